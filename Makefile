@@ -1,0 +1,50 @@
+# The jobs of this repository; `make help` lists them. What they need is installed by scripts/bootstrap.py, once:
+# a second run needs no network. `make test ARGS="tests/shapes -k affine"` hands ARGS on.
+
+# A Python 3.11 or later to make .venv from; empty: looked for on the PATH.
+PYTHON ?=
+ARGS ?=
+# 1: a test whose compiler is missing fails; 0: it is skipped.
+DYN_REQUIRE_TOOLCHAINS ?= 1
+
+BIN := .venv/bin
+SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" scripts/bootstrap.py
+
+export DYN_REQUIRE_TOOLCHAINS
+
+.PHONY: help demo test bench golden clean
+
+help:
+	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
+	@echo 'make test     ruff, pyright and all tests'
+	@echo 'make bench    time dyn against PyTorch and JAX on a stream of shapes'
+	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
+	@echo 'make clean    remove .venv and everything generated'
+	@echo
+	@echo 'Each installs what it needs into .venv on its first run. Options:'
+	@echo '  PYTHON=/path/to/python3.11     make .venv from this Python'
+	@echo '  ARGS="..."                     arguments for the demo, pytest or the benchmark'
+	@echo '  DYN_REQUIRE_TOOLCHAINS=0       skip the tests whose compiler is missing, rather than fail'
+
+demo:
+	$(SETUP) demo
+	$(BIN)/python examples/bert_stream.py $(ARGS)
+
+test:
+	$(SETUP) test
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/pyright --project pyproject.toml
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+bench:
+	$(SETUP) bench
+	$(BIN)/python -m benchmarks shape_stream --peers torch,jax $(ARGS)
+
+golden:
+	$(SETUP) test
+	$(BIN)/python -m pytest --update-golden $(ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""A peer's process, from the side that asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import thread_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class WorkerError(Exception):
+    """A peer could not do what it was asked; the text says which and why."""
+
+
+class Worker:
+    """A process for one framework, on CPUs of its own choosing. Use it in a ``with``, which ends the process."""
+
+    def __init__(self, framework: str, cpus: list[int]) -> None:
+        self.framework = framework
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", ",".join(map(str, cpus))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            cwd=ROOT, env=os.environ | thread_environment(len(cpus)), text=True,
+        )  # fmt: skip
+
+    def ask(self, do: str, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer. Raises WorkerError for an error, or when the process has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps({"do": do, **request}), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            words = "".join(self._errors.readlines()[-12:])
+            raise WorkerError(f"{self.framework}'s process ended with {self._process.returncode}. Its last words:\n{words}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(f"{self.framework} failed in {do!r}: {answer['error']}\n\n{answer['traceback']}")
+        return answer
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()

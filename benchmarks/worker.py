@@ -1,0 +1,84 @@
+"""The process of one peer: it loads a program, keeps it, and measures a call when asked.
+
+``python -m benchmarks.worker CPUS`` reads one JSON object a line from standard input and answers each with one line.
+``process`` is the other side.
+
+======  ======================================================  ====================================================
+do      takes                                                   answers
+======  ======================================================  ====================================================
+load    framework, program, config, params (a path), threads    versions
+run     inputs (a path of .npz), output (a path or null)        seconds, cpu_seconds, compiles, compile_seconds
+memory                                                          peak, in bytes, since the program was loaded
+======  ======================================================  ====================================================
+
+What goes wrong is answered too, as ``error``, with its traceback.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+class Server:
+    """What each ``do`` does."""
+
+    def load(self, framework: str, program: str, config: dict[str, Any], params: str, threads: int) -> dict[str, Any]:
+        from benchmarks.machine import reset_peak_memory
+        from benchmarks.peers import peer_class
+        from benchmarks.tree import load_tree
+
+        self.peer = peer_class(framework, program)(config, load_tree(Path(params)), threads)
+        gc.collect()
+        reset_peak_memory()
+        return {"versions": self.peer.versions()}
+
+    def run(self, inputs: str, output: str | None) -> dict[str, Any]:
+        import numpy as np
+
+        with np.load(inputs) as file:
+            arrays = [file[name] for name in file.files]
+        compiles, compile_seconds = self.peer.compiled()
+        cpu, start = time.process_time(), time.perf_counter()
+        result = self.peer(*arrays)
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+        compiles_now, compile_seconds_now = self.peer.compiled()
+        if output is not None:
+            np.save(output, np.asarray(result))
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "compiles": compiles_now - compiles,
+            "compile_seconds": compile_seconds_now - compile_seconds,
+        }
+
+    def memory(self) -> dict[str, Any]:
+        from benchmarks.machine import peak_memory
+
+        return {"peak": peak_memory()}
+
+
+def main() -> None:
+    # Before any library counts the CPUs, and so decides on a number of threads.
+    os.sched_setaffinity(0, {int(cpu) for cpu in sys.argv[1].split(",")})
+    # The answers keep the real standard output to themselves; what libraries print goes to standard error.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = Server()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(server, request.pop("do"))(**request)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""dyn compiles array programs once for every shape."""

@@ -1,0 +1,440 @@
+"""``dyn.jit`` and its stages: trace, lower, compile, call."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from dyn import config, dtypes
+from dyn.backends.reference import run_reference
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.backends.x86_runtime import LoadedProgram
+from dyn.dtypes import DType
+from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
+from dyn.explain import Explanation, explain_version
+from dyn.ir.printer import print_function
+from dyn.lower.kernel_text import kernel_text
+from dyn.pipeline import Optimized, Record, compile_x86, optimize
+from dyn.shapes import NamedDim, Relation, Symbol, format_dim
+from dyn.trace.context import current_trace
+from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
+from dyn.trace.lift import WEAK_DTYPES, as_numpy
+from dyn.trace.pytree import TreeSpec, tree_text, unflatten
+from dyn.trace.signature import Bound, Shapes, Signature
+from dyn.trace.tracer import Tracer
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """An array argument without the array: sizes (ints), names of dims (strings) or None for an unnamed dim each."""
+
+    shape: tuple[int | str | None, ...]
+    dtype: Any
+    weak: bool = False
+
+
+class CacheInfo(NamedTuple):
+    """What a jitted function has compiled: programs, calls that found one, and guards recorded."""
+
+    compiles: int
+    hits: int
+    guards: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """An argument leaf, ready to trace or to call with."""
+
+    dtype: DType
+    rank: int
+    weak: bool
+    array: Array | None
+    shape: tuple[int | str | None, ...]
+
+
+def _leaf(value: Any, name: str, function: str) -> _Leaf:
+    if isinstance(value, ShapeDtypeStruct):
+        return _Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
+    weak = WEAK_DTYPES.get(type(value))
+    if weak is not None:
+        if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
+            raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
+        return _Leaf(weak, 0, True, np.array(value, weak.np), ())
+    if isinstance(value, str | bytes) or not (
+        isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    ):
+        raise ArgumentError(
+            f"{function}(): {name} is a {type(value).__name__}, which is not an array.",
+            remedy="pass an array or a number, or name the argument in static_argnames=.",
+        )
+    try:
+        array = as_numpy(value)
+    except TraceError as error:
+        raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
+    return _Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
+
+
+class Version:
+    """One compiled program of a function: what it was traced for, and its code."""
+
+    def __init__(self, traced: TracedFunction, optimized: Optimized, loaded: LoadedProgram, record: Record) -> None:
+        self.traced = traced
+        self.optimized = optimized
+        self.loaded = loaded
+        self.record = record
+        self.guards = traced.guards
+        self.places = _guard_places(optimized, self.guards)
+
+    def matches(self, arrays: Sequence[Array]) -> bool:
+        """Whether the branches that this version took would be taken for these arguments."""
+        if not self.guards:
+            return True
+        env = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in self.places.items()}
+        return all(guard.holds(env) for guard in self.guards)
+
+    def call(self, arrays: Sequence[Array]) -> Any:
+        return unflatten(self.traced.out_tree, list(self.loaded(arrays)))
+
+
+def _guard_places(optimized: Optimized, guards: Sequence[Relation]) -> dict[Symbol, tuple[int, int]]:
+    """The axis that gives each symbol which a guard may ask about."""
+    return {bind.symbol: (bind.input, bind.axis) for bind in optimized.host.binds if bind.factor == 1} if guards else {}
+
+
+@dataclass
+class _Options:
+    declarations: Declarations
+    on_new_shape: Literal["compile", "error"]
+    device: str | None
+
+
+class Jitted:
+    """A function that is compiled once for every shape. Made by :func:`jit`."""
+
+    def __init__(self, function: Callable[..., Any], signature: Signature, options: _Options) -> None:
+        functools.update_wrapper(self, function)
+        self._signature = signature
+        self._options = options
+        self._lock = threading.Lock()
+        self._building: dict[Any, threading.Lock] = {}
+        self._versions: dict[Any, list[Version]] = {}
+        self._hits = 0
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Methods: ``self`` becomes the first argument."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"dyn.jit({self._signature.name})"
+
+    # Calling --------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self._signature.bind(args, kwargs)
+        if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
+            return self._inline(bound)
+        leaves = self._leaves(bound)
+        arrays = self._arrays(leaves)
+        key = self._key(bound, leaves)
+        version = self._find(key, arrays)
+        if version is None:
+            version = self._compile_once(key, bound, leaves, arrays)
+        else:
+            self._hits += 1
+        return version.call(arrays)
+
+    def _inline(self, bound: Bound) -> Any:
+        """Inside a trace the body is traced in place: its dims are the caller's."""
+        return self._signature.call(bound, bound.leaves, unflatten)
+
+    def _leaves(self, bound: Bound) -> list[_Leaf]:
+        name = self._signature.name
+        try:
+            return [_leaf(value, "", name) for value in bound.leaves]
+        except ArgumentError:
+            # Names cost time and are needed for an error only.
+            names = self._signature.leaf_names(bound)
+            return [_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
+
+    def _arrays(self, leaves: list[_Leaf]) -> list[Array]:
+        arrays = [leaf.array for leaf in leaves if leaf.array is not None]
+        if len(arrays) != len(leaves):
+            raise ArgumentError(
+                f"{self._signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
+                remedy="pass arrays, or use .trace(...).lower().compile().",
+            )
+        return arrays
+
+    def _key(self, bound: Bound, leaves: list[_Leaf]) -> Any:
+        types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
+        return (bound.tree, bound.static, bound.keywords, types, config.current().key())
+
+    def _find(self, key: Any, arrays: Sequence[Array]) -> Version | None:
+        for version in self._versions.get(key, ()):
+            if version.matches(arrays):
+                return version
+        return None
+
+    def _compile_once(self, key: Any, bound: Bound, leaves: list[_Leaf], arrays: list[Array]) -> Version:
+        """One thread compiles; the others that need the same version wait for it."""
+        with self._lock:
+            building = self._building.setdefault(key, threading.Lock())
+        with building:
+            version = self._find(key, arrays)
+            if version is not None:
+                return version
+            known = self._versions.get(key, ())
+            if known and self._options.on_new_shape == "error":
+                raise ShapeError(
+                    f"{self._signature.name}() needs a second program for these arguments: {self._broken(known, arrays)}.",
+                    remedy="call it with such arguments before serving, or remove the branch; on_new_shape='error' forbids it.",
+                )
+            version = self._build(self._trace(bound, leaves))
+            with self._lock:
+                self._versions[key] = [*known, version]
+            return version
+
+    def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
+        version = known[-1]
+        env = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in version.places.items()}
+        for guard in version.guards:
+            if not guard.holds(env):
+                return f"{guard.reason.text} was decided by {guard.describe()} at {guard.reason.loc}"
+        return "its guards do not hold"
+
+    # Stages ---------------------------------------------------------------------------------------------------
+
+    def _trace(self, bound: Bound, leaves: list[_Leaf]) -> TracedFunction:
+        names = self._signature.leaf_names(bound)
+        axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
+        specs: list[LeafSpec] = []
+        for leaf, name, declared, dtype in zip(leaves, names, axes, wanted, strict=True):
+            if dtype is not None and dtype is not leaf.dtype:
+                raise ArgumentError(
+                    f"{self._signature.name}(): {name} is {leaf.dtype.name}, and it is annotated as {dtype.name}.",
+                    remedy=f"pass {name}.astype('{dtype.name}').",
+                )
+            if leaf.array is None:
+                declared = tuple(d if own is None else own for own, d in zip(leaf.shape, declared, strict=True))
+            sizes = None if leaf.array is None else leaf.array.shape
+            specs.append(LeafSpec(name, leaf.dtype, declared, leaf.weak, sizes))
+
+        def call(tracers: list[Tracer]) -> Any:
+            return self._signature.call(bound, tracers, unflatten)
+
+        return trace_function(call, self._signature.name, specs, self._options.declarations)
+
+    def _build(self, traced: TracedFunction) -> Version:
+        record = Record()
+        optimized = optimize(traced, host_target(), record)
+        captured = [as_numpy(a) for a in traced.captured]
+        loaded = compile_x86(optimized, captured, _backend(), record)
+        return Version(traced, optimized, loaded, record)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The program for these arguments (arrays or :class:`ShapeDtypeStruct`), not yet optimised."""
+        bound = self._signature.bind(args, kwargs)
+        leaves = self._leaves(bound)
+        start = time.perf_counter()
+        traced = self._trace(bound, leaves)
+        return Traced(self, bound, leaves, traced, time.perf_counter() - start)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """``trace(...).lower()``, as in JAX."""
+        return self.trace(*args, **kwargs).lower()
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The same result from the NumPy oracle, op by op: slow, and independent of code generation."""
+        bound = self._signature.bind(args, kwargs)
+        leaves = self._leaves(bound)
+        arrays = self._arrays(leaves)
+        traced = self._trace(bound, leaves)
+        captured = [as_numpy(a) for a in traced.captured]
+        return unflatten(traced.out_tree, list(run_reference(traced.function, [*arrays, *captured])))
+
+    # What there is --------------------------------------------------------------------------------------------
+
+    def cache_info(self) -> CacheInfo:
+        """How many programs were compiled, calls that found one, and guards that tell programs apart."""
+        versions = [v for group in self._versions.values() for v in group]
+        return CacheInfo(len(versions), self._hits, sum(len(v.guards) for v in versions))
+
+    def explain(self) -> Explanation:
+        """What was traced, assumed, proved, stitched and generated, and why. Prints as text."""
+        versions = [v for group in self._versions.values() for v in group]
+        parts = [explain_version(v.optimized, v.traced, v.record) for v in versions]
+        return Explanation(self._signature.name, tuple(parts), self.cache_info()._asdict())
+
+
+@dataclass(eq=False)
+class Traced:
+    """A traced program. ``lower()`` optimises it."""
+
+    jitted: Jitted
+    bound: Bound
+    leaves: list[_Leaf]
+    traced: TracedFunction
+    seconds: float = 0.0
+
+    @property
+    def function(self) -> Any:
+        """The DHLO function."""
+        return self.traced.function
+
+    @property
+    def out_tree(self) -> TreeSpec:
+        return self.traced.out_tree
+
+    def as_text(self) -> str:
+        """The DHLO text."""
+        return print_function(self.traced.function)
+
+    def lower(self) -> Lowered:
+        """Optimise, stitch and generate kernels, for this machine."""
+        record = Record()
+        record.seconds["trace"] = self.seconds
+        return Lowered(self, optimize(self.traced, host_target(), record), record)
+
+
+@dataclass(eq=False)
+class Lowered:
+    """An optimised program with its kernels. ``compile()`` makes machine code."""
+
+    stage: Traced
+    optimized: Optimized
+    record: Record
+
+    def as_text(self, dialect: str = "dhlo") -> str:
+        """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``."""
+        if dialect == "dhlo":
+            return print_function(self.optimized.function)
+        if dialect == "stitch":
+            return self.optimized.plan.text()
+        if dialect == "kernel":
+            return "\n".join(kernel_text(v.kernel) for launch in self.optimized.launches for v in launch.variants)
+        if dialect == "host":
+            return self.optimized.host.text()
+        if dialect == "stablehlo":
+            raise NotYetError("programs as StableHLO come later.")
+        raise ArgumentError(f"there is no dialect {dialect!r}.", remedy="use dhlo, stitch, kernel or host.")
+
+    def compile(self, target: str | None = None) -> Compiled:
+        """Machine code for this machine."""
+        if target is not None:
+            raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
+        captured = [as_numpy(a) for a in self.stage.traced.captured]
+        loaded = compile_x86(self.optimized, captured, _backend(), self.record)
+        version = Version(self.stage.traced, self.optimized, loaded, self.record)
+        return Compiled(self.stage, version)
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A compiled program, called with arguments like those it was traced for."""
+
+    stage: Traced
+    version: Version
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        jitted = self.stage.jitted
+        bound = jitted._signature.bind(args, kwargs)  # pyright: ignore[reportPrivateUsage]
+        leaves = jitted._leaves(bound)  # pyright: ignore[reportPrivateUsage]
+        expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
+        if bound.tree != self.stage.bound.tree:
+            raise ArgumentError(
+                f"{jitted!r} was compiled for arguments {tree_text(self.stage.bound.tree)}, not {tree_text(bound.tree)}.",
+                remedy="compile for the other tree as well, or call the jitted function.",
+            )
+        if [(leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves] != expected:
+            names = jitted._signature.leaf_names(bound)  # pyright: ignore[reportPrivateUsage]
+            for name, leaf, (dtype, rank, _) in zip(names, leaves, expected, strict=True):
+                if (leaf.dtype, leaf.rank) != (dtype, rank):
+                    raise ArgumentError(
+                        f"{jitted!r} was compiled for {name} of dtype {dtype.name} and {rank} axes, "
+                        f"not {leaf.dtype.name} and {leaf.rank}.",
+                        remedy=f"convert {name}, or call the jitted function, which compiles for both.",
+                    )
+        arrays = jitted._arrays(leaves)  # pyright: ignore[reportPrivateUsage]
+        if not self.version.matches(arrays):
+            broken = jitted._broken([self.version], arrays)  # pyright: ignore[reportPrivateUsage]
+            raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
+        return self.version.call(arrays)
+
+    def as_text(self, dialect: str = "dhlo") -> str:
+        """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
+        optimized, record = self.version.optimized, self.version.record
+        if dialect in ("llvm", "asm"):
+            return record.code(dialect, _backend())
+        return Lowered(self.stage, optimized, record).as_text(dialect)
+
+    def memory_analysis(self) -> str:
+        """Bytes of intermediate memory as a formula over the dims."""
+        return format_dim(self.version.optimized.host.arena)
+
+    def cost_analysis(self) -> Any:
+        raise NotYetError("cost_analysis() comes later.")
+
+    def save(self, path: str) -> None:
+        raise NotYetError("saved programs come later.")
+
+
+@functools.cache
+def _backend() -> X86Backend:
+    return X86Backend(host_target())
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    shapes: Shapes = None,
+    constraints: str | Iterable[str] = (),
+    dims: Iterable[NamedDim] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    device: str | None = None,
+    on_new_shape: Literal["compile", "error"] = "compile",
+) -> Any:
+    """Compile a function once for every shape.
+
+    Works bare (``@dyn.jit``) or with options. Every axis of every array argument is symbolic unless ``shapes`` or an
+    annotation (``x: dyn.f32["b", "s", 768]``) makes it static.
+
+    ``shapes`` declares dims: a string with a group of dims an argument (``"b s 768, 768 n"``), or such strings in a
+    list by position, a dict by name, or trees like the arguments. An integer makes an axis static; a name that is used
+    twice is an equality, checked at each call. ``dims`` gives ranges to names (``dyn.Dim("s", max=512)``),
+    ``constraints`` relates them (``"s <= 512, n == 2*s"``). Static arguments are compared by ``==`` and hashed; each
+    value has a program of its own. ``on_new_shape="error"`` raises instead of compiling a second program when a Python
+    branch on a dim goes another way.
+
+    Raises TraceError and its kin where the function cannot be traced, ArgumentError and ShapeError where arguments do
+    not fit.
+    """
+    if function is None:
+        return functools.partial(
+            jit, shapes=shapes, constraints=constraints, dims=dims, static_argnums=static_argnums,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, device=device, on_new_shape=on_new_shape,
+        )  # fmt: skip
+    if not callable(function):
+        raise ArgumentError(
+            f"jit takes a function, not a {type(function).__name__}.", remedy="write @dyn.jit above a def."
+        )
+    if donate_argnums != ():
+        raise NotYetError("donate_argnums comes later.", remedy="leave it out: results are then fresh arrays.")
+    if device not in (None, "cpu"):
+        raise NotYetError(f"device={device!r} comes later.", remedy='this version compiles for "cpu".')
+    if on_new_shape not in ("compile", "error"):
+        raise ArgumentError(f"on_new_shape={on_new_shape!r} is neither 'compile' nor 'error'.")
+    texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
+    options = _Options(Declarations(tuple(dims), texts), on_new_shape, device)
+    signature = Signature(function, shapes, static_argnums, static_argnames)
+    return Jitted(function, signature, options)

@@ -1,0 +1,56 @@
+"""What a backend is: text to binary to something that runs.
+
+A backend is one file. It is impure: it may look at the machine, run compilers and map memory; everything above it
+works on text and plain data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from dyn.lower.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A translation unit: its text and the symbols that it defines for others."""
+
+    text: str
+    symbols: tuple[str, ...]
+
+    def key(self, target: Target, options: str = "") -> str:
+        """What identifies the binary made of it."""
+        return hashlib.sha256("\0".join((self.text, repr(target), options)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Machine code in its container: an ELF object, a cubin, PTX text or an HSACO file."""
+
+    data: bytes
+    symbols: tuple[str, ...]
+
+
+class Executable(Protocol):
+    """Loaded code. It is never unmapped: a caller may hold an address for as long as the process lives."""
+
+    def address(self, symbol: str) -> int:
+        """The address (on a GPU, the function handle) of a symbol."""
+        ...
+
+
+class Backend(Protocol):
+    """Compiles sources for one target, and loads them."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be used on this machine, or None."""
+        ...
+
+    def compile(self, source: Source) -> Binary: ...
+
+    def load(self, binary: Binary) -> Executable: ...

@@ -1,0 +1,161 @@
+"""NVIDIA GPUs: CUDA C++ to cubin or PTX with NVRTC, and loading it through the driver.
+
+The only file that imports cuda-python. Compiling needs the ``cuda`` extra and no GPU; loading needs the driver.
+NVRTC is called through ``cuda.bindings``: ``cuda.core`` misbehaves where there is no driver. Neither has type stubs, so
+they are imported by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dyn.backends.base import Binary, Source
+from dyn.errors import BackendUnavailableError, CompileError
+from dyn.lower.target import Target
+
+_INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
+#: Each operation is rounded by itself, subnormals are kept, division and square root are exact.
+_OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What ptxas says a kernel takes, for each thread; ``shared_bytes`` counts static shared memory of a block."""
+
+    registers: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBinary(Binary):
+    """A cubin (PTX text for a ``compute_…`` target), with the compiler's log and what the log says of each kernel.
+
+    PTX is not assembled, so there ``resources`` is empty. ``ptx`` is the text in between, for people.
+    """
+
+    ptx: str = ""
+    log: str = ""
+    resources: tuple[tuple[str, KernelResources], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CudaExecutable:
+    """A module in the primary context of device 0; an address is a ``CUfunction``."""
+
+    driver: Any
+    module: Any
+
+    def address(self, symbol: str) -> int:
+        """The function handle of a kernel."""
+        return int(_driver(self.driver.cuModuleGetFunction(self.module, symbol.encode())))
+
+
+class CudaBackend:
+    """Compiles for one architecture: ``sm_90a`` gives a cubin, ``compute_80`` PTX that the driver assembles."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def unavailable(self) -> str | None:
+        """What is missing for compiling, or None. That there is no driver shows in ``load``."""
+        try:
+            nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+            _nvrtc(nvrtc.nvrtcVersion())
+        except ImportError as error:
+            return f"cuda-python is not installed ({error})"
+        except RuntimeError as error:  # cuda.pathfinder's error for a library that is not there
+            return f"NVRTC cannot be loaded ({str(error).splitlines()[0]})"
+        return None
+
+    def compile(self, source: Source) -> CudaBinary:
+        reason = self.unavailable()
+        if reason is not None:
+            raise BackendUnavailableError(f"{self.target} cannot be compiled for: {reason}.", remedy=_INSTALL)
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        program = _nvrtc(nvrtc.nvrtcCreateProgram(source.text.encode(), b"dyn.cu", 0, [], []))
+        try:
+            options = [option.encode() for option in self._options()]
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+            log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().strip()
+            if int(status):
+                raise CompileError(
+                    f"NVRTC refused the text of {', '.join(source.symbols)} for {self.target}: {status.name}.",
+                    notes=tuple(log.splitlines()),
+                    remedy="this is a bug in dyn; please report it with the text above.",
+                )
+            ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+            if self.target.arch.startswith("compute_"):
+                return CudaBinary(ptx, source.symbols, ptx.decode(), log)
+            cubin = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+            return CudaBinary(cubin, source.symbols, ptx.decode(), log, parse_resources(log))
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+    def _options(self) -> list[str]:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        options = [f"--gpu-architecture={self.target.arch}", *_OPTIONS]
+        if not self.target.arch.startswith("compute_"):
+            options.append("--ptxas-options=-v")
+        headers = pathfinder.find_nvidia_header_directory("cudart")  # only texts with float16 include one
+        return options if headers is None else [*options, f"--include-path={headers}"]
+
+    def load(self, binary: Binary) -> CudaExecutable:
+        """Load into device 0. Modules are never unloaded."""
+        remedy = "install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither."
+        try:
+            driver = importlib.import_module("cuda.bindings.driver")
+            _driver(driver.cuInit(0))
+            device = _driver(driver.cuDeviceGet(0))
+        except (ImportError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise BackendUnavailableError(
+                f"{self.target} cannot be run on here: {reason}.".replace("..", "."), remedy=remedy
+            ) from error
+        context = _driver(driver.cuDevicePrimaryCtxRetain(device))
+        _driver(driver.cuCtxSetCurrent(context))
+        return CudaExecutable(driver, _driver(driver.cuModuleLoadData(binary.data)))
+
+
+def parse_resources(log: str) -> tuple[tuple[str, KernelResources], ...]:
+    """The registers, stack and spills of each kernel, from the log that ``--ptxas-options=-v`` writes."""
+    found: list[tuple[str, KernelResources]] = []
+    for part in re.split(r"(?=Compiling entry function)", log)[1:]:
+        name = re.search(r"Compiling entry function '(\w+)'", part)
+        assert name is not None
+        numbers = [
+            int(match.group(1)) if (match := re.search(pattern, part)) is not None else 0
+            for pattern in (
+                r"Used (\d+) registers", r"(\d+) bytes stack frame", r"(\d+) bytes spill stores",
+                r"(\d+) bytes spill loads", r"(\d+) bytes smem",
+            )
+        ]  # fmt: skip
+        found.append((name.group(1), KernelResources(*numbers)))
+    return tuple(found)
+
+
+def _text(size: Any, get: Any, program: Any) -> bytes:
+    """A result whose size is asked for first; text ends before the zero byte."""
+    buffer = b" " * _nvrtc(size(program))
+    _nvrtc(get(program, buffer))
+    return buffer if get.__name__ == "nvrtcGetCUBIN" else buffer.rstrip(b"\0")
+
+
+def _nvrtc(result: tuple[Any, ...]) -> Any:
+    """The value of a call that answers ``(status, value)``."""
+    status, *values = result
+    if int(status):
+        raise CompileError(f"NVRTC failed: {status.name}.")
+    return values[0] if values else None
+
+
+def _driver(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if int(status):
+        raise RuntimeError(f"the CUDA driver answers {status.name}")
+    return values[0] if values else None

@@ -1,0 +1,68 @@
+"""dyn's settings: one frozen record, read from the environment in this file alone.
+
+``dyn.config.current()`` is the record in force; ``with dyn.config.override(verify_ir=True): ...`` changes it for the
+enclosed code and the current context only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings, each with the environment variable that sets its first value."""
+
+    #: ``DYN_DUMP``: a folder into which the text after each pass is written; ``""`` for none.
+    dump: str = ""
+    #: ``DYN_VERIFY``: whether the verifier runs after every pass.
+    verify_ir: bool = False
+    #: ``DYN_DEFAULT_FLOAT``: the dtype of creation functions and of Python floats that meet no array.
+    default_float: str = "float32"
+    #: ``DYN_TARGET_CPU``: an LLVM CPU name to generate x86 code for; ``""`` for this machine's.
+    target_cpu: str = ""
+
+    def key(self) -> tuple[object, ...]:
+        """The settings that change generated code, as part of a cache key."""
+        return (self.default_float, self.target_cpu)
+
+
+_VARIABLES = {
+    "dump": "DYN_DUMP",
+    "verify_ir": "DYN_VERIFY",
+    "default_float": "DYN_DEFAULT_FLOAT",
+    "target_cpu": "DYN_TARGET_CPU",
+}
+
+
+def _from_environment() -> Config:
+    values: dict[str, Any] = {}
+    for field in fields(Config):
+        text = os.environ.get(_VARIABLES[field.name])
+        if text is not None:
+            values[field.name] = text not in ("", "0", "false") if isinstance(field.default, bool) else text
+    return Config(**values)
+
+
+_current: ContextVar[Config] = ContextVar("dyn_config", default=_from_environment())
+
+
+def current() -> Config:
+    """The settings in force."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def override(**changes: Any) -> Iterator[Config]:
+    """Change settings inside a ``with`` block, for this context only."""
+    config = replace(_current.get(), **changes)
+    token = _current.set(config)
+    try:
+        yield config
+    finally:
+        _current.reset(token)

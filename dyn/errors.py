@@ -1,0 +1,92 @@
+"""Every error that dyn raises.
+
+::
+
+    DynError
+    ├── TraceError                 a Python function that cannot be traced
+    │   ├── UndecidedDimError      a question about a dimension that has no one answer for every shape
+    │   ├── LeakedTracerError      a tracer used after its trace ended
+    │   └── UnsupportedOpError     an operation, dtype or NumPy function that dyn does not know
+    ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
+    ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
+    ├── NotYetError                a thing that dyn will do in a later version                  (also a NotImplementedError)
+    ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
+    ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
+    ├── BackendUnavailableError    a target whose compiler or device is not on this machine
+    └── ArtifactError              a saved program or module that cannot be read
+
+Messages have one form: what is wrong, with the names and values; where, with the user's line; and what to do about it.
+"""
+
+from __future__ import annotations
+
+from dyn.source import Loc
+
+
+class DynError(Exception):
+    """Base of every error that dyn raises.
+
+    ``problem`` says what is wrong, ``loc`` where in the user's program, ``remedy`` what to do about it.
+    """
+
+    def __init__(self, problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tuple[str, ...] = ()) -> None:
+        self.problem = problem
+        self.loc = loc
+        self.remedy = remedy
+        self.notes = notes
+        super().__init__(render(problem, loc=loc, remedy=remedy, notes=notes))
+
+
+class TraceError(DynError):
+    """A Python function that cannot be traced."""
+
+
+class UndecidedDimError(TraceError):
+    """A question about a dimension that has no one answer for every shape."""
+
+
+class LeakedTracerError(TraceError):
+    """A tracer that was used after its trace had ended."""
+
+
+class UnsupportedOpError(TraceError, TypeError):
+    """An operation, a dtype or a NumPy function that dyn does not know."""
+
+
+class ShapeError(DynError, ValueError):
+    """Shapes that do not fit together, found while tracing or, with actual sizes, when the function is called."""
+
+
+class ArgumentError(DynError, TypeError):
+    """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
+
+
+class NotYetError(DynError, NotImplementedError):
+    """A documented feature that this version does not have yet."""
+
+
+class IRError(DynError):
+    """A broken invariant of dyn's own IR. Always a bug in dyn."""
+
+
+class CompileError(DynError):
+    """A toolchain refused what dyn generated. Always a bug in dyn."""
+
+
+class BackendUnavailableError(DynError):
+    """A target whose compiler or device is not on this machine."""
+
+
+class ArtifactError(DynError):
+    """A saved program or module that cannot be read."""
+
+
+def render(problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tuple[str, ...] = ()) -> str:
+    """The one form of every message."""
+    lines = [problem]
+    lines += [f"  {note}" for note in notes]
+    if loc is not None:
+        lines.append(f"  at {loc.describe()}")
+    if remedy:
+        lines.append(f"  help: {remedy}")
+    return "\n".join(lines)

@@ -1,0 +1,161 @@
+"""What an op is: one record that holds everything dyn knows of it.
+
+The class stands here so that the IR can refer to it; the records themselves are the business of ``dyn/ops``. A rule that
+waits for a later version is :data:`NOT_YET`: asking for it raises. An op that has no derivative says :data:`NO_GRAD`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+
+from dyn.dtypes import DType
+from dyn.errors import IRError, NotYetError
+from dyn.ir.types import TensorType
+from dyn.shapes import Answer, Dim, RelKind
+
+
+class OpKind(Enum):
+    """How an op touches its operands; fusion is decided by this, never by a name."""
+
+    #: Each result element from the operands' elements at the same index.
+    POINTWISE = "pointwise"
+    #: Each result element is one operand element, found by index arithmetic alone.
+    VIEW = "view"
+    #: Elements from nothing but their index: constants, iota, sizes.
+    GENERATE = "generate"
+    #: Each result element is an operand element, chosen by a computed index or a condition.
+    INDEXED = "indexed"
+    #: A monoid over some axes.
+    REDUCE = "reduce"
+    #: Sums of products.
+    CONTRACT = "contract"
+    #: Has no loops; one lowering of its own.
+    OPAQUE = "opaque"
+
+
+class _Missing(Enum):
+    NOT_YET = "not yet"
+    NO_GRAD = "no gradient"
+
+
+NOT_YET = _Missing.NOT_YET
+NO_GRAD = _Missing.NO_GRAD
+
+Attrs = Mapping[str, Any]
+
+
+class TypeContext(Protocol):
+    """What a type rule may ask, and demand, of the dimensions."""
+
+    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+        """Demand a relation: proved, or recorded to be checked at run time; refuted is a ShapeError."""
+        ...
+
+    def eq(self, lhs: Dim, rhs: Dim) -> Answer: ...
+
+    def fail(self, text: str, remedy: str = "") -> Exception:
+        """The error to raise for operands that the op does not take."""
+        ...
+
+
+class ScalarBuilder(Protocol):
+    """What a ``loops`` rule builds scalar code with. Values are opaque to the rule."""
+
+    def apply(self, fn: Any, args: Sequence[Any], dtype: DType) -> Any: ...
+
+    def const(self, dtype: DType, value: bool | int | float) -> Any: ...
+
+    def index(self, dtype: DType, expr: Dim) -> Any:
+        """An index expression as a value."""
+        ...
+
+    def bind(self, value: Any) -> Dim:
+        """An integer value as an index expression."""
+        ...
+
+
+#: ``get(i, index, mask=None, other=None)`` is operand ``i``'s element at an index (where ``mask``, else ``other``).
+Get = Callable[..., Any]
+#: ``at(k, op, index, get)``: the scalar code of a result element, given a way to get operands' elements.
+ElementRule = Callable[[ScalarBuilder, Any, tuple[Dim, ...], Get], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """``loops`` of an op each of whose result elements is scalar code over operand elements."""
+
+    at: ElementRule
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """``loops`` of a reduction: its attributes ``axes`` are folded with ``combine``."""
+
+    combine: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
+
+
+Loops = Elements | Reduction | Contraction | None
+TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
+Reference = Callable[..., np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A small call of an op for its tests: operand arrays and attributes."""
+
+    operands: tuple[np.ndarray[Any, Any], ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OpDef:
+    """An op: its StableHLO name, its kind and every rule that some part of dyn needs.
+
+    ``types`` gives the result types and demands what must hold of the dims; ``loops`` says how it computes;
+    ``reference`` computes it with NumPy (``reference(*arrays, **attrs)``, with concrete dims); ``samples`` are calls
+    for the tests; ``simplify`` may give a simpler form (``simplify(b, op) -> values or None``); ``vjp``, ``jvp``,
+    ``batch`` are the transformation rules; ``stablehlo`` the two-way codec.
+    """
+
+    name: str
+    kind: OpKind
+    types: TypeRule
+    loops: Loops
+    reference: Reference
+    samples: Callable[[], list[Sample]]
+    vjp: Any
+    jvp: Any
+    batch: Any
+    stablehlo: Any
+    simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
+    #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
+    keeps_order: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name in REGISTRY:
+            raise IRError(f"op {self.name} is defined twice")
+        REGISTRY[self.name] = self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def rule(self, which: str) -> Any:
+        """The transformation rule ``which``, or NotYetError."""
+        rule = getattr(self, which)
+        if rule is NOT_YET:
+            raise NotYetError(f"{self.name} has no {which} rule yet.")
+        return rule
+
+
+#: Every op by name; filled when ``dyn.ops`` is imported, read by the parser.
+REGISTRY: dict[str, OpDef] = {}

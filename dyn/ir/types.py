@@ -1,0 +1,47 @@
+"""Types of values: an element type and a symbolic shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dyn.dtypes import DType
+from dyn.shapes import Dim, Symbol, format_dim, product
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense, row-major array of ``dtype`` whose dims may be symbolic. Rank 0 is a scalar.
+
+    ``weak`` marks a value that came from a Python scalar alone and so takes the dtype of what it meets (NEP 50).
+    """
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    weak: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: tuple[Dim, ...]) -> TensorType:
+        return TensorType(self.dtype, shape, self.weak)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(dtype, self.shape, self.weak)
+
+    def text(self, names: Mapping[Symbol, str] | None = None) -> str:
+        dims = ", ".join(format_dim(d, names) for d in self.shape)
+        return f"{self.dtype}[{dims}]" + ("~" if self.weak else "")
+
+    def __str__(self) -> str:
+        return self.text()

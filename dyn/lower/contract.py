@@ -1,0 +1,179 @@
+"""CONTRACT groups as kernels: a contraction's axes brought to rows, columns and a reduced axis, and its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dyn import dtypes
+from dyn.errors import NotYetError
+from dyn.ir.core import Value
+from dyn.ir.opdef import OpKind
+from dyn.lower.elements import Elements, Index
+from dyn.lower.expressions import Rewriter, expr_dims, stmt_dims
+from dyn.lower.kernel import Buffer, Expr, Fold, Ref, Role, Stmt, TileContract
+from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
+from dyn.lower.loops import permuted_store
+from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, nest, split
+from dyn.lower.target import Target
+from dyn.lower.x86.schedule_contract import ContractVariant, contract_schedules
+from dyn.ops.contract import free_axes
+from dyn.ops.scalar import Scalar
+from dyn.shapes import linear_in, substitute
+from dyn.stitch.groups import Group, Plan
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+def lower_contract(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a contraction's group: a variant for each schedule that the target has for some row count."""
+    return _ContractLowering(plan, group, target).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The loops of a contraction, and the index each gives to its operands and its result."""
+
+    batch: list[Axis | None]
+    rows: list[Axis | None]
+    columns: list[Axis | None]
+    reduced: list[Axis | None]
+
+
+class _ContractLowering:
+    def __init__(self, plan: Plan, group: Group, target: Target) -> None:
+        self.plan, self.group, self.target = plan, group, target
+        self.elements = Elements(plan, group)
+        self.k = self.elements.k
+        (self.op,) = (op for op in group.ops if op.opdef.kind is OpKind.CONTRACT)
+        self.outputs = {v: Buffer("out", v.dtype) for v in group.outputs}
+        element = self.op.result.dtype
+        if element.kind.name == "COMPLEX":
+            raise NotYetError(f"contractions of {element.name} come later.", loc=self.op.loc)
+        self.wide = dtypes.float32 if element in _HALVES else element
+        self.acc = Ref("acc", self.wide)
+
+    def run(self) -> Launch:
+        lhs, rhs, axes = self._operands()
+        if not self._present(axes.rows) and not self._present(axes.columns):
+            return self._dot(lhs, rhs, axes)
+        stores = self._stores(self.acc, axes)
+        if not self._present(axes.columns):
+            # A matrix times a vector: the vector is the row.
+            lhs, rhs, axes = rhs, lhs, _Axes(axes.batch, axes.columns, axes.rows, axes.reduced)
+        return self._tiles(lhs, rhs, stores, axes)
+
+    def _stores(self, accumulated: Expr, axes: _Axes) -> tuple[Stmt, ...]:
+        """The epilogue: every output at the index of an accumulated element."""
+        result = self.k.cast(accumulated, self.op.result.dtype)
+        self.elements.known[self.op.result] = lambda index: result
+        index = index_of([*axes.batch, *axes.rows, *axes.columns])
+        self.elements.warm((op for op in self.group.ops if op is not self.op), index)
+        return tuple(permuted_store(self.elements, self.outputs[v], v, index) for v in self.group.outputs)
+
+    def _operands(self) -> tuple[Expr, Expr, _Axes]:
+        """Both operands' elements over fresh loop variables."""
+        op = self.op
+        left, right = op.operands
+        lb, lc = op.attrs["lhs_batch"], op.attrs["lhs_contracting"]
+        rb, rc = op.attrs["rhs_batch"], op.attrs["rhs_contracting"]
+        lf, rf = free_axes(len(left.shape), lb, lc), free_axes(len(right.shape), rb, rc)
+        axes = _Axes(
+            self._loops("b", left, lb),
+            self._loops("m", left, lf),
+            self._loops("n", right, rf),
+            self._loops("k", left, lc),
+        )
+        lhs = self.elements.at(left, _placed(left, (lb, axes.batch), (lf, axes.rows), (lc, axes.reduced)))
+        rhs = self.elements.at(right, _placed(right, (rb, axes.batch), (rf, axes.columns), (rc, axes.reduced)))
+        return self.k.cast(lhs, self.wide), self.k.cast(rhs, self.wide), axes
+
+    def _loops(self, name: str, value: Value, which: Sequence[int]) -> list[Axis | None]:
+        return [None if value.shape[a] == 1 else axis(f"{name}{a}", value.shape[a]) for a in which]
+
+    def _present(self, axes: list[Axis | None]) -> list[Axis]:
+        return [a for a in axes if a is not None]
+
+    def _dot(self, lhs: Expr, rhs: Expr, axes: _Axes) -> Launch:
+        """Vectors times vectors: a fold a batch."""
+        value = self.k.apply(Scalar.MUL, [lhs, rhs], self.wide)
+        reduced, change = collapse(self._present(axes.reduced) or [axis("k", 1)], expr_dims((value,)))
+        value = Rewriter(lambda dim: substitute(dim, change)).expr(value)
+        fold = Fold(self.acc, Scalar.ADD, self.k.const(self.wide, 0), value)
+        done, (last,) = fold_nest(reduced, Role.LANE, (), (fold,))
+        batch = self._present(axes.batch)
+        body = nest(batch, [Role.GRID] * len(batch), (*done, *self._stores(last.ref, axes)))
+        return self._launch((bind_kernel(body, self._buffers(), (), name=self.group.name, note="dot"),))
+
+    def _tiles(self, lhs: Expr, rhs: Expr, stores: tuple[Stmt, ...], axes: _Axes) -> Launch:
+        """Tiles of rows and columns; what does not merge into one row, column or reduced axis becomes a GRID loop."""
+        inside = stmt_dims(stores)
+        left, right = expr_dims((lhs,)), expr_dims((rhs,))
+        reduced, change_k = collapse(self._present(axes.reduced), [*left, *right])
+        if len(reduced) > 1:
+            raise NotYetError(
+                "a contraction over several axes that do not lie in one stride comes later.",
+                loc=self.op.loc,
+                remedy="reshape the operands so that the contracted axes are one.",
+            )
+        rows, change_m = collapse(self._present(axes.rows), [*left, *inside])
+        columns, change_n = collapse(self._present(axes.columns), [*right, *inside])
+        change = change_k | change_m | change_n
+        rewriter = Rewriter(lambda dim: substitute(dim, change))
+        lhs, rhs, stores = rewriter.expr(lhs), rewriter.expr(rhs), rewriter.block(stores)
+        row = rows[-1] if rows else axis("m", 1)
+        column = columns[-1] if columns else axis("n", 1)
+        red = reduced[-1] if reduced else axis("k", 1)
+        outer = [*self._present(axes.batch), *rows[:-1], *columns[:-1]]
+        strides = [linear_in(dim, column.var) for dim in expr_dims((rhs,))]
+        contiguous = any(s is not None and s[0] == 1 for s in strides)
+        variants: list[Variant] = []
+        for schedule in contract_schedules(self.target, self.wide, col_contiguous=contiguous):
+            condition = Condition(row.extent, schedule.min_rows, schedule.max_rows)
+            decided = condition.decided(self.plan.function.facts)
+            if decided is False:
+                continue
+            variants.append(self._variant(lhs, rhs, stores, (row, column, red), outer, schedule, condition))
+            if decided:
+                break
+        return self._launch(tuple(variants))
+
+    def _variant(
+        self,
+        lhs: Expr,
+        rhs: Expr,
+        stores: tuple[Stmt, ...],
+        tile: tuple[Axis, Axis, Axis],
+        outer: list[Axis],
+        schedule: ContractVariant,
+        condition: Condition,
+    ) -> Variant:
+        row, column, red = tile
+        row_chunk, row_in, row_change = split(row, schedule.row_chunk)
+        panel, column_in, column_change = split(column, schedule.col_panel)
+        rewriter = Rewriter(lambda dim: substitute(dim, row_change | column_change))
+        contract = TileContract(
+            row_in.var, column_in.var, red.var, row_in.extent, column_in.extent, red.extent,
+            rewriter.expr(lhs), rewriter.expr(rhs), self.acc, rewriter.block(stores), schedule.schedule,
+        )  # fmt: skip
+        grid = [*outer, row_chunk, panel]
+        body = nest(grid, [Role.GRID] * len(grid), (contract,))
+        always = condition.decided(self.plan.function.facts)
+        return bind_kernel(
+            body, self._buffers(), (), name=self.group.name, condition=None if always else condition, note=schedule.note
+        )
+
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return (*self.elements.inputs.values(), *self.outputs.values())
+
+    def _launch(self, variants: tuple[Variant, ...]) -> Launch:
+        return Launch(self.group, (*self.elements.inputs, *self.outputs), variants)
+
+
+def _placed(value: Value, *parts: tuple[Sequence[int], list[Axis | None]]) -> Index:
+    """An index of a value, from which loops go to which axes."""
+    loops: list[Axis | None] = [None] * len(value.shape)
+    for which, axes in parts:
+        for position, a in zip(which, axes, strict=True):
+            loops[position] = a
+    return index_of(loops)

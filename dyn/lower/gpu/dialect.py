@@ -1,0 +1,78 @@
+"""How a vendor spells what the emitter says: all that tells CUDA's C++ from HIP's.
+
+Both run the same program on ISPC's model: a block works on one iteration of the GRID loops at a time, and its threads
+share the iterations of a LANE loop. A third vendor is a third record here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyn.errors import UnsupportedOpError
+from dyn.lower.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The words of one vendor's C++. Fields that are templates name what is filled in."""
+
+    family: str
+    #: Headers that every text needs, and the one that converting float16 needs besides.
+    includes: tuple[str, ...]
+    half_includes: tuple[str, ...]
+    #: The lanes of a warp exchange values: ``{value}`` of the lane whose number differs in the bits of ``{mask}``.
+    shuffle: str
+    #: A float16 lies in memory as ``dyn_f16 {{ unsigned short bits; }}``: ``h`` to float, and the float ``x`` to bits.
+    half_to_float: str
+    float_to_half: str
+    #: The head of a kernel of ``{block}`` threads, and of a function that kernels call.
+    kernel: str = 'extern "C" __global__ void __launch_bounds__({block}) {symbol}'
+    function: str = "static __device__ __forceinline__"
+    #: The block's shared memory, whose size the launch gives.
+    shared: str = "alignas(16) extern __shared__ unsigned char {name}[];"
+    #: No thread of the block goes on before all have come here, and sees what all had stored by then.
+    barrier: str = "__syncthreads();"
+    thread: str = "threadIdx.x"
+    block: str = "blockIdx.x"
+    blocks: str = "gridDim.x"
+
+
+CUDA = Dialect(
+    family="cuda",
+    includes=(),  # NVRTC knows the math functions and the built-in variables without a header
+    half_includes=("cuda_fp16.h",),
+    shuffle="__shfl_xor_sync(0xffffffffu, {value}, {mask})",
+    half_to_float="__half2float(__ushort_as_half(h.bits))",
+    float_to_half="__half_as_ushort(__float2half_rn(x))",
+)
+
+HIP = Dialect(
+    family="rocm",
+    includes=("hip/hip_runtime.h",),
+    half_includes=(),  # _Float16 is a type of the compiler's
+    shuffle="__shfl_xor({value}, {mask})",
+    half_to_float="(float)__builtin_bit_cast(_Float16, h.bits)",
+    float_to_half="__builtin_bit_cast(unsigned short, (_Float16)x)",
+)
+
+_DIALECTS = {dialect.family: dialect for dialect in (CUDA, HIP)}
+
+
+def dialect_of(target: Target) -> Dialect:
+    """The dialect that a target's toolchain reads."""
+    dialect = _DIALECTS.get(target.family)
+    if dialect is None:
+        raise UnsupportedOpError(
+            f"{target} is not a GPU that dyn has a dialect for.",
+            remedy="use a target of one of the families " + ", ".join(_DIALECTS) + ".",
+        )
+    return dialect
+
+
+def gpu_target(family: str, arch: str) -> Target:
+    """The target of an architecture, with the width of its warps: 64 lanes on AMD's gfx9 (GCN, CDNA), else 32.
+
+    ``gpu_target("cuda", "sm_90a")``, ``gpu_target("rocm", "gfx90a")``. RDNA (gfx10 and later) is compiled for wave32.
+    """
+    wide = family == "rocm" and arch.startswith("gfx9")
+    return Target(family, arch, warp=64 if wide else 32)

@@ -1,0 +1,333 @@
+"""From a kernel to the C++ of CUDA and HIP.
+
+A block of ``block`` threads takes the iterations of the GRID loops' linear space in turn, ``blockIdx.x``,
+``blockIdx.x + gridDim.x``, …, so that any grid computes the same thing. Its threads share the iterations of each LANE
+loop, thread ``k`` taking ``k``, ``k + block``, …; everything else each thread does for itself, except that one thread
+makes a uniform Store. A LANE loop's folds are combined in an order that ``block``, the warp and the extent fix: in each
+thread, by a butterfly of shuffles in each warp, and then warp by warp, from slots in shared memory, in every thread.
+
+Scratch buffers lie behind the slots in the block's shared memory. Their size is an expression over the kernel's dims,
+which the host evaluates and compares with what the device has; where a row does not fit, the host launches a variant
+that computes again what this one keeps (not built yet).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dyn.errors import NotYetError
+from dyn.lower.gpu.barriers import Barriers, Point
+from dyn.lower.gpu.dialect import Dialect, dialect_of
+from dyn.lower.gpu.indices import dim_text
+from dyn.lower.gpu.prelude import prelude
+from dyn.lower.gpu.scalars import apply, c_type, literal
+from dyn.lower.kernel import (
+    Const,
+    Expr,
+    Fold,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    children,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.lower.target import Target
+from dyn.shapes import Dim, Symbol, floordiv
+
+#: Threads of a block, unless asked otherwise: enough to hide latency, and few enough for any register need.
+BLOCK = 256
+_SHARED = "dyn_shared"
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel as C++: ``extern "C" void symbol(pointers of the buffers..., long long dims...)``.
+
+    Texts for one target can be put one after the other into one translation unit. A launch has ``block`` threads in a
+    block, any number of blocks, and ``shared_bytes`` (an expression over ``Kernel.dims``) of dynamic shared memory, all
+    that the kernel uses. Global buffers must not overlap.
+    """
+
+    text: str
+    symbol: str
+    shared_bytes: Dim
+    block: int
+
+
+def emit_kernel(kernel: Kernel, target: Target, *, block: int = BLOCK) -> KernelText:
+    """The C++ text of a kernel in the target's dialect, for blocks of ``block`` threads.
+
+    A kernel without a LANE loop has nothing to share: its blocks are single warps. Contractions and complex numbers
+    are not generated yet.
+    """
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, TileContract):
+            raise NotYetError(
+                f"kernel {kernel.name}: a contraction is not generated for {target} yet.",
+                remedy="compile it for x86, or call a library for the product.",
+            )
+    if not any(isinstance(stmt, Loop) and stmt.role is Role.LANE for stmt in walk_stmts(kernel.body)):
+        block = target.warp
+    if block % target.warp or not 0 < block <= 1024:
+        raise ValueError(f"a block of {block} threads is not made of warps of {target.warp}, or too large")
+    return _Emitter(kernel, dialect_of(target), target.warp, block).emit()
+
+
+class _Emitter:
+    """Writes one kernel. Names go by position, as in :mod:`dyn.lower.kernel_text`: equal kernels have equal texts."""
+
+    def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int) -> None:
+        self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block
+        self.symbols: dict[Symbol, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
+        self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.buffers)}
+        self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
+        self.scratch = {id(b) for b in kernel.scratch}
+        self.refs: dict[int, str] = {}
+        self.barriers = Barriers(kernel, exchanges=block > warp)
+        self.slots: list[str] = []
+        self.slot_bytes = 0
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self.depth = 1
+        self.lane_loop: Loop | None = None
+        #: What has a name already, by scope; and which of it was computed from scratch, so that a store may change it.
+        self.values: list[dict[int, str]] = [{}]
+        self.volatile: set[int] = set()
+
+    # --- text --------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def braces(self, head: str) -> Iterator[None]:
+        """A compound statement; what is named inside is forgotten at its end."""
+        self.line(head + " {")
+        self.depth += 1
+        self.values.append({})
+        yield
+        self.values.pop()
+        self.depth -= 1
+        self.line("}")
+
+    def fresh(self, prefix: str) -> str:
+        name = f"{prefix}{self.counts[prefix]}"
+        self.counts[prefix] += 1
+        return name
+
+    def dim(self, dim: Dim) -> str:
+        return dim_text(dim, self.symbols)
+
+    def barrier(self, stmt: Stmt, point: Point) -> None:
+        if (id(stmt), point) in self.barriers.needed:
+            self.line(self.dialect.barrier)
+
+    # --- the kernel --------------------------------------------------------------------------------------------
+
+    def emit(self) -> KernelText:
+        symbol = re.sub(r"\W", "_", self.kernel.name)
+        grid, body = self.kernel.grid()
+        self.grid_loops(grid, body)
+        inside = self.lines
+        self.lines = []
+        shared_bytes = self.shared_memory()
+        head = self.dialect.kernel.format(block=self.block, symbol=symbol)
+        parameters = ",\n    ".join(self.parameters())
+        text = "\n".join([f"{head}(\n    {parameters}) {{", *self.lines, *inside, "}", ""])
+        note = f"// {self.kernel.note}\n" if self.kernel.note else ""
+        return KernelText(prelude(self.dialect, text) + note + text, symbol, shared_bytes, self.block)
+
+    def parameters(self) -> Iterator[str]:
+        stored = {id(s.buffer) for s in walk_stmts(self.kernel.body) if isinstance(s, Store)}
+        for buffer in self.kernel.buffers:
+            const = "" if id(buffer) in stored else "const "
+            yield f"{const}{c_type(buffer.dtype)}* __restrict__ {self.buffers[id(buffer)]}"
+        for dim in self.kernel.dims:
+            yield f"long long {self.symbols[dim]}"
+
+    def shared_memory(self) -> Dim:
+        """Declare scratch and slots; how many bytes they take."""
+        if not self.slot_bytes and not self.kernel.scratch:
+            return 0
+        self.line(self.dialect.shared.format(name=_SHARED))
+        for declaration in self.slots:
+            self.line(declaration)
+        size: Dim = self.slot_bytes
+        for buffer in self.kernel.scratch:
+            of = c_type(buffer.dtype)
+            offset = f"({_SHARED} + {self.dim(size)})" if not isinstance(size, int) or size else _SHARED
+            self.line(f"{of}* const {self.buffers[id(buffer)]} = ({of}*){offset};")
+            size = size + _aligned(buffer.size * buffer.dtype.itemsize)
+        return size
+
+    def grid_loops(self, grid: tuple[Loop, ...], body: tuple[Stmt, ...]) -> None:
+        """The iterations of this block. The first loop is the slowest."""
+        for loop in grid:
+            self.symbols[loop.var] = self.fresh("g")
+        extents = [self.dim(loop.extent) for loop in grid]
+        total = " * ".join([_operand(e) if len(extents) > 1 else e for e in extents]) or "1"
+        step = f"t < {total}; t += {self.dialect.blocks}"
+        with self.braces(f"for (long long t = {self.dialect.block}; {step})"):
+            rest = "t"
+            for loop, extent in zip(reversed(grid[1:]), reversed(extents[1:]), strict=True):
+                self.line(f"const long long {self.symbols[loop.var]} = {rest} % {_operand(extent)};")
+                rest = f"{rest} / {_operand(extent)}"
+            if grid:
+                self.line(f"const long long {self.symbols[grid[0].var]} = {rest};")
+            self.block_of(body)
+
+    # --- statements --------------------------------------------------------------------------------------------
+
+    def block_of(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            if isinstance(stmt, Store):
+                self.store(stmt)
+            elif isinstance(stmt, Loop):
+                self.loop(stmt)
+
+    def store(self, store: Store) -> None:
+        self.barrier(store, Point.BEFORE)
+        value = self.eval(store.value)
+        self.barrier(store, Point.STORE)
+        guard = "" if self.lane_loop is not None else f"if ({self.dialect.thread} == 0) "
+        self.line(f"{guard}{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        if id(store.buffer) in self.scratch:
+            self.forget_scratch()
+
+    def loop(self, loop: Loop) -> None:
+        lane = loop.role is Role.LANE
+        stores = any(isinstance(s, Store) and id(s.buffer) in self.scratch for s in walk_stmts(loop.body))
+        if stores:  # what was read before is not what later iterations would read
+            self.forget_scratch()
+        self.barrier(loop, Point.BEFORE)
+        for fold in loop.folds:
+            name = self.fresh("r")
+            self.line(f"{c_type(fold.ref.dtype)} {name} = {literal(fold.init)};")
+            self.refs[id(fold.ref)] = name
+        var = self.symbols[loop.var] = self.fresh("i" if lane else "j")
+        first, step = (self.dialect.thread, f"{var} += {self.block}") if lane else ("0", f"++{var}")
+        with self.braces(f"for (long long {var} = {first}; {var} < {self.dim(loop.extent)}; {step})"):
+            if lane:
+                self.lane_loop = loop
+            self.block_of(loop.body)
+            self.barrier(loop, Point.FOLDS)
+            values = [self.eval(fold.value) for fold in loop.folds]
+            for fold, value in zip(loop.folds, values, strict=True):
+                self.combine(fold, value)
+        if lane:
+            self.lane_loop = None
+            self.join_lanes(loop)
+        if stores:
+            self.forget_scratch()
+
+    def combine(self, fold: Fold, value: str) -> None:
+        name, dtype = self.refs[id(fold.ref)], fold.ref.dtype
+        self.line(f"{name} = {apply(fold.combine, dtype, dtype, (name, value))};")
+
+    def join_lanes(self, loop: Loop) -> None:
+        """Combine what the threads folded, so that every thread has the result."""
+        if not loop.folds:
+            return
+        with self.braces(f"for (int m = {self.warp // 2}; m > 0; m /= 2)"):
+            for fold in loop.folds:
+                self.line(f"const {c_type(fold.ref.dtype)} other_{self.refs[id(fold.ref)]} = {self.shuffled(fold)};")
+            for fold in loop.folds:
+                self.combine(fold, f"other_{self.refs[id(fold.ref)]}")
+        warps = self.block // self.warp
+        if warps == 1:
+            return
+        thread = self.dialect.thread
+        slots = [self.slot(fold) for fold in loop.folds]
+        self.barrier(loop, Point.SLOTS)
+        for fold, slot in zip(loop.folds, slots, strict=True):
+            name = self.refs[id(fold.ref)]
+            self.line(f"if ({thread} % {self.warp} == 0) {slot}[{thread} / {self.warp}] = {name};")
+        self.line(self.dialect.barrier)
+        for fold, slot in zip(loop.folds, slots, strict=True):
+            self.line(f"{self.refs[id(fold.ref)]} = {slot}[0];")
+        with self.braces(f"for (int w = 1; w < {warps}; ++w)"):
+            for fold, slot in zip(loop.folds, slots, strict=True):
+                of = c_type(fold.ref.dtype)
+                self.line(f"const {of} other_{self.refs[id(fold.ref)]} = {slot}[w];")
+                self.combine(fold, f"other_{self.refs[id(fold.ref)]}")
+
+    def shuffled(self, fold: Fold) -> str:
+        """The partner's value. Vendors exchange words; what is narrower travels in an int."""
+        name, dtype = self.refs[id(fold.ref)], fold.ref.dtype
+        if dtype.bits >= 32:
+            return self.dialect.shuffle.format(value=name, mask="m")
+        return f"({c_type(dtype)}){self.dialect.shuffle.format(value=f'(int){name}', mask='m')}"
+
+    def slot(self, fold: Fold) -> str:
+        """A place for a value of each warp. Each fold has its own, so that folds in a row need no second barrier."""
+        of = c_type(fold.ref.dtype)
+        offset = f"({_SHARED} + {self.slot_bytes})" if self.slot_bytes else _SHARED
+        name = self.fresh("f")
+        self.slots.append(f"{of}* const {name} = ({of}*){offset};")
+        size = _aligned(self.block // self.warp * fold.ref.dtype.itemsize)
+        assert isinstance(size, int)
+        self.slot_bytes += size
+        return name
+
+    # --- expressions -------------------------------------------------------------------------------------------
+
+    def eval(self, root: Expr) -> str:
+        """A name or a literal for an expression's value. Whatever is computed gets a line, and is computed once."""
+        done: dict[int, str] = {}
+        for expr in walk_exprs((root,)):
+            found = next((scope[id(expr)] for scope in reversed(self.values) if id(expr) in scope), None)
+            done[id(expr)] = self.node(expr, done) if found is None else found
+        return done[id(root)]
+
+    def node(self, expr: Expr, done: dict[int, str]) -> str:
+        if isinstance(expr, Const):
+            return literal(expr)
+        if isinstance(expr, Ref):
+            return self.refs[id(expr)]
+        if isinstance(expr, Index):
+            return f"({c_type(expr.dtype)}){_operand(self.dim(expr.expr))}"
+        if isinstance(expr, Load):
+            text = self.load(expr, done)
+        else:
+            text = apply(expr.fn, expr.args[-1].dtype, expr.dtype, tuple([done[id(arg)] for arg in expr.args]))
+        name = self.values[-1][id(expr)] = self.fresh("v")
+        self.line(f"const {c_type(expr.dtype)} {name} = {text};")
+        from_scratch = isinstance(expr, Load) and id(expr.buffer) in self.scratch
+        if from_scratch or any(id(child) in self.volatile for child in children(expr)):
+            self.volatile.add(id(expr))
+        return name
+
+    def load(self, load: Load, done: dict[int, str]) -> str:
+        for symbol, value in load.bound:
+            self.symbols[symbol] = done[id(value)]
+        text = f"{self.buffers[id(load.buffer)]}[{self.dim(load.index)}]"
+        if load.mask is None or load.other is None:
+            return text
+        return f"{done[id(load.mask)]} ? {text} : {done[id(load.other)]}"
+
+    def forget_scratch(self) -> None:
+        """Scratch was written to, or will be before this point is reached again."""
+        for scope in self.values:
+            for key in self.volatile & scope.keys():
+                del scope[key]
+
+
+def _aligned(size: Dim) -> Dim:
+    return floordiv(size + (_ALIGNMENT - 1), _ALIGNMENT) * _ALIGNMENT
+
+
+def _operand(text: str) -> str:
+    """A text as an operand of ``*`` and ``%``."""
+    return text if re.fullmatch(r"\w+", text) else f"({text})"

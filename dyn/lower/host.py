@@ -1,0 +1,293 @@
+"""The host program: everything a call does around its kernels, as data.
+
+It binds the dims to the arguments' sizes, checks what was assumed of them, lays out the arena, has outputs allocated,
+chooses variants and launches kernels. ``dyn.lower.host_llvm`` makes it native code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dyn.errors import NotYetError, ShapeError
+from dyn.ir.core import Function, Value
+from dyn.lower.launch import Launch
+from dyn.shapes import (
+    Declaration,
+    Dim,
+    Facts,
+    Relation,
+    Symbol,
+    SymExpr,
+    dim_max,
+    evaluate,
+    floordiv,
+    format_dim,
+    free_symbols,
+    linear_in,
+)
+from dyn.stitch.groups import Plan
+
+#: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """``symbol`` is ``(size - offset) / factor`` of an axis of an input."""
+
+    symbol: Symbol
+    input: int
+    axis: int
+    factor: Dim = 1
+    offset: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCheck:
+    """An axis of an input has the size ``dim``."""
+
+    input: int
+    axis: int
+    dim: Dim
+
+
+class Fault(Enum):
+    """Failures that are not a broken relation."""
+
+    TOO_LARGE = "too large"
+    NO_MEMORY = "no memory"
+
+
+#: What can go wrong in a call; a failure is the number of a site and the values of all symbols.
+Site = AxisCheck | Relation | Declaration | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stored value lies: ``input`` or ``output`` number, or an arena slot."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HostProgram:
+    """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT."""
+
+    function: Function
+    symbols: tuple[Symbol, ...]
+    binds: tuple[Bind, ...]
+    sites: tuple[Site, ...]
+    slots: tuple[Dim, ...]
+    places: dict[Value, Place]
+    #: The largest sizes that the call makes, in elements: each must fit the address space.
+    sizes: tuple[Dim, ...]
+    launches: tuple[Launch, ...]
+
+    @property
+    def arena(self) -> Dim:
+        """Bytes of intermediate memory, as a formula over the function's dims."""
+        total: Dim = 0
+        for slot in self.slots:
+            total = total + slot
+        return total
+
+    def text(self) -> str:
+        """The program as people and golden files read it."""
+        lines = [f"host @{self.function.name} {{"]
+        names = [info.name for info in self.function.infos]
+        for bind in self.binds:
+            source = f"{names[bind.input]}.shape[{bind.axis}]"
+            if bind.offset != 0:
+                source = f"({source} - {bind.offset})"
+            lines.append(f"  {bind.symbol.name} = {source}" + (f" / {bind.factor}" if bind.factor != 1 else ""))
+        for number, site in enumerate(self.sites):
+            lines.append(f"  check {number}: {site_text(site, names)}")
+        for number, slot in enumerate(self.slots):
+            lines.append(f"  slot {number}: {slot} bytes")
+        for launch in self.launches:
+            arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
+            lines.append(f"  launch {launch.group.name}({arguments})")
+            for variant in launch.variants:
+                dims = ", ".join(str(d) for d in variant.dims)
+                when = "always" if variant.condition is None else f"if {variant.condition.describe()}"
+                lines.append(f"    {when}: {variant.note} dims [{dims}] grid {variant.grid}")
+        return "\n".join([*lines, "}"]) + "\n"
+
+
+def site_text(site: Site, names: Sequence[str]) -> str:
+    """What a check demands."""
+    if isinstance(site, AxisCheck):
+        return f"{names[site.input]}.shape[{site.axis}] == {site.dim}"
+    if isinstance(site, Relation | Declaration):
+        return site.describe()
+    return site.value
+
+
+def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation, ...]) -> HostProgram:
+    """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
+    function = plan.function
+    binds, checks, symbols = _bind(function)
+    sites: list[Site] = [*checks]
+    sites += [
+        d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
+    ]
+    sites += [relation for relation in function.facts.relations if relation not in guards]
+    sites += [Fault.TOO_LARGE, Fault.NO_MEMORY]
+    places, slots, sizes = _layout(plan, launches)
+    return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches)
+
+
+def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]]:
+    """How every symbol gets its value, and which axes must agree with one that another axis gave."""
+    binds: list[Bind] = []
+    checks: list[AxisCheck] = []
+    known: dict[Symbol, None] = {}
+    pending: list[tuple[int, int, SymExpr]] = []
+    for number, (param, info) in enumerate(zip(function.params, function.infos, strict=True)):
+        for position, dim in enumerate(param.shape if info.dims is None else info.dims):
+            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
+            if symbol is not None and symbol not in known:
+                known[symbol] = None
+                binds.append(Bind(symbol, number, position))
+            elif isinstance(dim, int) or symbol is not None:
+                checks.append(AxisCheck(number, position, dim))
+            else:
+                pending.append((number, position, dim))
+    progress = True
+    while progress:
+        progress = False
+        for number, position, dim in pending:
+            unknown = [s for s in free_symbols(dim) if s not in known]
+            linear = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
+            if linear is not None and not any(u in free_symbols(linear[0]) for u in unknown):
+                known[unknown[0]] = None
+                binds.append(Bind(unknown[0], number, position, *linear))
+                progress = True
+    checks += [AxisCheck(number, position, dim) for number, position, dim in pending]
+    for symbol in function.symbols():
+        if symbol not in known:
+            raise NotYetError(
+                f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
+                remedy="let an axis of some argument be that dimension alone.",
+            )
+    return binds, checks, list(known)
+
+
+def aligned(size: Dim) -> Dim:
+    """A size in bytes rounded up to ALIGNMENT."""
+    if isinstance(size, int):
+        return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+
+
+def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place], tuple[Dim, ...], tuple[Dim, ...]]:
+    """Where each stored value lies. A slot of the arena is used again once the last reader of its value has run."""
+    function = plan.function
+    places = {value: Place("input", i) for i, value in enumerate(function.params)}
+    producers = function.producers()
+    for number, result in enumerate(function.results):
+        base = result
+        while base not in plan.stored:
+            base = producers[base].operands[0]
+        places[base] = Place("output", number)
+    last: dict[Value, int] = {}
+    for time, launch in enumerate(launches):
+        for value in launch.buffers:
+            last[value] = time
+    slots: list[Dim] = []
+    free: list[int] = []
+    for time, launch in enumerate(launches):
+        for value in launch.group.outputs:
+            if value not in places:
+                slot = _choose(aligned(value.type.nbytes), slots, free, function.facts)
+                places[value] = Place("arena", slot)
+        for value in launch.buffers:
+            if last[value] == time and places[value].kind == "arena":
+                free.append(places[value].number)
+    # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
+    sizes = tuple(dict.fromkeys(v.type.nbytes for v in places if isinstance(v.type.nbytes, SymExpr)))
+    return places, tuple(slots), sizes
+
+
+def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
+    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one."""
+    best: tuple[int, int, Dim] | None = None
+    for slot in free:
+        have = slots[slot]
+        if have is size or have == size:
+            best = (0, slot, have)
+            break
+        if facts.ge(have, size).proved:
+            option = (1, slot, have)
+        elif facts.ge(size, have).proved:
+            option = (2, slot, size)
+        else:
+            option = (3, slot, dim_max(have, size))
+        if best is None or option[0] < best[0]:
+            best = option
+    if best is None:
+        slots.append(size)
+        return len(slots) - 1
+    _, slot, grown = best
+    free.remove(slot)
+    slots[slot] = grown
+    return slot
+
+
+def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
+    """The error that a failed check is, with the names, the values and the user's line.
+
+    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs.
+    """
+    env = dict(zip(program.symbols, values, strict=True))
+    what = program.sites[site]
+    infos = program.function.infos
+    if isinstance(what, AxisCheck):
+        return _axis_error(program, what, env, sizes)
+    if isinstance(what, Relation):
+        origins = _origins(program, (what.lhs, what.rhs), env)
+        return ShapeError(
+            what.failure(env), loc=what.reason.loc, notes=origins, remedy="pass arguments whose shapes satisfy it."
+        )
+    if isinstance(what, Declaration):
+        size = env[what.symbol]
+        return ShapeError(
+            f"{what.symbol.origin} is {size}, and {what.describe()} was declared.",
+            remedy=f"pass an array of a size that was declared, or change the declaration of {what.symbol.name}.",
+        )
+    shapes = ", ".join(f"{info.name} {tuple(s)}" for info, s in zip(infos, sizes, strict=True) if not info.hidden)
+    if what is Fault.TOO_LARGE:
+        return ShapeError(
+            f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
+            remedy="pass smaller arguments.",
+        )
+    arena = max(0, evaluate(program.arena, env))
+    return MemoryError(
+        f"{program.function.name}: no memory for {arena} bytes of intermediate arrays (arguments: {shapes})"
+    )
+
+
+def _axis_error(
+    program: HostProgram, check: AxisCheck, env: dict[Symbol, int], sizes: Sequence[Sequence[int]]
+) -> ShapeError:
+    name = program.function.infos[check.input].name
+    actual = sizes[check.input][check.axis]
+    if isinstance(check.dim, int):
+        return ShapeError(
+            f"{name}.shape[{check.axis}] is {actual}, and it is declared to be {check.dim}.",
+            remedy=f"pass an array whose axis {check.axis} has {check.dim} elements, or change shapes=.",
+        )
+    wanted = evaluate(check.dim, env)
+    return ShapeError(
+        f"{name}.shape[{check.axis}] is {actual}, and it must be {format_dim(check.dim)} = {wanted}.",
+        notes=_origins(program, (check.dim,), env),
+        remedy="pass arrays that agree, or give the two axes different names in shapes=.",
+    )
+
+
+def _origins(program: HostProgram, dims: tuple[Dim, ...], env: dict[Symbol, int]) -> tuple[str, ...]:
+    symbols = sorted({s for d in dims for s in free_symbols(d)}, key=lambda s: s.uid)
+    return tuple(f"{s.name} is {s.origin} = {env[s]}" for s in symbols if s in env)

@@ -1,0 +1,368 @@
+"""The host program as native code.
+
+One function, ``int32 run(const Runtime*, void* ctx, const Tensor* in, Tensor* out)``, without loops over Python objects
+and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of kernel
+addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written.
+
+::
+
+    Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
+    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail }
+
+Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from dyn.lower.host import AxisCheck, Fault, HostProgram, Place
+from dyn.lower.launch import Launch, Variant
+from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, Symbol, SymExpr
+from dyn.shapes.expr import atom_dim
+
+#: Places of the functions in the runtime table, counted in pointers.
+ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL = range(1, 8)
+_TENSOR = "{ ptr, i32, i32, ptr, ptr }"
+
+
+class HostEmitter:
+    """Writes the LLVM IR of one host program.
+
+    ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim.
+    """
+
+    def __init__(self, program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]]) -> None:
+        self.program = program
+        self.kernels = kernels
+        self.lines: list[str] = []
+        self.names = count()
+        self.known: dict[Dim, str] = {}
+        self.arena = "null"
+        self.arena_bytes = "0"
+        self.slot_offsets: list[str] = []
+        self.pointers: dict[Place, str] = {}
+        self.overflow: list[str] = []
+
+    # Text -------------------------------------------------------------------------------------------------------
+
+    def emit(self, line: str) -> None:
+        self.lines.append(f"  {line}")
+
+    def value(self, text: str) -> str:
+        name = f"%t{next(self.names)}"
+        self.emit(f"{name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def fresh(self, name: str) -> str:
+        return f"{name}{next(self.names)}"
+
+    def text(self, symbol: str) -> str:
+        """The module, which defines ``symbol``."""
+        self._body()
+        most_dims = max((len(v.dims) for launch in self.program.launches for v in launch.variants), default=0)
+        most_buffers = max((len(launch.buffers) for launch in self.program.launches), default=0)
+        head = [
+            "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",
+            "declare { i64, i1 } @llvm.sadd.with.overflow.i64(i64, i64)",
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare i64 @llvm.smax.i64(i64, i64)",
+            f"define i32 @{symbol}(ptr %rt, ptr %ctx, ptr %in, ptr %out) {{",
+            "entry:",
+            f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
+            f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
+            f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
+        ]
+        return "\n".join([*head, *self.lines, "}", ""])
+
+    # The program ------------------------------------------------------------------------------------------------
+
+    def _body(self) -> None:
+        self._bind()
+        failures: list[tuple[int, str]] = []
+        for number, site in enumerate(self.program.sites):
+            if not isinstance(site, Fault):
+                failures.append((number, self._check(site)))
+        self._branch_on(failures)
+        self._sizes()
+        self._allocate()
+        for launch, kernels in zip(self.program.launches, self.kernels, strict=True):
+            self._launch(launch, kernels)
+        self._free_arena()
+        self.emit("ret i32 0")
+        self._failure_blocks()
+
+    def _bind(self) -> None:
+        for position, bind in enumerate(self.program.binds):
+            size = self._size(bind.input, bind.axis)
+            if bind.offset != 0:
+                size = self.value(f"sub i64 {size}, {self.dim(bind.offset)}")
+            if bind.factor != 1:
+                factor = self.dim(bind.factor)
+                zero = self.value(f"icmp eq i64 {factor}, 0")
+                safe = self.value(f"select i1 {zero}, i64 1, i64 {factor}")
+                size = self.value(f"sdiv i64 {size}, {safe}")
+            self.known[atom_dim(bind.symbol)] = size
+            slot = self.value(f"getelementptr i64, ptr %values, i64 {position}")
+            self.emit(f"store i64 {size}, ptr {slot}, align 8")
+
+    def _size(self, input: int, axis: int) -> str:
+        field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {input}, i32 3")
+        dims = self.value(f"load ptr, ptr {field}, align 8")
+        at = self.value(f"getelementptr i64, ptr {dims}, i64 {axis}")
+        return self.value(f"load i64, ptr {at}, align 8")
+
+    def _check(self, site: AxisCheck | Relation | Declaration) -> str:
+        """An i1 that is true when a check fails."""
+        if isinstance(site, AxisCheck):
+            return self.value(f"icmp ne i64 {self._size(site.input, site.axis)}, {self.dim(site.dim)}")
+        if isinstance(site, Declaration):
+            size = self.known[atom_dim(site.symbol)]
+            bad = self.value(f"icmp slt i64 {size}, {site.min}")
+            if site.max is not None:
+                bad = self.value(f"or i1 {bad}, {self.value(f'icmp sgt i64 {size}, {site.max}')}")
+            rest = self.value(f"srem i64 {size}, {site.multiple_of}")
+            return self.value(f"or i1 {bad}, {self.value(f'icmp ne i64 {rest}, 0')}")
+        lhs, rhs = self.dim(site.lhs), self.dim(site.rhs)
+        if site.kind in (RelKind.EQ, RelKind.SAME_NUMEL):
+            return self.value(f"icmp ne i64 {lhs}, {rhs}")
+        if site.kind is RelKind.GE:
+            return self.value(f"icmp slt i64 {lhs}, {rhs}")
+        if site.kind is RelKind.NONZERO:
+            return self.value(f"icmp eq i64 {lhs}, 0")
+        if site.kind is RelKind.DIVIDES:
+            rest = self._floor(lhs, rhs)[1]
+            return self.value(f"icmp ne i64 {rest}, 0")
+        differ = self.value(f"icmp ne i64 {lhs}, {rhs}")
+        for side in (lhs, rhs):
+            stretched = self.value(f"icmp ne i64 {side}, 1")
+            differ = self.value(f"and i1 {differ}, {stretched}")
+        return differ
+
+    def _branch_on(self, failures: list[tuple[int, str]]) -> None:
+        """One branch for all checks; which one failed is found out on the cold path."""
+        if not failures:
+            return
+        failed = failures[0][1]
+        for _, flag in failures[1:]:
+            failed = self.value(f"or i1 {failed}, {flag}")
+        site = "-1"
+        for number, flag in reversed(failures):
+            site = self.value(f"select i1 {flag}, i32 {number}, i32 {site}")
+        good = self.fresh("checked")
+        self.emit(f"store i32 {site}, ptr %site, align 4")
+        self.emit(f"br i1 {failed}, label %fail, label %{good}")
+        self.label(good)
+
+    def _fault(self, fault: Fault, flag: str) -> None:
+        number = self.program.sites.index(fault)
+        good = self.fresh("good")
+        self.emit(f"store i32 {number}, ptr %site, align 4")
+        self.emit(f"br i1 {flag}, label %fail, label %{good}")
+        self.label(good)
+
+    def _sizes(self) -> None:
+        """Refuse sizes whose products pass 2^63, before anything is allocated."""
+        for size in (*self.program.sizes, *self.program.slots):
+            self.dim(size)
+        offset = "0"
+        for slot in self.program.slots:
+            self.slot_offsets.append(offset)
+            offset = self._checked("sadd", offset, self.dim(slot))
+        self.arena_bytes = offset
+        if self.overflow:
+            flag = self.overflow[0]
+            for other in self.overflow[1:]:
+                flag = self.value(f"or i1 {flag}, {other}")
+            self.overflow = []
+            self._fault(Fault.TOO_LARGE, flag)
+
+    def _allocate(self) -> None:
+        if self.program.slots:
+            alloc = self._runtime(ALLOC)
+            self.arena = self.value(f"call ptr {alloc}(ptr %rt, i64 {self.arena_bytes})")
+            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {self.arena}, null"))
+            self.emit(f"store ptr {self.arena}, ptr %arena, align 8")
+        for number, result in enumerate(self.program.function.results):
+            tensor = self.value(f"getelementptr {_TENSOR}, ptr %out, i64 {number}")
+            field = self.value(f"getelementptr {_TENSOR}, ptr {tensor}, i32 0, i32 3")
+            dims = self.value(f"load ptr, ptr {field}, align 8") if result.shape else "null"
+            for axis, dim in enumerate(result.shape):
+                at = self.value(f"getelementptr i64, ptr {dims}, i64 {axis}")
+                self.emit(f"store i64 {self.dim(dim)}, ptr {at}, align 8")
+            alloc = self._runtime(ALLOC_OUTPUT)
+            data = self.value(f"call ptr {alloc}(ptr %rt, i32 {number}, ptr {tensor})")
+            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
+            self.pointers[Place("output", number)] = data
+
+    def _pointer(self, place: Place) -> str:
+        found = self.pointers.get(place)
+        if found is None:
+            if place.kind == "input":
+                field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {place.number}, i32 0")
+                found = self.value(f"load ptr, ptr {field}, align 8")
+            else:
+                found = self.value(f"getelementptr i8, ptr {self.arena}, i64 {self.slot_offsets[place.number]}")
+            self.pointers[place] = found
+        return found
+
+    def _launch(self, launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> None:
+        for position, value in enumerate(launch.buffers):
+            slot = self.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
+            self.emit(f"store ptr {self._pointer(self.program.places[value])}, ptr {slot}, align 8")
+        # All of it before the first branch: what one layer's launch computes, every later layer's finds computed.
+        bound = [
+            (self._variant(variant), self.dim(scratch))
+            for variant, (_, scratch) in zip(launch.variants, kernels, strict=True)
+        ]
+        done = self.fresh("launched")
+        for variant, (number, _), ((holds, dims, grid), scratch) in zip(launch.variants, kernels, bound, strict=True):
+            following = self.fresh("next")
+            if holds:
+                chosen = self.fresh("variant")
+                self.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
+                self.label(chosen)
+            self._start(number, dims, grid, scratch)
+            self.emit(f"br label %{done}")
+            if variant.condition is None:
+                break
+            self.label(following)
+        else:
+            self.emit(f"br label %{done}")
+        self.label(done)
+
+    def _variant(self, variant: Variant) -> tuple[str, list[str], str]:
+        """The condition of a variant, or "", its size parameters and its grid."""
+        holds = ""
+        if variant.condition is not None:
+            dim = self.dim(variant.condition.dim)
+            holds = self.value(f"icmp sge i64 {dim}, {variant.condition.low}")
+            if variant.condition.high is not None:
+                below = self.value(f"icmp sle i64 {dim}, {variant.condition.high}")
+                holds = self.value(f"and i1 {holds}, {below}")
+        return holds, [self.dim(d) for d in variant.dims], self.dim(variant.grid)
+
+    def _start(self, number: int, dims: list[str], grid: str, scratch: str) -> None:
+        for position, dim in enumerate(dims):
+            slot = self.value(f"getelementptr i64, ptr %dims, i64 {position}")
+            self.emit(f"store i64 {dim}, ptr {slot}, align 8")
+        at = self.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
+        kernel = self.value(f"load ptr, ptr {at}, align 8")
+        launch = self._runtime(LAUNCH)
+        status = self.value(
+            f"call i32 {launch}(ptr %rt, ptr {kernel}, i64 {grid}, ptr %dims, ptr %buffers, i64 {scratch})"
+        )
+        self._fault(Fault.NO_MEMORY, self.value(f"icmp ne i32 {status}, 0"))
+
+    def _free_arena(self) -> None:
+        if self.program.slots:
+            free = self._runtime(FREE)
+            self.emit(f"call void {free}(ptr %rt, ptr {self.arena}, i64 {self.arena_bytes})")
+
+    def _failure_blocks(self) -> None:
+        """Gives back the arena, if there is one yet, and reports the site with every symbol's value."""
+        self.lines[:0] = [
+            "  %site = alloca i32, align 4",
+            "  %arena = alloca ptr, align 8",
+            "  store ptr null, ptr %arena, align 8",
+        ]
+        if not any("label %fail" in line for line in self.lines):
+            return
+        self.label("fail")
+        held = self.value("load ptr, ptr %arena, align 8")
+        some = self.value(f"icmp ne ptr {held}, null")
+        self.emit(f"br i1 {some}, label %give_back, label %report")
+        self.label("give_back")
+        free = self._runtime(FREE)
+        self.emit(f"call void {free}(ptr %rt, ptr {held}, i64 0)")
+        self.emit("br label %report")
+        self.label("report")
+        site = self.value("load i32, ptr %site, align 4")
+        fail = self._runtime(FAIL)
+        self.emit(f"call void {fail}(ptr %rt, i32 {site}, i32 {len(self.program.symbols)}, ptr %values)")
+        self.emit("ret i32 1")
+
+    def _runtime(self, slot: int) -> str:
+        field = self.value(f"getelementptr ptr, ptr %rt, i64 {slot}")
+        return self.value(f"load ptr, ptr {field}, align 8")
+
+    # Dims -------------------------------------------------------------------------------------------------------
+
+    def dim(self, dim: Dim) -> str:
+        """The value of a dim, computed once in each stretch of straight code."""
+        if isinstance(dim, int):
+            return str(dim)
+        found = self.known.get(dim)
+        if found is None:
+            found = self.known[dim] = self._compute(dim)
+        return found
+
+    def _compute(self, dim: SymExpr) -> str:
+        total = str(dim.constant)
+        for mono, coefficient in dim.terms:
+            product = ""
+            for atom, power in mono.factors:
+                for _ in range(power):
+                    value = self._atom(atom)
+                    product = value if not product else self._checked("smul", product, value)
+            if coefficient != 1:
+                product = self._checked("smul", product, str(coefficient))
+            total = product if total == "0" else self._checked("sadd", total, product)
+        return total
+
+    def _checked(self, op: str, a: str, b: str) -> str:
+        """Arithmetic whose overflow is remembered until ``_sizes`` asks; afterwards all sizes are known to fit."""
+        pair = self.value(f"call {{ i64, i1 }} @llvm.{op}.with.overflow.i64(i64 {a}, i64 {b})")
+        self.overflow.append(self.value(f"extractvalue {{ i64, i1 }} {pair}, 1"))
+        return self.value(f"extractvalue {{ i64, i1 }} {pair}, 0")
+
+    def _atom(self, atom: Symbol | Opaque) -> str:
+        own = atom_dim(atom)
+        found = self.known.get(own)
+        if found is not None:
+            return found
+        if isinstance(atom, Symbol):
+            raise AssertionError(f"the symbol {atom.name} has no value")
+        args = [self.dim(arg) for arg in atom.args]
+        self.known[own] = result = self._opaque(atom.kind, args)
+        return result
+
+    def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
+        if kind is OpaqueKind.FLOORDIV:
+            return self._floor(args[1], args[0])[0]
+        if kind is OpaqueKind.MOD:
+            return self._floor(args[1], args[0])[1]
+        result = args[0]
+        for arg in args[1:]:
+            if kind is OpaqueKind.BROADCAST:
+                one = self.value(f"icmp eq i64 {result}, 1")
+                result = self.value(f"select i1 {one}, i64 {arg}, i64 {result}")
+            else:
+                name = "smin" if kind is OpaqueKind.MIN else "smax"
+                result = self.value(f"call i64 @llvm.{name}.i64(i64 {result}, i64 {arg})")
+        return result
+
+    def _floor(self, divisor: str, dividend: str) -> tuple[str, str]:
+        """Quotient and remainder rounded down; a divisor of 0 gives nonsense but no trap, for a check to catch."""
+        zero = self.value(f"icmp eq i64 {divisor}, 0")
+        safe = self.value(f"select i1 {zero}, i64 1, i64 {divisor}")
+        quotient = self.value(f"sdiv i64 {dividend}, {safe}")
+        rest = self.value(f"srem i64 {dividend}, {safe}")
+        sign = self.value(f"xor i64 {rest}, {safe}")
+        inexact = self.value(f"icmp ne i64 {rest}, 0")
+        opposite = self.value(f"icmp slt i64 {sign}, 0")
+        down = self.value(f"and i1 {inexact}, {opposite}")
+        less = self.value(f"sub i64 {quotient}, 1")
+        more = self.value(f"add i64 {rest}, {safe}")
+        return self.value(f"select i1 {down}, i64 {less}, i64 {quotient}"), self.value(
+            f"select i1 {down}, i64 {more}, i64 {rest}"
+        )
+
+
+def emit_host(program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]], symbol: str) -> str:
+    """The LLVM IR of a host program: a module with one definition, ``symbol``."""
+    return HostEmitter(program, kernels).text(symbol)

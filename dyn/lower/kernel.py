@@ -1,0 +1,366 @@
+"""The kernel IR: what one kernel computes, on ISPC's model.
+
+::
+
+    Kernel  = (buffers, dims, scratch, body)
+    stmt    = Loop(role, var, extent, body, folds) | Store(buffer, index, value) | TileContract(...)
+    fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
+    expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
+    role    = GRID | LANE | SERIAL
+
+Loop variables and the kernel's size parameters are :class:`dyn.shapes.Symbol`; every index is an ordinary symbolic
+expression over them, counted in elements. A value that depends on the variable of an enclosing LANE loop is *varying*;
+all others are *uniform*. What a role becomes is the business of a target family:
+
+=========  =======================================  ================================================
+role       x86                                      CUDA, HIP
+=========  =======================================  ================================================
+GRID       a range of one linear space, split       ``blockIdx.x`` over the same linear space
+           among threads
+LANE       SIMD vectors, with a masked tail         the threads of a block, strided
+SERIAL     a loop                                   a loop in each thread
+=========  =======================================  ================================================
+
+What every kernel keeps to (``check`` says so):
+
+* GRID loops are outermost and perfectly nested; their iterations are independent. LANE loops do not nest.
+* A fold's ``value`` is evaluated in each iteration; after the loop its ``ref`` holds the combined value, uniform with
+  respect to that loop. The order of combination depends on the extents and the target alone.
+* ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
+  may load at any index (a GPU puts a barrier between the two).
+* A buffer is either only loaded or only stored; scratch may be both.
+* Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import IRError
+from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
+from dyn.shapes import Dim, Symbol, free_symbols
+
+
+class Role(Enum):
+    """How the iterations of a loop may run."""
+
+    GRID = "grid"
+    LANE = "lane"
+    SERIAL = "serial"
+
+
+class Space(Enum):
+    """Where a buffer lives."""
+
+    GLOBAL = "global"
+    #: On the chip: a cache-resident block on x86, shared memory on a GPU; private to a GRID iteration.
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """A linear run of elements. ``size`` counts elements and is needed for scratch only."""
+
+    name: str
+    dtype: DType
+    space: Space = Space.GLOBAL
+    size: Dim = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const:
+    """A literal. ``value`` is a Python bool, int or float (NaN and infinities included)."""
+
+    dtype: DType
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Index:
+    """An index expression as a value of an integer dtype."""
+
+    dtype: DType
+    expr: Dim
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load:
+    """``buffer[index]``, or ``other`` where ``mask`` is false (then nothing is read).
+
+    ``bound`` names the symbols of ``index`` that stand for computed values, such as the row of a gather; each value
+    has dtype int64.
+    """
+
+    buffer: Buffer
+    index: Dim
+    bound: tuple[tuple[Symbol, Expr], ...] = ()
+    mask: Expr | None = None
+    other: Expr | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Apply:
+    """A scalar function of values. Arguments have one dtype but for SELECT's predicate and CAST."""
+
+    fn: Scalar
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ref:
+    """A name for a fold's result or a contraction's accumulator."""
+
+    name: str
+    dtype: DType
+
+
+Expr = Const | Index | Load | Apply | Ref
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fold:
+    """A reduction carried by a loop: ``ref`` = ``combine`` over all iterations of ``value``, starting from ``init``.
+
+    ``init`` is an identity of ``combine``, so a target may use it to fill idle lanes, any number of times.
+    """
+
+    ref: Ref
+    combine: Scalar
+    init: Const
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop:
+    """``for var in range(extent)``, in a role. Statements of ``body`` run before the folds' values are combined."""
+
+    role: Role
+    var: Symbol
+    extent: Dim
+    body: tuple[Stmt, ...] = ()
+    folds: tuple[Fold, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """``buffer[index] = value``. Distinct iterations of GRID and LANE loops store to distinct places."""
+
+    buffer: Buffer
+    index: Dim
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TileSchedule:
+    """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the right
+    operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension a loop iteration."""
+
+    rows: int
+    vectors: int
+    pack_rhs: bool = True
+    unroll: int = 4
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TileContract:
+    """``acc[row, col] = sum over red of lhs[row, red] * rhs[red, col]``, and then ``epilogue`` for every (row, col).
+
+    What loops cannot express well: a micro-kernel on x86, mma on GPUs. ``lhs`` is an expression over ``row`` and
+    ``red``, ``rhs`` over ``red`` and ``col``, both of ``acc``'s dtype; a plain Load whose index is linear in them is
+    read where it lies, anything else is computed while it is packed. In ``epilogue`` ``col`` varies like the variable
+    of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0.
+    """
+
+    row: Symbol
+    col: Symbol
+    red: Symbol
+    row_extent: Dim
+    col_extent: Dim
+    red_extent: Dim
+    lhs: Expr
+    rhs: Expr
+    acc: Ref
+    epilogue: tuple[Stmt, ...]
+    schedule: TileSchedule
+
+
+Stmt = Loop | Store | TileContract
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """One kernel. ``dims`` are size parameters (int64), ``buffers`` the global ones, in the order of the launch."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    dims: tuple[Symbol, ...]
+    scratch: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    #: One line that says what it computes, for people: ``softmax.stitch``.
+    note: str = field(default="", compare=False)
+
+    def grid(self) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+        """The GRID loops, outermost first, and what they enclose."""
+        loops: list[Loop] = []
+        body = self.body
+        while len(body) == 1 and isinstance(body[0], Loop) and body[0].role is Role.GRID:
+            loops.append(body[0])
+            body = body[0].body
+        return tuple(loops), body
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The values an expression is computed from."""
+    if isinstance(expr, Apply):
+        return expr.args
+    if isinstance(expr, Load):
+        extra = tuple(e for e in (expr.mask, expr.other) if e is not None)
+        return tuple(value for _, value in expr.bound) + extra
+    return ()
+
+
+def walk_exprs(roots: tuple[Expr, ...]) -> Iterator[Expr]:
+    """Every expression reachable from ``roots``, once, children first."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        expr, ready = stack.pop()
+        if ready:
+            yield expr
+            continue
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        stack.append((expr, True))
+        stack.extend((child, False) for child in reversed(children(expr)) if id(child) not in seen)
+
+
+def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement evaluates itself, nested statements left out."""
+    if isinstance(stmt, Store):
+        return (stmt.value,)
+    if isinstance(stmt, Loop):
+        return tuple(fold.value for fold in stmt.folds)
+    return (stmt.lhs, stmt.rhs)
+
+
+def stmt_body(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements nested in a statement."""
+    if isinstance(stmt, Loop):
+        return stmt.body
+    return stmt.epilogue if isinstance(stmt, TileContract) else ()
+
+
+def walk_stmts(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement, outer before inner, in program order."""
+    for stmt in body:
+        yield stmt
+        yield from walk_stmts(stmt_body(stmt))
+
+
+def check(kernel: Kernel) -> None:
+    """Raise IRError where a kernel breaks a rule of this file."""
+    _Checker(kernel).run()
+
+
+class _Checker:
+    """Scopes, roles, dtypes and buffer use of one kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.loaded: set[int] = set()
+        self.stored: set[int] = set()
+
+    def fail(self, what: str) -> IRError:
+        return IRError(f"kernel {self.kernel.name}: {what}")
+
+    def run(self) -> None:
+        known = {id(b) for b in (*self.kernel.buffers, *self.kernel.scratch)}
+        for buffer in self.kernel.scratch:
+            self.scope(buffer.size, frozenset(self.kernel.dims), f"the size of scratch {buffer.name}")
+        self.block(self.kernel.body, frozenset(self.kernel.dims), frozenset(), in_lane=False, grid=True)
+        if not (self.loaded | self.stored) <= known:
+            raise self.fail("a buffer that is used is not declared")
+        for buffer in self.kernel.buffers:
+            if id(buffer) in self.loaded and id(buffer) in self.stored:
+                raise self.fail(f"global buffer {buffer.name} is both loaded and stored")
+
+    def scope(self, dim: Dim, symbols: frozenset[Symbol], what: str) -> None:
+        for free in free_symbols(dim) - symbols:
+            raise self.fail(f"{what} mentions {free.name}, which is not in scope")
+
+    def block(
+        self, body: tuple[Stmt, ...], symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool, grid: bool
+    ) -> frozenset[int]:
+        for stmt in body:
+            if isinstance(stmt, Loop):
+                self.scope(stmt.extent, symbols, f"the extent of {stmt.var.name}")
+                is_grid = stmt.role is Role.GRID
+                if is_grid and (not grid or len(body) != 1 or stmt.folds):
+                    raise self.fail(f"grid loop {stmt.var.name} is not part of a perfect outermost nest without folds")
+                if stmt.role is Role.LANE and in_lane:
+                    raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
+                inner = symbols | {stmt.var}
+                lane = in_lane or stmt.role is Role.LANE
+                inner_refs = self.block(stmt.body, inner, refs, in_lane=lane, grid=is_grid)
+                for fold in stmt.folds:
+                    if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
+                        raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
+                    self.exprs((fold.value,), inner, inner_refs)
+                refs |= {id(fold.ref) for fold in stmt.folds}
+            elif isinstance(stmt, Store):
+                self.scope(stmt.index, symbols, f"a store to {stmt.buffer.name}")
+                if stmt.value.dtype is not stmt.buffer.dtype:
+                    raise self.fail(f"a {stmt.value.dtype} is stored to {stmt.buffer.name}, a {stmt.buffer.dtype}")
+                self.stored.add(id(stmt.buffer))
+                self.exprs((stmt.value,), symbols, refs)
+            else:
+                self.tile(stmt, symbols, refs, in_lane=in_lane)
+        return refs
+
+    def tile(self, tile: TileContract, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
+        if in_lane:
+            raise self.fail("a contraction stands inside a lane loop")
+        for extent in (tile.row_extent, tile.col_extent, tile.red_extent):
+            self.scope(extent, symbols, "an extent of a contraction")
+        if not (tile.lhs.dtype is tile.rhs.dtype is tile.acc.dtype):
+            raise self.fail("a contraction's operands and accumulator differ in dtype")
+        self.exprs((tile.lhs,), symbols | {tile.row, tile.red}, refs)
+        self.exprs((tile.rhs,), symbols | {tile.red, tile.col}, refs)
+        self.block(tile.epilogue, symbols | {tile.row, tile.col}, refs | {id(tile.acc)}, in_lane=True, grid=False)
+
+    def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
+        for expr in walk_exprs(roots):
+            if isinstance(expr, Ref) and id(expr) not in refs:
+                raise self.fail(f"{expr.name} is used before it is computed")
+            if isinstance(expr, Index):
+                self.scope(expr.expr, symbols, "an index value")
+            if isinstance(expr, Load):
+                self.scope(expr.index, symbols | {s for s, _ in expr.bound}, f"a load of {expr.buffer.name}")
+                self.loaded.add(id(expr.buffer))
+            if isinstance(expr, Apply):
+                self.apply(expr)
+
+    def apply(self, expr: Apply) -> None:
+        args = expr.args
+        if len(args) != expr.fn.arity:
+            raise self.fail(f"{expr.fn.text} takes {expr.fn.arity} arguments, not {len(args)}")
+        if expr.fn is Scalar.CAST:
+            return
+        values = args[1:] if expr.fn is Scalar.SELECT else args
+        if any(v.dtype is not values[0].dtype for v in values):
+            raise self.fail(f"{expr.fn.text} has arguments of several dtypes")
+        is_bool = expr.fn in COMPARISONS or expr.fn is Scalar.IS_FINITE
+        if expr.dtype is not (dtypes.bool_ if is_bool else values[0].dtype):
+            raise self.fail(f"{expr.fn.text} of {values[0].dtype} is not {expr.dtype}")
+        if values[0].dtype in (dtypes.float16, dtypes.bfloat16) and expr.fn is not Scalar.SELECT:
+            raise self.fail(f"{expr.fn.text} computes in {values[0].dtype}")

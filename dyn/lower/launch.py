@@ -1,0 +1,121 @@
+"""What the host program launches: kernels with the conditions under which each is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyn.ir.core import Value
+from dyn.lower.expressions import Parameters, Rewriter
+from dyn.lower.kernel import (
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    check,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.shapes import Dim, Facts, Symbol, product
+from dyn.stitch.groups import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``low <= dim`` and, unless ``high`` is None, ``dim <= high``."""
+
+    dim: Dim
+    low: int
+    high: int | None
+
+    def describe(self) -> str:
+        if self.high is None:
+            return f"{self.dim} >= {self.low}"
+        return f"{self.low} <= {self.dim} <= {self.high}" if self.low else f"{self.dim} <= {self.high}"
+
+    def decided(self, facts: Facts) -> bool | None:
+        """True or False where the facts settle it for every shape."""
+        low, high = facts.bounds(self.dim)
+        if low >= self.low and (self.high is None or (high is not None and high <= self.high)):
+            return True
+        if (high is not None and high < self.low) or (self.high is not None and low > self.high):
+            return False
+        return None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variant:
+    """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen."""
+
+    kernel: Kernel
+    dims: tuple[Dim, ...]
+    grid: Dim
+    condition: Condition | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    """A group's kernels over the same buffers; the first variant whose condition holds runs."""
+
+    group: Group
+    buffers: tuple[Value, ...]
+    variants: tuple[Variant, ...]
+
+
+def bind_kernel(
+    body: tuple[Stmt, ...],
+    buffers: tuple[Buffer, ...],
+    scratch: tuple[Buffer, ...],
+    *,
+    name: str,
+    condition: Condition | None = None,
+    note: str = "",
+) -> Variant:
+    """A kernel made of statements that still mention the host's dims: those become size parameters."""
+    inner: set[Symbol] = set()
+    for stmt in walk_stmts(body):
+        if isinstance(stmt, Loop):
+            inner.add(stmt.var)
+        elif isinstance(stmt, TileContract):
+            inner |= {stmt.row, stmt.col, stmt.red}
+        for expr in walk_exprs(stmt_exprs(stmt)):
+            if isinstance(expr, Load):
+                inner.update(s for s, _ in expr.bound)
+    grid: list[Dim] = []
+    block = body
+    while len(block) == 1 and isinstance(block[0], Loop) and block[0].role is Role.GRID:
+        grid.append(block[0].extent)
+        block = block[0].body
+    parameters = Parameters(frozenset(inner))
+    sized = tuple(Buffer(b.name, b.dtype, b.space, parameters.rewrite(b.size)) for b in scratch)
+    renamed = {id(old): new for old, new in zip(scratch, sized, strict=True)}
+    rewritten = _Rename(parameters, renamed).block(body)
+    kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note)
+    check(kernel)
+    return Variant(kernel, tuple(parameters.symbols), product(grid), condition, note)
+
+
+class _Rename(Rewriter):
+    """Puts size parameters in place of host dims, and sized scratch buffers in place of the old ones."""
+
+    def __init__(self, parameters: Parameters, buffers: dict[int, Buffer]) -> None:
+        super().__init__(parameters.rewrite)
+        self.buffers = buffers
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        new = super().stmt(stmt)
+        if isinstance(new, Store) and id(new.buffer) in self.buffers:
+            return Store(self.buffers[id(new.buffer)], new.index, new.value)
+        return new
+
+    def node(self, expr: Expr) -> Expr:
+        new = super().node(expr)
+        if isinstance(new, Load) and id(new.buffer) in self.buffers:
+            return Load(self.buffers[id(new.buffer)], new.index, new.bound, new.mask, new.other)
+        return new

@@ -1,0 +1,226 @@
+"""Loops: the range of the grid, vectors over lanes, and serial ones.
+
+A LANE loop is a few sections that follow one another: super-vectors of ``unroll`` vectors, and then what is left under
+a mask (with AVX-512, where masks cost nothing, or first single vectors without one). Each has the whole body in it. All
+stand behind one test that the extent is positive, so that loads may be hoisted out of the sections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dyn.errors import NotYetError
+from dyn.lower.kernel import Loop
+from dyn.lower.x86.folds import Accumulator
+from dyn.lower.x86.llvm_text import VType, iota, vtype
+from dyn.lower.x86.plan import lane_plan
+from dyn.lower.x86.scopes import Lanes, Value
+
+if TYPE_CHECKING:
+    from dyn.lower.x86.emit import KernelEmitter
+
+I64 = vtype("i64")
+
+
+def grid_loops(em: KernelEmitter) -> None:
+    """The kernel's body for the iterations [begin, end) of the GRID loops' linear space."""
+    fn = em.fn
+    grid, body = em.kernel.grid()
+    run, done = fn.label("run"), fn.label("done")
+    extents = [em.dim(loop.extent) for loop in grid]
+    with em.scope(guarded=True):
+        fn.branch_if(fn.op("icmp slt", I64, "%begin", "%end"), run, done)
+        fn.start(run)
+        first: list[str] = []
+        rest = "%begin"
+        for extent in reversed(extents[1:]):
+            first.insert(0, fn.op("urem", I64, rest, extent))
+            rest = fn.op("udiv", I64, rest, extent)
+        first.insert(0, rest)
+        with em.scope():
+            several = len(grid) > 1
+            loop = fn.loop(
+                "%begin", "%end", 1, [(I64, i) for i in first] if several else [], at_least_once=True, hint="grid"
+            )
+            indices = loop.carried if several else [loop.index] * len(grid)
+            for level, index in zip(grid, indices, strict=True):
+                em.bind(level.var, index)
+            em.statements(body)
+            following: list[str] = []
+            carry = ""
+            for level in range(len(grid) - 1, -1, -1) if several else ():
+                step = fn.cast("zext", vtype("i1"), carry, I64) if carry else "1"
+                index = fn.op("add nsw", I64, indices[level], step)
+                if level:
+                    carry = fn.op("icmp eq", I64, index, extents[level])
+                    index = fn.select(carry, I64, "0", index)
+                following.insert(0, index)
+            loop.close(following)
+        fn.branch(done)
+        fn.start(done)
+
+
+def serial_loop(em: KernelEmitter, loop: Loop) -> None:
+    """A loop in each lane, or a scalar one. Its folds are vectors where their values are varying."""
+    fn = em.fn
+    if em.indices.varies(loop.extent):
+        raise NotYetError(
+            f"kernel {em.kernel.name}: a serial loop whose extent differs between lanes is not generated for x86 yet."
+        )
+    extent = em.dim(loop.extent)
+    lanes = em.scopes.top.lanes
+    folds: list[Accumulator] = []
+    for fold in loop.folds:
+        varying = lanes is not None and em.varying(fold.value)
+        width, count = (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
+        ty = em.register(fold.ref.dtype, width)
+        folds.append(Accumulator(em.machine, fold, ty, count, em.literal(fold.init), joined=False))
+    initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
+    with em.scope(guarded=True):
+        guard = _Guard(em, extent, initial)
+        with em.scope():
+            counted = fn.loop("0", extent, 1, guard.carried, at_least_once=True, hint="serial")
+            em.bind(loop.var, counted.index)
+            em.statements(loop.body)
+            carried: list[str] = []
+            offset = 0
+            for acc in folds:
+                old = counted.carried[offset : offset + len(acc.types)]
+                offset += len(acc.types)
+                value = em.eval(acc.fold.value)
+                values = em.spread(value).parts if acc.ty.lanes > 1 else value.parts
+                carried += acc.step(old, values)
+            final = counted.close(carried)
+        final = guard.close(final)
+    for acc in folds:
+        parts, final = acc.results(final[: len(acc.types)]), final[len(acc.types) :]
+        em.bind_ref(acc.fold.ref, tuple(parts), varying=acc.ty.lanes > 1)
+    em.scopes.clobber()
+
+
+def lane_loop(em: KernelEmitter, loop: Loop) -> None:
+    """Vectors over a loop's iterations."""
+    size = em.indices.uniform(loop.extent)
+    extent = size.parts[0]
+    plan = lane_plan(em, loop)
+    width = plan.width
+    carried_types = [(em.register(fold.ref.dtype), em.literal(fold.init)) for fold in loop.folds]
+    accumulators = [
+        Accumulator(em.machine, f, em.register(f.ref.dtype, width), plan.unroll, em.literal(f.init), joined=True)
+        for f in loop.folds
+    ]
+    with em.scope(guarded=True):
+        guard = _Guard(em, extent, carried_types)
+        states = [acc.initial for acc in accumulators]
+        begin = "0"
+        wide = plan.unroll * width
+        if not isinstance(loop.extent, int) or loop.extent >= wide:
+            stop = _multiple(em, size, wide)
+            states = _section(em, loop, accumulators, states, Lanes(loop.var, width, plan.unroll, ""), begin, stop)
+            begin = stop
+        if plan.unroll > 1:
+            joined = [acc.narrow(state) for acc, state in zip(accumulators, states, strict=True)]
+            accumulators, states = [acc for acc, _ in joined], [state for _, state in joined]
+            if not em.machine.avx512:
+                stop = _multiple(em, size, width)
+                states = _section(em, loop, accumulators, states, Lanes(loop.var, width, 1, ""), begin, stop)
+                begin = stop
+        if not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512):
+            tail = Lanes(loop.var, width, 1, "", ("",))
+            states = _section(em, loop, accumulators, states, tail, begin, extent)
+        results = [acc.horizontal(state) for acc, state in zip(accumulators, states, strict=True)]
+        results = guard.close(results)
+    for fold, result in zip(loop.folds, results, strict=True):
+        em.bind_ref(fold.ref, (result,), varying=False)
+    em.scopes.clobber()
+
+
+def _multiple(em: KernelEmitter, extent: Value, step: int) -> str:
+    """The largest multiple of a power of two that is at most ``extent``."""
+    name = extent.parts[0]
+    if not name.startswith("%"):
+        return str(int(name) & -step)
+    key = ("multiple", name, step)
+    found = em.scopes.find(key)
+    if found is None:
+        saved, em.fn.here = em.fn.here, em.scopes.chunk(extent.depth)
+        found = Value(I64, (em.fn.op("and", I64, name, str(-step)),), extent.depth)
+        em.fn.here = saved
+        em.scopes.keep(key, found)
+    return found.parts[0]
+
+
+def _section(
+    em: KernelEmitter,
+    loop: Loop,
+    accumulators: list[Accumulator],
+    states: list[list[str]],
+    shape: Lanes,
+    begin: str,
+    stop: str,
+) -> list[list[str]]:
+    """The body for ``range(begin, stop)`` in super-vectors of one shape; the accumulators' states after it."""
+    fn = em.fn
+    carried = [
+        (ty, value)
+        for acc, state in zip(accumulators, states, strict=True)
+        for ty, value in zip(acc.types, state, strict=True)
+    ]
+    hint = "lanes" if shape.masks is None else "tail"
+    with em.scope():
+        counted = fn.loop(begin, stop, shape.width * shape.unroll, carried, hint=hint)
+        masks = None
+        if shape.masks is not None:
+            masks = (_tail_mask(em, counted.index, stop, shape.width),)
+        em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, counted.index, masks))
+        em.statements(loop.body)
+        new: list[str] = []
+        offset = 0
+        for acc in accumulators:
+            old = counted.carried[offset : offset + len(acc.types)]
+            offset += len(acc.types)
+            new += acc.step(old, em.vectors(acc.fold.value), masks)
+        final = counted.close(new)
+    result: list[list[str]] = []
+    for acc in accumulators:
+        result.append(final[: len(acc.types)])
+        final = final[len(acc.types) :]
+    return result
+
+
+def _tail_mask(em: KernelEmitter, index: str, stop: str, width: int) -> str:
+    """Which of ``width`` lanes from ``index`` are below ``stop``. Counted in bytes: one comparison of one register."""
+    fn = em.fn
+    left = fn.op("sub", I64, stop, index)
+    left = fn.intrinsic("umin", I64, left, str(width))
+    ty = vtype("i8", width)
+    bound = fn.splat(ty, fn.cast("trunc", I64, left, vtype("i8")))
+    return fn.op("icmp ult", ty, iota("i8", width), bound)
+
+
+class _Guard:
+    """``if extent > 0``: opened in front of a loop, closed after it with the values for both cases."""
+
+    def __init__(self, em: KernelEmitter, extent: str, carried: list[tuple[VType, str]]) -> None:
+        fn = self.fn = em.fn
+        self.carried = carried
+        self.always = not extent.startswith("%") and int(extent) > 0
+        if self.always:
+            return
+        enter, self.exit = fn.label("some"), fn.label("none")
+        fn.branch_if(fn.op("icmp sgt", I64, extent, "0"), enter, self.exit)
+        self.before = fn.block
+        fn.start(enter)
+
+    def close(self, values: list[str]) -> list[str]:
+        """Leave; the initial values where the test failed."""
+        if self.always:
+            return values
+        fn = self.fn
+        inside = fn.block
+        fn.branch(self.exit)
+        fn.start(self.exit)
+        return [
+            fn.value(f"phi {ty} [ {initial}, %{self.before} ], [ {value}, %{inside} ]")
+            for (ty, initial), value in zip(self.carried, values, strict=True)
+        ]

@@ -1,0 +1,62 @@
+"""What the target's instructions can do, as far as the text depends on it, and functions that are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dyn.lower.target import Target
+from dyn.lower.x86.llvm_text import FunctionText, VType, render
+
+_AVX512 = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
+#: What is assumed where a target names no features.
+_IMPLIED = {64: _AVX512 | {"avx2", "fma"}, 32: frozenset({"avx2", "fma"}), 16: frozenset[str]()}
+
+
+class Machine:
+    """A function under construction for a target: what scalar code is written with."""
+
+    def __init__(self, target: Target, fn: FunctionText, helpers: dict[str, str] | None = None) -> None:
+        self.target, self.fn = target, fn
+        #: The functions that this one calls: their definitions by name.
+        self.helpers: dict[str, str] = {} if helpers is None else helpers
+        named = frozenset([f[1:] for f in target.features.split(",") if f.startswith("+")])
+        has = named if target.features else _IMPLIED[target.vector_bytes]
+        #: 512-bit vectors with the instructions for doublewords and bytes, and masks in registers of their own.
+        self.avx512 = target.vector_bytes == 64 and has >= _AVX512
+        self.has_fma = "fma" in has or self.avx512
+
+    def attributes(self) -> str:
+        """The attributes of every function. Without the widths LLVM prefers 256 bits on some CPUs."""
+        bits = self.target.vector_bytes * 8
+        return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+
+    def fma(self, ty: VType, a: str, b: str, c: str) -> str:
+        """``a * b + c``, rounded once where the target can: for polynomials, whose bounds allow either."""
+        if self.has_fma:
+            return self.fn.fma(ty, a, b, c)
+        return self.fn.op("fadd", ty, self.fn.op("fmul", ty, a, b), c)
+
+    def helper(
+        self,
+        name: str,
+        result: VType,
+        args: Sequence[tuple[VType, str]],
+        build: Callable[[Machine, list[str]], str],
+    ) -> str:
+        """Call a function of the module's own; ``build`` writes its body, once, and returns its result.
+
+        For code that is long beside the cost of a call, or that needs branches.
+        """
+        symbol = f"dyn.{name}.{args[0][0].mangled}"
+        if symbol not in self.helpers:
+            self.helpers[symbol] = ""  # a helper may call others, but not itself
+            inner = Machine(self.target, FunctionText(), self.helpers)
+            names = [f"%a{i}" for i in range(len(args))]
+            value = build(inner, names)
+            inner.fn.emit(f"ret {result} {value}")
+            self.fn.declarations.update(inner.fn.declarations)
+            parameters = ", ".join([f"{ty} {n}" for (ty, _), n in zip(args, names, strict=True)])
+            header = f"define internal {result} @{symbol}({parameters}) {self.attributes()} {{"
+            self.helpers[symbol] = "\n".join([header, "entry:", render(inner.fn.body), "}"])
+        values = ", ".join([f"{ty} {value}" for ty, value in args])
+        return self.fn.value(f"call {result} @{symbol}({values})")

@@ -1,0 +1,207 @@
+"""Loads and stores: scalars, vectors, reversed vectors, gathers and scatters, each with or without a mask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.lower.kernel import Load, Store
+from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.scopes import Lanes, Value
+from dyn.shapes import Dim, linear_in
+
+if TYPE_CHECKING:
+    from dyn.lower.x86.emit import KernelEmitter
+
+PTR = vtype("ptr")
+I1 = vtype("i1")
+
+
+def load(em: KernelEmitter, expr: Load) -> Value:
+    """The value of a load whose operands have been evaluated."""
+    indices = em.indices
+    for symbol, bound in expr.bound:
+        value = em.eval(bound)
+        indices.fleeting.add(symbol)
+        if value.varying:
+            indices.vectors[symbol] = value
+            em.scopes.symbols[symbol] = (value.depth, "poison")
+        else:
+            em.scopes.symbols[symbol] = (value.depth, value.parts[0])
+    volatile = em.is_scratch(expr.buffer) or any([em.eval(bound).volatile for _, bound in expr.bound])
+    mask = em.eval(expr.mask) if expr.mask is not None else None
+    if indices.varies(expr.index) or (mask is not None and mask.varying):
+        result = _varying(em, expr, mask, volatile)
+    else:
+        result = _uniform(em, expr, mask, volatile)
+    for symbol, _ in expr.bound:
+        indices.fleeting.discard(symbol)
+        indices.vectors.pop(symbol, None)
+        em.scopes.symbols.pop(symbol, None)
+    return result
+
+
+def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:
+    fn = em.fn
+    dtype = expr.dtype
+    elem = em.memory(dtype)
+    address = em.indices.address(em.pointer(expr.buffer), elem.elem, expr.index)
+    other = em.eval(expr.other) if expr.other is not None else None
+    depth = max([v.depth for v in (address, mask, other) if v is not None])
+    depth = em.scopes.top.depth if volatile else max(depth, em.scopes.top.floor)
+    if other is not None and other.varying:
+        depth = max(depth, em.scopes.top.lanes_depth)
+    saved, fn.here = fn.here, em.scopes.chunk(depth)
+    pointer = address.parts[0]
+    if mask is not None:  # read something that is surely there, and drop it
+        pointer = fn.value(f"select i1 {mask.parts[0]}, ptr {pointer}, ptr %buffers")
+    name = from_memory(fn, dtype, elem, fn.load(elem, pointer, dtype.itemsize))
+    result = Value(em.register(dtype), (name,), depth, False, volatile)
+    if mask is not None and other is not None:
+        if other.varying:
+            fn.here = saved
+            wide = em.spread(result)
+            fn.here = em.scopes.chunk(depth)
+            parts = [
+                fn.value(f"select i1 {mask.parts[0]}, {wide.ty} {a}, {wide.ty} {b}")
+                for a, b in zip(wide.parts, other.parts, strict=True)
+            ]
+            result = Value(wide.ty, tuple(parts), depth, True, volatile)
+        else:
+            name = fn.select(mask.parts[0], result.ty, name, other.parts[0])
+            result = Value(result.ty, (name,), depth, False, volatile)
+    fn.here = saved
+    return result
+
+
+def _varying(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:
+    fn, lanes, dtype = em.fn, em.lanes, expr.dtype
+    register, elem = em.register(dtype, lanes.width), em.memory(dtype, lanes.width)
+    masks: tuple[str, ...] | None = None
+    depth = em.scopes.top.lanes_depth
+    others: tuple[str, ...] | None = None
+    if mask is not None:
+        assert expr.other is not None
+        mask, other = em.spread(mask), em.spread(em.eval(expr.other))
+        depth = max(depth, mask.depth, other.depth)
+        masks, others = mask.parts, other.parts
+    where = _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index)
+    depth = max(depth, where.depth)
+    # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
+    # behind the tests that it stands behind.
+    depth = em.scopes.top.depth if volatile else max(depth, em.scopes.top.floor)
+    saved, fn.here = fn.here, em.scopes.chunk(depth)
+    masks = _and_masks(fn, lanes, masks)
+    parts: list[str] = []
+    for u in range(lanes.unroll):
+        m = masks[u] if masks is not None else None
+        passthrough = None
+        if others is not None:
+            passthrough = to_memory(fn, dtype, register, others[u], elem)
+        part = where.load(u, elem, m, passthrough)
+        parts.append(from_memory(fn, dtype, elem, part))
+    fn.here = saved
+    return Value(register, tuple(parts), depth, True, volatile)
+
+
+def store(em: KernelEmitter, stmt: Store) -> None:
+    """Store in the open scope."""
+    fn, dtype = em.fn, stmt.buffer.dtype
+    value = em.eval(stmt.value)
+    lanes = em.scopes.top.lanes
+    if lanes is None or not (value.varying or em.indices.varies(stmt.index)):
+        elem = em.memory(dtype)
+        pointer = em.address(stmt.buffer, stmt.index)
+        fn.store(elem, to_memory(fn, dtype, value.ty, value.parts[0], elem), pointer, dtype.itemsize)
+    else:
+        value = em.spread(value)
+        elem = em.memory(dtype, lanes.width)
+        where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
+        parts = [to_memory(fn, dtype, value.ty, part, elem) for part in value.parts]
+        for u in range(lanes.unroll):
+            where.store(u, elem, parts[u], lanes.masks[u] if lanes.masks is not None else None)
+    if em.is_scratch(stmt.buffer):
+        em.scopes.clobber()
+
+
+class _Place:
+    """Where the lanes of an access lie: ``step`` 1 is one vector, -1 one that is reversed, None is anywhere."""
+
+    def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim) -> None:
+        lanes, indices = em.lanes, em.indices
+        self.fn, self.lanes, self.size = em.fn, lanes, dtype.itemsize
+        elem = em.memory(dtype).elem
+        linear = None
+        if not isinstance(index, int) and indices.vectors.keys().isdisjoint(index.atoms):
+            linear = linear_in(index, lanes.symbol)
+        self.step = linear[0] if linear is not None and linear[0] in (1, -1) else None
+        if self.step is not None:
+            address = indices.address(pointer, elem, index)
+            self.pointer, self.depth, self.index = address.parts[0], address.depth, None
+            return
+        uniform, varying = indices.split(index)
+        address, self.index = indices.address(pointer, elem, uniform), indices.vector(varying)
+        self.pointer, self.depth = address.parts[0], max(address.depth, self.index.depth)
+
+    def _part(self, u: int) -> str:
+        first = u * self.lanes.width if self.step == 1 else -(u + 1) * self.lanes.width + 1
+        return self.fn.gep("i8", self.pointer, str(first * self.size))
+
+    def _reverse(self, ty: VType, vector: str) -> str:
+        return self.fn.shuffle(ty, vector, "poison", range(ty.lanes - 1, -1, -1))
+
+    def load(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:
+        fn = self.fn
+        if self.index is not None:
+            every = mask if mask is not None else constant(True, ty.of("i1"))
+            return fn.gather(
+                ty, self.pointer, self.index.parts[u], self.size, every, other if other is not None else _zero(ty)
+            )
+        if self.step == -1:
+            if mask is not None:
+                mask = self._reverse(ty.of("i1"), mask)
+            if other is not None:
+                other = self._reverse(ty, other)
+        if mask is None:
+            part = fn.load(ty, self._part(u), self.size)
+        else:
+            part = fn.masked_load(ty, self._part(u), self.size, mask, other if other is not None else _zero(ty))
+        return part if self.step == 1 else self._reverse(ty, part)
+
+    def store(self, u: int, ty: VType, value: str, mask: str | None) -> None:
+        fn = self.fn
+        if self.index is not None:
+            every = mask if mask is not None else constant(True, ty.of("i1"))
+            fn.scatter(ty, value, self.pointer, self.index.parts[u], self.size, every)
+            return
+        if self.step == -1:
+            value = self._reverse(ty, value)
+            if mask is not None:
+                mask = self._reverse(ty.of("i1"), mask)
+        if mask is None:
+            fn.store(ty, value, self._part(u), self.size)
+        else:
+            fn.masked_store(ty, value, self._part(u), self.size, mask)
+
+
+def _zero(ty: VType) -> str:
+    return "zeroinitializer" if ty.lanes > 1 else constant(0, ty)
+
+
+def _and_masks(fn: FunctionText, lanes: Lanes, masks: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if masks is None:
+        return lanes.masks
+    if lanes.masks is None:
+        return masks
+    ty = vtype("i1", lanes.width)
+    return tuple([fn.op("and", ty, a, b) for a, b in zip(masks, lanes.masks, strict=True)])
+
+
+def from_memory(fn: FunctionText, dtype: DType, ty: VType, value: str) -> str:
+    """A boolean's byte becomes an i1; all else is the same in memory and registers."""
+    return fn.op("icmp ne", ty, value, _zero(ty)) if dtype is dtypes.bool_ else value
+
+
+def to_memory(fn: FunctionText, dtype: DType, ty: VType, value: str, elem: VType) -> str:
+    return fn.cast("zext", ty, value, elem) if dtype is dtypes.bool_ else value

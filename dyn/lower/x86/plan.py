@@ -1,0 +1,58 @@
+"""How wide a LANE loop is: the lanes of a vector, and how many vectors go through the body at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dyn import dtypes
+from dyn.lower.kernel import Apply, Load, Loop, Store, stmt_exprs, walk_exprs, walk_stmts
+from dyn.ops.scalar import Scalar
+
+if TYPE_CHECKING:
+    from dyn.lower.x86.emit import KernelEmitter
+
+#: About how many instructions a function takes; one for those not named.
+_WEIGHT = {
+    Scalar.EXP: 12, Scalar.EXPM1: 20, Scalar.LOG: 20, Scalar.LOG1P: 24, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
+    Scalar.ERF: 24, Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 24, Scalar.SIN: 24, Scalar.COS: 24,
+    Scalar.POW: 60, Scalar.DIV: 4, Scalar.REM: 8, Scalar.MAX: 3, Scalar.MIN: 3,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    width: int
+    unroll: int
+
+
+def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
+    """A vector holds as many lanes as a register has of the widest float, or where there is none of the widest
+    integer; narrower and wider values take parts of registers and several. Light bodies go four at a time to hide
+    latencies, heavy ones fewer, to stay in the registers."""
+    floats, integers = 0, 1
+    weight, heavy = 0, False
+    seen: set[int] = set()
+    for stmt in walk_stmts((loop,)):
+        if isinstance(stmt, Store):
+            weight += 1
+            if stmt.buffer.dtype in (dtypes.float32, dtypes.float64):
+                floats = max(floats, stmt.buffer.dtype.itemsize)
+            integers = max(integers, stmt.buffer.dtype.itemsize)
+        for expr in walk_exprs(stmt_exprs(stmt)):
+            if id(expr) in seen or not em.varying(expr):
+                continue
+            seen.add(id(expr))
+            integers = max(integers, expr.dtype.itemsize)
+            if expr.dtype in (dtypes.float32, dtypes.float64):
+                floats = max(floats, expr.dtype.itemsize)
+            if isinstance(expr, Apply):
+                weight += _WEIGHT.get(expr.fn, 1)
+                heavy |= _WEIGHT.get(expr.fn, 1) >= 12
+            elif isinstance(expr, Load):
+                weight += 1
+        if isinstance(stmt, Loop):
+            weight += len(stmt.folds)
+    width = em.target.lanes(floats if floats else integers)
+    unroll = 4 if weight <= 12 else 2 if weight <= 48 else 1
+    return LanePlan(width, unroll)

@@ -1,0 +1,236 @@
+"""One row for each :class:`~dyn.ops.scalar.Scalar`: the instructions for it, on one vector or scalar.
+
+A row takes the machine, the dtype and the register type of its (last) argument, and the arguments' names. CAST has two
+dtypes and stands in ``casts.py``; the transcendental functions are polynomials in ``vector_math.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
+from dyn.lower.x86 import vector_math
+from dyn.lower.x86.llvm_text import VType, constant
+from dyn.lower.x86.machine import Machine
+from dyn.ops.scalar import Scalar
+
+Row = Callable[[Machine, DType, VType, tuple[str, ...]], str]
+
+
+def apply(m: Machine, fn: Scalar, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    """The result of a scalar function on arguments of ``dtype``, which are of type ``ty`` in registers."""
+    return TABLE[fn](m, dtype, ty, args)
+
+
+def _unsupported(fn: str, dtype: DType) -> UnsupportedOpError:
+    return UnsupportedOpError(f"{fn} of {dtype.name} is not defined.", remedy="cast the argument first.")
+
+
+def _opcodes(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", booleans: str = "") -> Row:
+    """One instruction, by kind of dtype; ``unsigned`` is ``signed`` where not given."""
+
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        if dtype is dtypes.bool_:
+            opcode = booleans
+        elif dtype.is_float:
+            opcode = floats
+        else:
+            opcode = unsigned if unsigned and dtype.kind is Kind.UINT else signed
+        if not opcode:
+            raise _unsupported(name, dtype)
+        return m.fn.op(opcode, ty, args[0], args[1])
+
+    return row
+
+
+def _compare(name: str, ordered: str, integer: str) -> Row:
+    """Booleans compare as 0 and 1; false on NaN but for NE."""
+    prefix = "" if integer in ("eq", "ne") else "u"
+    signed = integer if not prefix else "s" + integer
+    unsigned = f"icmp {prefix}{integer}"
+    return _opcodes(name, floats=f"fcmp {ordered}", signed=f"icmp {signed}", unsigned=unsigned, booleans=unsigned)
+
+
+def _neg(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    if dtype is dtypes.bool_:
+        raise _unsupported("neg", dtype)
+    return m.fn.neg(ty, args[0]) if dtype.is_float else m.fn.op("sub", ty, constant(0, ty), args[0])
+
+
+def _abs(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    if dtype.is_float:
+        return m.fn.intrinsic("fabs", ty, args[0])
+    if dtype.kind is Kind.INT:
+        return m.fn.call(f"llvm.abs.{ty.mangled}", ty, [(ty, args[0])], tail="i1 false")
+    return args[0]
+
+
+def _sign(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    """-1, 0, 1; of a zero that zero, of NaN that NaN."""
+    fn, x = m.fn, args[0]
+    if dtype is dtypes.bool_:
+        raise _unsupported("sign", dtype)
+    if dtype.is_float:
+        one = fn.intrinsic("copysign", ty, constant(1.0, ty), x)
+        return fn.select(fn.op("fcmp one", ty, x, constant(0.0, ty)), ty, one, x)
+    positive = fn.cast("zext", ty.of("i1"), fn.op("icmp ne", ty, x, constant(0, ty)), ty)
+    if dtype.kind is Kind.UINT:
+        return positive
+    return fn.op("or", ty, fn.op("ashr", ty, x, constant(ty.bits - 1, ty)), positive)
+
+
+def _intrinsic(name: str) -> Row:
+    """A rounding of floats."""
+
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        if not dtype.is_float:
+            raise _unsupported("round_even" if name == "roundeven" else name, dtype)
+        return m.fn.intrinsic(name, ty, args[0])
+
+    return row
+
+
+def _math(name: str, function: Callable[..., str]) -> Row:
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        if not dtype.is_float:
+            raise _unsupported(name, dtype)
+        return function(m, ty, *args)
+
+    return row
+
+
+def _is_finite(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    if not dtype.is_float:
+        return constant(True, ty.of("i1"))
+    return m.fn.op("fcmp olt", ty, m.fn.intrinsic("fabs", ty, args[0]), constant(float("inf"), ty))
+
+
+def _not(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    if dtype.is_float:
+        raise _unsupported("not", dtype)
+    return m.fn.op("xor", ty, args[0], constant(True if dtype is dtypes.bool_ else -1, ty))
+
+
+def _extremum(name: str) -> Row:
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        fn = m.fn
+        if dtype is dtypes.bool_:
+            return fn.op("or" if name == "max" else "and", ty, *args)
+        if dtype.is_float:
+            return fn.intrinsic("maximum" if name == "max" else "minimum", ty, *args)
+        return fn.intrinsic(("s" if dtype.kind is Kind.INT else "u") + name, ty, *args)
+
+    return row
+
+
+def _divide(name: str) -> Row:
+    """Integer division never traps: a divisor of 0, and MIN / -1, divide by 1 instead, and x / 0 becomes 0."""
+
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        fn, (a, b) = m.fn, args
+        if dtype is dtypes.bool_:
+            raise _unsupported(name, dtype)
+        if dtype.is_float:
+            return fn.op("fdiv", ty, a, b) if name == "div" else vector_math.remainder(m, ty, a, b)
+        if ty.lanes > 1 and ty.bits <= 32:
+            return _divide_through_floats(m, dtype, ty, a, b, name)
+        zero, one = constant(0, ty), constant(1, ty)
+        is_zero = fn.op("icmp eq", ty, b, zero)
+        safe = fn.select(is_zero, ty, one, b)
+        sign = "u"
+        if dtype.kind is Kind.INT:
+            sign, i1 = "s", ty.of("i1")
+            lowest = fn.op("icmp eq", ty, a, constant(-(1 << (ty.bits - 1)), ty))
+            overflow = fn.op("and", i1, lowest, fn.op("icmp eq", ty, b, constant(-1, ty)))
+            safe = fn.select(overflow, ty, one, safe)
+        result = fn.op(f"{sign}{name}", ty, a, safe)
+        return fn.select(is_zero, ty, zero, result) if name == "div" else result
+
+    return row
+
+
+def _divide_through_floats(m: Machine, dtype: DType, ty: VType, a: str, b: str, name: str) -> str:
+    """There is no vector instruction for integers. A float whose precision exceeds the integer's width gives the
+    quotient exactly after truncation: a/b is an integer or at least 1/|b| away from the next, and the rounding error
+    is less."""
+    fn = m.fn
+    wide = ty.of("double" if ty.bits == 32 else "float")
+    number = ty.of("i64" if ty.bits == 32 else "i32")
+    to, sign = ("sitofp", "s") if dtype.kind is Kind.INT else ("uitofp", "u")
+    is_zero = fn.op("icmp eq", ty, b, constant(0, ty))
+    divisor = fn.select(is_zero, ty, constant(1, ty), b)
+    quotient = fn.op("fdiv", wide, fn.cast(to, ty, a, wide), fn.cast(to, ty, divisor, wide))
+    if ty.bits == 32 and sign == "s":  # MIN / -1 is 2**31, whose conversion is MIN on this machine; keep it defined
+        top = constant(2.0**31, wide)
+        low = fn.op("fcmp oeq", wide, quotient, top)
+        quotient = fn.select(low, wide, constant(-(2.0**31), wide), quotient)
+        result = fn.cast("fptosi", wide, quotient, ty)
+    elif ty.bits == 32:
+        result = fn.cast("fptoui", wide, quotient, ty)
+    else:
+        result = fn.cast("trunc", number, fn.cast("fptosi", wide, quotient, number), ty)
+    if name == "div":
+        return fn.select(is_zero, ty, constant(0, ty), result)
+    rest = fn.op("sub", ty, a, fn.op("mul", ty, result, b))
+    return fn.select(is_zero, ty, constant(0, ty), rest)
+
+
+def _pow(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    if dtype is dtypes.bool_:
+        raise _unsupported("pow", dtype)
+    if dtype.is_float:
+        return vector_math.pow_(m, ty, *args)
+    return vector_math.integer_pow(m, ty, *args, signed=dtype.kind is Kind.INT)
+
+
+def _select(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    return m.fn.select(args[0], ty, args[1], args[2])
+
+
+def _cast(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+    raise AssertionError("casts.cast knows both dtypes")
+
+
+TABLE: dict[Scalar, Row] = {
+    Scalar.NEG: _neg,
+    Scalar.ABS: _abs,
+    Scalar.SIGN: _sign,
+    Scalar.EXP: _math("exp", vector_math.exp),
+    Scalar.EXPM1: _math("expm1", vector_math.expm1),
+    Scalar.LOG: _math("log", vector_math.log),
+    Scalar.LOG1P: _math("log1p", vector_math.log1p),
+    Scalar.TANH: _math("tanh", vector_math.tanh),
+    Scalar.LOGISTIC: _math("logistic", vector_math.logistic),
+    Scalar.ERF: _math("erf", vector_math.erf),
+    Scalar.SQRT: _intrinsic("sqrt"),
+    Scalar.RSQRT: _math("rsqrt", vector_math.rsqrt),
+    Scalar.CBRT: _math("cbrt", vector_math.cbrt),
+    Scalar.SIN: _math("sin", vector_math.sin),
+    Scalar.COS: _math("cos", vector_math.cos),
+    Scalar.FLOOR: _intrinsic("floor"),
+    Scalar.CEIL: _intrinsic("ceil"),
+    Scalar.ROUND_EVEN: _intrinsic("roundeven"),
+    Scalar.IS_FINITE: _is_finite,
+    Scalar.NOT: _not,
+    Scalar.ADD: _opcodes("add", floats="fadd", signed="add", booleans="or"),
+    Scalar.SUB: _opcodes("sub", floats="fsub", signed="sub"),
+    Scalar.MUL: _opcodes("mul", floats="fmul", signed="mul", booleans="and"),
+    Scalar.DIV: _divide("div"),
+    Scalar.REM: _divide("rem"),
+    Scalar.POW: _pow,
+    Scalar.MAX: _extremum("max"),
+    Scalar.MIN: _extremum("min"),
+    Scalar.AND: _opcodes("and", signed="and", booleans="and"),
+    Scalar.OR: _opcodes("or", signed="or", booleans="or"),
+    Scalar.XOR: _opcodes("xor", signed="xor", booleans="xor"),
+    Scalar.EQ: _compare("eq", "oeq", "eq"),
+    Scalar.NE: _compare("ne", "une", "ne"),
+    Scalar.LT: _compare("lt", "olt", "lt"),
+    Scalar.LE: _compare("le", "ole", "le"),
+    Scalar.GT: _compare("gt", "ogt", "gt"),
+    Scalar.GE: _compare("ge", "oge", "ge"),
+    Scalar.SELECT: _select,
+    Scalar.CAST: _cast,
+}  # fmt: skip

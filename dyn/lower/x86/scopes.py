@@ -1,0 +1,126 @@
+"""Where values are known: nested scopes, and code that is put into the outermost one possible.
+
+A :class:`Scope` is a stretch of structured code, such as the body of a loop. Each has an ``entry`` chunk that lies in
+its parent's code just before it: code for the parent that is wanted only once inside is written there. So a value
+whose operands are known at depth ``d`` is computed at depth ``d``, in front of whatever encloses its use, and no
+optimiser has to hoist it.
+
+A scope may be *guarded*: control may pass it by. Arithmetic moves out of it all the same, for nothing here traps; a
+load may not, for there may be nothing to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType
+from dyn.shapes import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A computed value: one scalar when uniform, ``Lanes.unroll`` vectors when varying.
+
+    ``depth`` is that of the scope it is known in. A *volatile* value read memory that the kernel also writes.
+    """
+
+    ty: VType
+    parts: tuple[str, ...]
+    depth: int
+    varying: bool = False
+    volatile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A super-vector of iterations of one symbol: ``unroll`` vectors of ``width`` lanes, next to each other.
+
+    Lane ``k`` of vector ``u`` is ``symbol == base + u*width + k``. ``masks`` holds an ``<width x i1>`` for each vector
+    that says which lanes exist; None when all do.
+    """
+
+    symbol: Symbol
+    width: int
+    unroll: int
+    #: The name of an i64: the symbol's value in the first lane.
+    base: str
+    masks: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """One level of nesting. ``floor`` is the depth of the innermost guarded scope: loads stay at or below it."""
+
+    depth: int
+    entry: Chunk
+    floor: int
+    lanes: Lanes | None
+    #: The depth at which ``lanes`` was bound; varying values are never shallower.
+    lanes_depth: int
+    values: dict[object, Value] = field(default_factory=dict[object, Value])
+    #: Values that a store may change; forgotten at each store to scratch.
+    volatile: dict[object, Value] = field(default_factory=dict[object, Value])
+    symbols: list[Symbol] = field(default_factory=list[Symbol])
+
+
+class Scopes:
+    """The stack of open scopes of a function."""
+
+    def __init__(self, fn: FunctionText) -> None:
+        self.fn = fn
+        self.stack = [Scope(0, [], 0, None, 0)]
+        self.top = self.stack[0]
+        #: What each symbol in scope is: the depth, and its value as an i64 (in the first lane, for a lane symbol).
+        self.symbols: dict[Symbol, tuple[int, str]] = {}
+
+    def push(self, *, guarded: bool = False) -> Scope:
+        """Open a scope at the current point."""
+        top = self.top
+        depth = top.depth + 1
+        self.top = Scope(depth, self.fn.chunk(), depth if guarded else top.floor, top.lanes, top.lanes_depth)
+        self.stack.append(self.top)
+        return self.top
+
+    def pop(self) -> None:
+        """Close the innermost scope; what was known in it is forgotten."""
+        closed = self.stack.pop()
+        for symbol in closed.symbols:
+            self.symbols.pop(symbol, None)
+        self.top = self.stack[-1]
+
+    def chunk(self, depth: int) -> Chunk:
+        """Where code at a depth is to be written now."""
+        return self.fn.body if depth >= self.top.depth else self.stack[depth + 1].entry
+
+    def bind(self, symbol: Symbol, value: str) -> None:
+        """Give a symbol a uniform value for the rest of the scope."""
+        self.symbols[symbol] = (self.top.depth, value)
+        self.top.symbols.append(symbol)
+
+    def bind_lanes(self, lanes: Lanes) -> None:
+        """Make a symbol varying for the rest of the scope."""
+        self.bind(lanes.symbol, lanes.base)
+        self.top.lanes, self.top.lanes_depth = lanes, self.top.depth
+
+    def find(self, key: object) -> Value | None:
+        """What was computed before under a key, if it is known here."""
+        for scope in reversed(self.stack):
+            found = scope.values.get(key)
+            if found is not None:
+                return found
+            if scope.volatile:
+                found = scope.volatile.get(key)
+                if found is not None:
+                    return found
+        return None
+
+    def keep(self, key: object, value: Value) -> Value:
+        """Remember a value under a key, in the scope it was computed in."""
+        scope = self.stack[value.depth]
+        (scope.volatile if value.volatile else scope.values)[key] = value
+        return value
+
+    def clobber(self) -> None:
+        """Scratch was written to: forget what was read from it."""
+        for scope in self.stack:
+            scope.volatile.clear()

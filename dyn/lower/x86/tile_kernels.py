@@ -1,0 +1,267 @@
+"""The leaf functions of a contraction: micro-kernels, and the three ways to pack a block.
+
+Each is a complete LLVM function that depends on an element type and a few small numbers alone, named after them, so
+that the contractions of one translation unit share them. They are functions, rather than code in the kernel's body,
+because a micro-kernel wants all registers for itself, and because the many tails of a contraction then cost a few
+calls instead of copies of whatever encloses them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, render, vtype
+
+I64 = vtype("i64")
+PTR = vtype("ptr")
+#: How many rows ahead lines are asked for: the rows of a panel lie further apart than a prefetcher follows.
+PREFETCH = 16
+#: The parameters of every micro-kernel.
+MICRO_PARAMS = "ptr %a, i64 %lda, i64 %rows, ptr %b, i64 %ldb, i64 %cols, i64 %depth, ptr %acc, i1 %first, ptr %panel"
+#: The parameters of every packing function.
+PACK_PARAMS = "ptr %src, i64 %si, i64 %sj, i64 %m, i64 %n, ptr %dst, i64 %ldd"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A function: its symbol without the ``@``, its definition, and the declarations that it needs."""
+
+    name: str
+    text: str
+    declarations: tuple[str, ...]
+
+
+class Rhs(Enum):
+    """How a micro-kernel reads the right operand."""
+
+    #: From a packed panel.
+    PACKED = "packed"
+    #: Where it lies; no column from ``cols`` on is read.
+    DIRECT = "direct"
+    #: Where it lies, writing the panel for the kernels that follow. What this costs hides behind the arithmetic.
+    PACKING = "packing"
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """``acc[rows, vectors*W] (+)= a[rows, depth] · b[depth, vectors*W]``, all of ``acc`` in registers.
+
+    ``a`` is read by broadcasts where it lies: rows ``lda`` elements apart, the reduced dimension contiguous. Where only
+    some of the rows exist (the parameter ``rows``, at least 1), the others compute the last one again. Rows of ``b``
+    are ``ldb`` elements apart. ``acc`` is a block of ``stride`` elements a row; with ``resumes`` it is added to unless
+    ``first``.
+
+    Every row takes its multiply-adds in the order of the reduced dimension, whatever the height of the kernel: that is
+    what makes a row's result independent of its neighbours, of chunks and of threads.
+    """
+
+    vec: VType
+    rows: int
+    vectors: int
+    stride: int
+    rhs: Rhs
+    resumes: bool
+    unroll: int
+    fma: bool
+
+    @property
+    def name(self) -> str:
+        kind = self.rhs.value + ("" if self.resumes else ".whole")
+        return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
+
+    def leaf(self) -> Leaf:
+        fn = FunctionText()
+        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        masks = [_mask(fn, vec, "%cols", v) for v in range(self.vectors)] if self.rhs is not Rhs.PACKED else []
+        if self.rhs is not Rhs.PACKED:
+            fn.emit(f"%ahead = mul nsw i64 %ldb, {PREFETCH}")
+        a_rows = ["%a"]
+        for r in range(1, self.rows):  # rows that do not exist are the last one once more
+            following = fn.gep(elem, a_rows[-1], "%lda")
+            exists = fn.op("icmp sgt", I64, "%rows", str(r))
+            a_rows.append(fn.value(f"select i1 {exists}, ptr {following}, ptr {a_rows[-1]}"))
+        accs = self._initial(fn)
+        pointers = ["%b", "%panel"] if self.rhs is Rhs.PACKING else ["%b"]
+        whole = "0"
+        if self.unroll > 1:
+            whole = fn.value(f"and i64 %depth, {-self.unroll}")
+            accs, pointers = self._loop(fn, accs, a_rows, masks, pointers, "0", whole, self.unroll)
+        accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
+        for i, acc in enumerate(accs):
+            fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
+        fn.emit("ret void")
+        return _leaf(self.name, MICRO_PARAMS, vec, fn)
+
+    def _initial(self, fn: FunctionText) -> list[str]:
+        zero = constant(0, self.vec)
+        if not self.resumes:
+            return [zero] * (self.rows * self.vectors)
+        fn.branch_if("%first", "zero", "partial")
+        fn.start("partial")
+        size = self.vec.bits // 8
+        loaded = [fn.load(self.vec, self._acc(fn, r, v), size) for r in range(self.rows) for v in range(self.vectors)]
+        fn.branch("start")
+        fn.start("zero")
+        fn.branch("start")
+        fn.start("start")
+        return [fn.value(f"phi {self.vec.text} [ {zero}, %zero ], [ {x}, %partial ]") for x in loaded]
+
+    def _acc(self, fn: FunctionText, row: int, vector: int) -> str:
+        return fn.gep(self.vec.elem, "%acc", str(row * self.stride + vector * self.vec.lanes))
+
+    def _loop(
+        self,
+        fn: FunctionText,
+        accs: list[str],
+        a_rows: list[str],
+        masks: list[str],
+        pointers: list[str],
+        start: str,
+        stop: str,
+        unroll: int,
+    ) -> tuple[list[str], list[str]]:
+        """Steps ``start`` to ``stop`` of the reduced dimension, in order, ``unroll`` of them an iteration."""
+        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        carried = [(vec, acc) for acc in accs] + [(PTR, pointer) for pointer in pointers]
+        loop = fn.loop(start, stop, unroll, carried, hint="red")
+        accs, pointers = loop.carried[: len(accs)], loop.carried[len(accs) :]
+        for u in range(unroll):
+            columns: list[str] = []
+            b = pointers[0]
+            ahead = fn.gep(elem, b, "%ahead") if self.rhs is not Rhs.PACKED else ""
+            for v in range(self.vectors):
+                offset = str(v * vec.lanes)
+                p = fn.gep(elem, b, offset)
+                if self.rhs is Rhs.PACKED:
+                    columns.append(fn.load(vec, p, size))
+                    continue
+                prefetch(fn, fn.gep(elem, ahead, offset))
+                columns.append(fn.masked_load(vec, p, size, masks[v], constant(0, vec)))
+                if self.rhs is Rhs.PACKING:
+                    fn.store(vec, columns[-1], fn.gep(elem, pointers[1], offset), size)
+            k = loop.index if u == 0 else fn.value(f"add nuw nsw i64 {loop.index}, {u}")
+            for r in range(self.rows):
+                lhs = fn.splat(vec, fn.load(vtype(elem), fn.gep(elem, a_rows[r], k), size))
+                for v in range(self.vectors):
+                    i = r * self.vectors + v
+                    accs[i] = multiply_add(fn, vec, lhs, columns[v], accs[i], fma=self.fma)
+            steps = [str(self.stride) if self.rhs is Rhs.PACKED else "%ldb", str(self.stride)]
+            pointers = [fn.gep(elem, p, step) for p, step in zip(pointers, steps, strict=False)]
+        final = loop.close([*accs, *pointers])
+        return final[: len(accs)], final[len(accs) :]
+
+
+def multiply_add(fn: FunctionText, vec: VType, a: str, b: str, c: str, *, fma: bool) -> str:
+    """``a * b + c``; rounded once where the machine can."""
+    if not vec.is_float:
+        return fn.op("add", vec, fn.op("mul", vec, a, b), c)
+    return fn.fma(vec, a, b, c) if fma else fn.op("fadd", vec, fn.op("fmul", vec, a, b), c)
+
+
+def _mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:
+    """The lanes of a vector of columns that lie below an extent."""
+    wide = vtype("i64", vec.lanes)
+    return fn.op("icmp slt", wide, iota("i64", vec.lanes, vector * vec.lanes), fn.splat(wide, extent))
+
+
+def prefetch(fn: FunctionText, pointer: str) -> None:
+    """Ask for a line that is read soon; any address will do."""
+    fn.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    fn.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
+def gather_leaf(vec: VType) -> Leaf:
+    """``dst[i, j] = src[i*si + j*sj]`` for i < m, j < n, zeros up to a multiple of W columns; element by element."""
+    fn = FunctionText()
+    elem, size = vec.elem, vec.bits // 8
+    rows = fn.loop("0", "%m", 1, [(PTR, "%src"), (PTR, "%dst")], hint="row")
+    src, dst = rows.carried
+    padding = fn.loop("0", "%n", vec.lanes, hint="pad")
+    fn.store(vec, constant(0, vec), fn.gep(elem, dst, padding.index), size)
+    padding.close()
+    cols = fn.loop("0", "%n", 1, [(PTR, src)], hint="col")
+    value = fn.load(vtype(elem), cols.carried[0], size)
+    fn.store(vtype(elem), value, fn.gep(elem, dst, cols.index), size)
+    cols.close([fn.gep(elem, cols.carried[0], "%sj")])
+    rows.close([fn.gep(elem, src, "%si"), fn.gep(elem, dst, "%ldd")])
+    fn.emit("ret void")
+    return _leaf(f"dyn.pack.gather.{vec.mangled}", PACK_PARAMS, vec, fn)
+
+
+def can_transpose(vec: VType) -> bool:
+    """Whether :func:`transpose_leaf` takes this type: 4- and 8-byte elements in at least one 16-byte block."""
+    return vec.bits in (32, 64) and vec.lanes * vec.bits >= 128
+
+
+def transpose_leaf(vec: VType) -> Leaf:
+    """``dst[i, j] = src[i + j*sj]`` for i < m, j < n, by blocks in registers.
+
+    A block is W values of ``i`` by as many of ``j`` as 16 bytes hold: 4 vectors of floats that are transposed within
+    their 16-byte parts, and stored by those parts. That is as fast as blocks of W×W and a quarter of the code. Rows
+    and columns of ``dst`` up to the next multiples of W are written too, the columns with copies of the last one:
+    nobody looks at what is computed from them.
+    """
+    fn = FunctionText()
+    elem, size, w = vec.elem, vec.bits // 8, vec.lanes
+    inner = 16 // size
+    part = vtype(elem, inner)
+    last = fn.value("add nsw i64 %n, -1")
+    stop = fn.value(f"and i64 {fn.value(f'add nsw i64 %n, {w - 1}')}, {-w}")
+    cols = fn.loop("0", stop, inner, hint="col")
+    sources: list[str] = []
+    for t in range(inner):
+        j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(t)), last)
+        sources.append(fn.gep(elem, "%src", fn.op("mul nsw", I64, j, "%sj")))
+    rows = fn.loop("0", "%m", w, [(PTR, fn.gep(elem, "%dst", cols.index))], hint="row")
+    mask = _mask(fn, vec, fn.op("sub nsw", I64, "%m", rows.index), 0)
+    block = [fn.masked_load(vec, fn.gep(elem, s, rows.index), size, mask, constant(0, vec)) for s in sources]
+    block = transpose_parts(fn, vec, block)
+    dst = rows.carried[0]
+    for i in range(w):
+        piece = block[i % inner]
+        if w > inner:
+            piece = fn.shuffle(vec, piece, "poison", range(i // inner * inner, (i // inner + 1) * inner))
+        fn.store(part, piece, dst, size)
+        dst = fn.gep(elem, dst, "%ldd")
+    rows.close([dst])
+    cols.close()
+    fn.emit("ret void")
+    return _leaf(f"dyn.pack.transpose.{vec.mangled}", PACK_PARAMS, vec, fn)
+
+
+def transpose_parts(fn: FunctionText, vec: VType, block: list[str]) -> list[str]:
+    """The transposes of the square blocks that stand side by side in ``16 // itemsize`` vectors.
+
+    Each round replaces two vectors by their low halves, interleaved, and their high halves, ``d`` elements at a time:
+    single instructions on every x86. It leaves the vectors in bit-reversed order.
+    """
+    w, inner = vec.lanes, len(block)
+    block = list(block)
+    d = 1
+    while d < inner:
+        halves: list[list[int]] = []
+        for half in (0, inner // 2):
+            starts = [part + half + offset for part in range(0, w, inner) for offset in range(0, inner // 2, d)]
+            halves.append([lane for at in starts for side in (0, w) for lane in range(side + at, side + at + d)])
+        for r in range(inner):
+            if not r & d:
+                a, b = block[r], block[r + d]
+                block[r], block[r + d] = (fn.shuffle(vec, a, b, lanes) for lanes in halves)
+        d *= 2
+    return [block[_reverse_bits(r, inner)] for r in range(inner)]
+
+
+def _reverse_bits(number: int, size: int) -> int:
+    """``number`` below a power of two, ``size``, with its bits in the opposite order."""
+    result = 0
+    while size > 1:
+        result, number, size = result * 2 + number % 2, number // 2, size // 2
+    return result
+
+
+def _leaf(name: str, params: str, vec: VType, fn: FunctionText) -> Leaf:
+    bits = vec.bits * vec.lanes  # or LLVM prefers 256 bits on some CPUs
+    attributes = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    text = f"define internal void @{name}({params}) {attributes} {{\nentry:\n{render(fn.body)}\n}}\n"
+    return Leaf(name, text, tuple(fn.declarations))

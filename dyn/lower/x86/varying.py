@@ -1,0 +1,59 @@
+"""Which values differ between the lanes, known before any of them is emitted: a fold needs its type first."""
+
+from __future__ import annotations
+
+from dyn.lower.kernel import (
+    Expr,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Stmt,
+    TileContract,
+    children,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.shapes import Symbol, SymExpr
+
+
+class Varying:
+    """Answers for one kernel whether an expression is varying inside its LANE loop."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.symbols: set[Symbol] = set()
+        self._known: dict[int, bool] = {}
+        for stmt in walk_stmts(kernel.body):
+            if isinstance(stmt, Loop) and stmt.role is Role.LANE:
+                self.symbols.add(stmt.var)
+            elif isinstance(stmt, TileContract):
+                self.symbols.add(stmt.col)
+                self._known[id(stmt.acc)] = True
+        self._block(kernel.body)
+
+    def _block(self, body: tuple[Stmt, ...]) -> None:
+        """Decide references, inner ones first. What a LANE loop folds is uniform after it."""
+        for stmt in body:
+            if isinstance(stmt, Loop):
+                self._block(stmt.body)
+                for fold in stmt.folds:
+                    self._known[id(fold.ref)] = stmt.role is not Role.LANE and self(fold.value)
+            elif isinstance(stmt, TileContract):
+                self._block(stmt.epilogue)
+
+    def __call__(self, root: Expr) -> bool:
+        known = self._known
+        if id(root) in known:
+            return known[id(root)]
+        for expr in walk_exprs((root,)):
+            if id(expr) not in known:
+                known[id(expr)] = any([known[id(child)] for child in children(expr)]) or self._itself(expr)
+        return known[id(root)]
+
+    def _itself(self, expr: Expr) -> bool:
+        if isinstance(expr, Ref):
+            raise AssertionError(f"{expr.name} is used before it is computed")
+        index = expr.index if isinstance(expr, Load) else expr.expr if isinstance(expr, Index) else 0
+        return isinstance(index, SymExpr) and not self.symbols.isdisjoint(index.atoms)

@@ -1,0 +1,91 @@
+"""dot_general: sums of products over named axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.ir.opdef import NOT_YET, Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.types import TensorType
+from dyn.ops.rules import NUMBER, require_kinds
+from dyn.shapes import RelKind
+
+Array = np.ndarray[Any, Any]
+
+
+def free_axes(rank: int, batch: tuple[int, ...], contracting: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of an operand that are neither batch nor contracting, in order."""
+    return tuple(a for a in range(rank) if a not in batch and a not in contracting)
+
+
+def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    lhs, rhs = operands
+    require_kinds(ctx, operands, NUMBER)
+    lb, rb, lc, rc = attrs["lhs_batch"], attrs["rhs_batch"], attrs["lhs_contracting"], attrs["rhs_contracting"]
+    if len(lb) != len(rb) or len(lc) != len(rc):
+        raise ctx.fail("the two operands name different numbers of batch or contracting axes")
+    for a, b in zip(lb, rb, strict=True):
+        ctx.require(RelKind.EQ, lhs.shape[a], rhs.shape[b], "the two operands have the same batch dims")
+    for a, b in zip(lc, rc, strict=True):
+        text = f"axis {a} of the left operand is multiplied and summed with axis {b} of the right one"
+        ctx.require(RelKind.EQ, lhs.shape[a], rhs.shape[b], text)
+    shape = (
+        *(lhs.shape[a] for a in lb),
+        *(lhs.shape[a] for a in free_axes(lhs.rank, lb, lc)),
+        *(rhs.shape[a] for a in free_axes(rhs.rank, rb, rc)),
+    )
+    return (TensorType(lhs.dtype, shape),)
+
+
+def _reference(
+    lhs: Array,
+    rhs: Array,
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+    lhs_contracting: tuple[int, ...],
+    rhs_contracting: tuple[int, ...],
+) -> Array:
+    free_l = free_axes(lhs.ndim, lhs_batch, lhs_contracting)
+    free_r = free_axes(rhs.ndim, rhs_batch, rhs_contracting)
+    batch = tuple(lhs.shape[a] for a in lhs_batch)
+    m, n = tuple(lhs.shape[a] for a in free_l), tuple(rhs.shape[a] for a in free_r)
+    k = int(np.prod([lhs.shape[a] for a in lhs_contracting], dtype=np.int64))
+    half = dtypes.dtype(lhs.dtype) in (dtypes.float16, dtypes.bfloat16)
+    x, y = (lhs.astype(np.float32), rhs.astype(np.float32)) if half else (lhs, rhs)
+    x = x.transpose(*lhs_batch, *free_l, *lhs_contracting).reshape(*batch, int(np.prod(m, dtype=np.int64)), k)
+    y = y.transpose(*rhs_batch, *rhs_contracting, *free_r).reshape(*batch, k, int(np.prod(n, dtype=np.int64)))
+    with np.errstate(all="ignore"):
+        return np.matmul(x, y).reshape(*batch, *m, *n).astype(lhs.dtype)
+
+
+def _samples() -> list[Sample]:
+    rng = np.random.default_rng(0)
+
+    def make(a: tuple[int, ...], b: tuple[int, ...], *numbers: tuple[int, ...]) -> Sample:
+        names = ("lhs_batch", "rhs_batch", "lhs_contracting", "rhs_contracting")
+        arrays = (rng.standard_normal(a).astype(np.float32), rng.standard_normal(b).astype(np.float32))
+        return Sample(arrays, dict(zip(names, numbers, strict=True)))
+
+    return [
+        make((3, 4), (4, 5), (), (), (1,), (0,)),
+        make((0, 4), (4, 5), (), (), (1,), (0,)),
+        make((3, 0), (0, 5), (), (), (1,), (0,)),
+        make((1, 1), (1, 1), (), (), (1,), (0,)),
+        make((2, 3, 4), (2, 5, 4), (0,), (0,), (2,), (2,)),
+        make((2, 3, 4), (3, 4, 2), (), (), (1, 2), (0, 1)),
+        make((5,), (5,), (), (), (0,), (0,)),
+        make((2, 3, 7, 4), (7, 2, 4, 6), (0, 2), (1, 0), (3,), (2,)),
+    ]
+
+
+dot_general = OpDef(
+    "dot_general",
+    OpKind.CONTRACT,
+    types=_types,
+    loops=Contraction(),
+    reference=_reference,
+    samples=_samples,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Reductions with a monoid, over any axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
+from dyn.ir.types import TensorType
+from dyn.ops.rules import SAMPLE_SHAPES, samples
+from dyn.ops.scalar import Scalar
+from dyn.shapes import RelKind, product
+
+Array = np.ndarray[Any, Any]
+
+COMBINES = {
+    "add": Scalar.ADD,
+    "multiply": Scalar.MUL,
+    "maximum": Scalar.MAX,
+    "minimum": Scalar.MIN,
+    "and": Scalar.AND,
+    "or": Scalar.OR,
+}
+_UFUNCS = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+}
+
+
+def identity(combine: str, dtype: DType) -> bool | int | float:
+    """The value that changes nothing under ``combine``: what a reduction of nothing gives."""
+    if combine in ("add", "or"):
+        return False if dtype.kind is Kind.BOOL else 0
+    if combine == "multiply":
+        return 1
+    if combine == "and":
+        return True if dtype.kind is Kind.BOOL else (1 << dtype.bits) - 1 if dtype.kind is Kind.UINT else -1
+    lowest = combine == "maximum"
+    if dtype.is_float:
+        return float("-inf") if lowest else float("inf")
+    if dtype.kind is Kind.BOOL:
+        return not lowest
+    info = np.iinfo(dtype.np)
+    return int(info.min if lowest else info.max)
+
+
+def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), axes, combine = operands, attrs["axes"], attrs["combine"]
+    if any(not 0 <= a < x.rank for a in axes) or len(set(axes)) != len(axes):
+        raise ctx.fail(f"axes {axes} are not distinct axes of {x}")
+    if (x.dtype.kind is Kind.BOOL) != (combine in ("and", "or")) and combine not in ("maximum", "minimum"):
+        if not (combine in ("and", "or") and x.dtype.is_integer):
+            raise ctx.fail(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
+    kept = tuple(d for i, d in enumerate(x.shape) if i not in axes)
+    if attrs["nonempty"]:
+        # A result that has elements needs elements to reduce: n * rest >= rest.
+        rest = product(kept)
+        text = f"{combine} of nothing has no value; an axis that is reduced is empty"
+        ctx.require(RelKind.GE, product(x.shape), rest, text)
+    return (TensorType(x.dtype, kept, x.weak),)
+
+
+def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) -> Array:
+    kind = dtypes.dtype(x.dtype)
+    half = kind in (dtypes.float16, dtypes.bfloat16)
+    wide = x.astype(np.float32) if half else x
+    initial = np.asarray(identity(combine, dtypes.float32 if half else kind)).astype(wide.dtype)
+    if not axes:
+        return x
+    with np.errstate(all="ignore"):
+        return np.asarray(_UFUNCS[combine].reduce(wide, axis=axes, initial=initial, dtype=wide.dtype)).astype(x.dtype)
+
+
+def _samples() -> list[Sample]:
+    calls: list[Sample] = []
+    for sample in samples(1, (dtypes.float32, dtypes.int32, dtypes.bfloat16))():
+        rank = sample.operands[0].ndim
+        for axes in {(), (0,), (rank - 1,), tuple(range(rank))} if rank else [()]:
+            for combine in ("add", "maximum", "minimum", "multiply"):
+                calls.append(Sample(sample.operands, {"axes": axes, "combine": combine, "nonempty": False}))
+    for shape in SAMPLE_SHAPES[1:]:
+        for combine in ("and", "or"):
+            x = np.indices(shape).sum(0) % 2 == 0
+            calls.append(Sample((x,), {"axes": (0,), "combine": combine, "nonempty": False}))
+    return calls
+
+
+#: ``combine`` over ``axes``. With ``nonempty`` a reduction of nothing is an error; without, it gives the identity.
+reduce = OpDef(
+    "reduce",
+    OpKind.REDUCE,
+    types=_types,
+    loops=Reduction(combine=lambda attrs: COMBINES[attrs["combine"]]),
+    reference=_reference,
+    samples=_samples,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""The closed set of scalar functions.
+
+An op's ``loops`` rule is written in terms of these; an emitter has one total table over them. Adding a member means a
+row in every emitter's table and in the reference interpreter's, and nothing else.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Scalar(Enum):
+    """A function on scalars: its name in kernel text, and how many arguments it takes."""
+
+    NEG = ("neg", 1)
+    ABS = ("abs", 1)
+    SIGN = ("sign", 1)
+    EXP = ("exp", 1)
+    EXPM1 = ("expm1", 1)
+    LOG = ("log", 1)
+    LOG1P = ("log1p", 1)
+    TANH = ("tanh", 1)
+    LOGISTIC = ("logistic", 1)
+    ERF = ("erf", 1)
+    SQRT = ("sqrt", 1)
+    RSQRT = ("rsqrt", 1)
+    CBRT = ("cbrt", 1)
+    SIN = ("sin", 1)
+    COS = ("cos", 1)
+    FLOOR = ("floor", 1)
+    CEIL = ("ceil", 1)
+    ROUND_EVEN = ("round_even", 1)
+    IS_FINITE = ("is_finite", 1)
+    #: Bitwise on integers, logical on booleans.
+    NOT = ("not", 1)
+    ADD = ("add", 2)
+    SUB = ("sub", 2)
+    MUL = ("mul", 2)
+    #: Integers truncate towards zero; x / 0 is 0 and MIN / -1 is MIN, without a trap.
+    DIV = ("div", 2)
+    #: The sign is the dividend's, as in C; x % 0 is 0.
+    REM = ("rem", 2)
+    POW = ("pow", 2)
+    #: NaN wins, and -0 is less than +0 (IEEE 754-2019 maximum).
+    MAX = ("max", 2)
+    #: NaN wins, and -0 is less than +0 (IEEE 754-2019 minimum).
+    MIN = ("min", 2)
+    AND = ("and", 2)
+    OR = ("or", 2)
+    XOR = ("xor", 2)
+    #: Comparisons give booleans; each is false on NaN but for NE, which is true.
+    EQ = ("eq", 2)
+    NE = ("ne", 2)
+    LT = ("lt", 2)
+    LE = ("le", 2)
+    GT = ("gt", 2)
+    GE = ("ge", 2)
+    #: ``select(p, a, b)``: a where p, else b.
+    SELECT = ("select", 3)
+    #: To the result's dtype. Float to integer truncates and saturates, NaN gives 0; anything to bool is ``!= 0``.
+    CAST = ("cast", 1)
+
+    def __init__(self, text: str, arity: int) -> None:
+        self.text = text
+        self.arity = arity
+
+
+#: The functions a reduction may combine with: associative and commutative.
+MONOIDS = frozenset({Scalar.ADD, Scalar.MUL, Scalar.MAX, Scalar.MIN, Scalar.AND, Scalar.OR})
+COMPARISONS = frozenset({Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE})

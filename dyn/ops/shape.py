@@ -1,0 +1,376 @@
+"""Ops that move elements about without computing: broadcast, reshape, transpose, slice, concatenate; and makers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.ir.core import Dense
+from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.types import TensorType
+from dyn.ops.rules import SAMPLE_SHAPES, samples, view
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, RelKind, broadcast, dim_min, floordiv, format_dim, mod, product
+
+Array = np.ndarray[Any, Any]
+
+
+def _shape_text(shape: tuple[Dim, ...]) -> str:
+    return f"({', '.join(format_dim(d) for d in shape)})"
+
+
+# --- broadcast_in_dim ---------------------------------------------------------------------------------------------
+
+
+def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), shape, dims = operands, attrs["shape"], attrs["dims"]
+    if len(dims) != x.rank or any(not 0 <= d < len(shape) for d in dims) or list(dims) != sorted(set(dims)):
+        raise ctx.fail(f"dims {dims} do not place the {x.rank} axes of {x} in {_shape_text(shape)}")
+    for axis, target in enumerate(dims):
+        size, wanted = x.shape[axis], shape[target]
+        if size is wanted or size == 1:
+            continue
+        # An undecided size may be 1 and stretch where the target is known to be what it broadcasts to.
+        if not ctx.eq(broadcast(size, wanted), wanted).proved:
+            ctx.require(RelKind.EQ, size, wanted, f"axis {axis} is broadcast to axis {target}")
+    return (TensorType(x.dtype, shape, x.weak),)
+
+
+def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    x, shape, dims = op.operands[0], op.attrs["shape"], op.attrs["dims"]
+    result: list[Dim] = []
+    for axis, target in enumerate(dims):
+        size = x.shape[axis]
+        if size == 1:
+            result.append(0)
+        elif size is shape[target] or isinstance(size, int):
+            result.append(index[target])
+        else:
+            # Times 0 when this size is 1, times 1 otherwise; a size of 0 leaves nothing to index.
+            result.append(index[target] * dim_min(size - 1, 1))
+    return tuple(result)
+
+
+broadcast_in_dim = OpDef(
+    "broadcast_in_dim",
+    OpKind.VIEW,
+    types=_broadcast_types,
+    loops=view(_broadcast_map),
+    reference=lambda x, shape, dims: np.broadcast_to(
+        x.reshape([x.shape[dims.index(i)] if i in dims else 1 for i in range(len(shape))]), shape
+    ),
+    samples=lambda: [
+        Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))}) for s in SAMPLE_SHAPES
+    ],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: op.operands if op.operands[0].shape == op.result.shape else None,
+)  # fmt: skip
+
+
+# --- reshape ------------------------------------------------------------------------------------------------------
+
+
+def _reshape_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), shape = operands, attrs["shape"]
+    ctx.require(RelKind.EQ, x.size, product(shape), f"{_shape_text(x.shape)} is reshaped to {_shape_text(shape)}")
+    return (TensorType(x.dtype, shape, x.weak),)
+
+
+def reshape_groups(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[tuple[range, range]]:
+    """The finest split of both shapes into runs of axes with equal products: where a reshape is local."""
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        start_i, start_j = i, j
+        split: tuple[int, int] | None = None
+        for end_i in range(start_i, len(old) + 1):
+            size = product(old[start_i:end_i])
+            for end_j in range(start_j, len(new) + 1):
+                if (end_i > start_i or end_j > start_j) and size == product(new[start_j:end_j]):
+                    split = (end_i, end_j)
+                    break
+            if split is not None:
+                break
+        i, j = split if split is not None else (len(old), len(new))
+        groups.append((range(start_i, i), range(start_j, j)))
+    return groups
+
+
+def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    old, new = op.operands[0].shape, op.result.shape
+    result: list[Dim] = []
+    for olds, news in reshape_groups(old, new):
+        linear: Dim = 0
+        for axis in news:
+            linear = linear * new[axis] + index[axis]
+        rest: list[Dim] = []
+        for position, axis in reversed(list(enumerate(olds))):
+            if position == 0:
+                rest.append(linear)
+            else:
+                rest.append(mod(linear, old[axis]) if old[axis] != 1 else 0)
+                linear = floordiv(linear, old[axis])
+        result.extend(reversed(rest))
+    return tuple(result)
+
+
+reshape = OpDef(
+    "reshape",
+    OpKind.VIEW,
+    types=_reshape_types,
+    loops=view(_reshape_map),
+    reference=lambda x, shape: np.reshape(x, shape),
+    samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: op.operands if op.operands[0].shape == op.result.shape else None,
+    keeps_order=True,
+)  # fmt: skip
+
+
+# --- transpose ----------------------------------------------------------------------------------------------------
+
+
+def _transpose_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), permutation = operands, attrs["permutation"]
+    if sorted(permutation) != list(range(x.rank)):
+        raise ctx.fail(f"{permutation} is not a permutation of the {x.rank} axes of {x}")
+    return (TensorType(x.dtype, tuple(x.shape[p] for p in permutation), x.weak),)
+
+
+def _transpose_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    result: list[Dim] = [0] * len(index)
+    for axis, source in enumerate(op.attrs["permutation"]):
+        result[source] = index[axis]
+    return tuple(result)
+
+
+transpose = OpDef(
+    "transpose",
+    OpKind.VIEW,
+    types=_transpose_types,
+    loops=view(_transpose_map),
+    reference=lambda x, permutation: np.transpose(x, permutation),
+    samples=lambda: [
+        Sample((np.arange(np.prod(s)).reshape(s),), {"permutation": tuple(reversed(range(len(s))))})
+        for s in SAMPLE_SHAPES
+    ],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: op.operands if list(op.attrs["permutation"]) == sorted(op.attrs["permutation"]) else None,
+)  # fmt: skip
+
+
+# --- slice --------------------------------------------------------------------------------------------------------
+
+
+def _slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,) = operands
+    shape: list[Dim] = []
+    for axis, (start, limit, stride) in enumerate(zip(attrs["start"], attrs["limit"], attrs["strides"], strict=True)):
+        ctx.require(RelKind.GE, start, 0, f"a slice of axis {axis} starts inside")
+        ctx.require(RelKind.GE, limit, start, f"a slice of axis {axis} does not end before it starts")
+        ctx.require(RelKind.GE, x.shape[axis], limit, f"a slice of axis {axis} ends inside")
+        shape.append(floordiv(limit - start + stride - 1, stride))
+    return (TensorType(x.dtype, tuple(shape), x.weak),)
+
+
+slice_ = OpDef(
+    "slice",
+    OpKind.VIEW,
+    types=_slice_types,
+    loops=view(
+        lambda op, index: tuple(
+            s + i * t for i, s, t in zip(index, op.attrs["start"], op.attrs["strides"], strict=True)
+        )
+    ),
+    reference=lambda x, start, limit, strides: x[tuple(slice(*t) for t in zip(start, limit, strides, strict=True))],
+    samples=lambda: [
+        Sample((np.arange(12.0).reshape(3, 4),), {"start": (1, 0), "limit": (3, 4), "strides": (1, 2)}),
+        Sample((np.arange(12.0).reshape(3, 4),), {"start": (1, 4), "limit": (1, 4), "strides": (1, 1)}),
+        Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
+    ],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+# --- concatenate --------------------------------------------------------------------------------------------------
+
+
+def _concatenate_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    first, axis = operands[0], attrs["dimension"]
+    if any(o.rank != first.rank or o.dtype is not first.dtype for o in operands) or not 0 <= axis < first.rank:
+        raise ctx.fail(f"cannot join {', '.join(str(o) for o in operands)} along axis {axis}")
+    for other in operands[1:]:
+        for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)):
+            if i != axis:
+                ctx.require(RelKind.EQ, a, b, f"joined arrays agree on axis {i}")
+    total: Dim = 0
+    for operand in operands:
+        total = total + operand.shape[axis]
+    return (TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :])),)
+
+
+def _concatenate_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    axis = op.attrs["dimension"]
+    ends: list[Dim] = []
+    total: Dim = 0
+    for operand in op.operands:
+        total = total + operand.shape[axis]
+        ends.append(total)
+
+    def piece(i: int) -> tuple[Dim, ...]:
+        start = ends[i - 1] if i else 0
+        return (*index[:axis], index[axis] - start, *index[axis + 1 :])
+
+    last = len(op.operands) - 1
+    position = k.index(dtypes.int64, index[axis])
+    limits = [k.index(dtypes.int64, end) for end in ends]
+    zero = k.const(op.result.dtype, 0)
+
+    def inside(i: int) -> Any:
+        before = k.apply(Scalar.LT, [position, limits[i]], dtypes.bool_)
+        if i == 0:
+            return before
+        after = k.apply(Scalar.GE, [position, limits[i - 1]], dtypes.bool_)
+        return after if i == last else k.apply(Scalar.AND, [before, after], dtypes.bool_)
+
+    if last == 0:
+        return get(0, index)
+    value = get(last, piece(last), inside(last), zero)
+    for i in reversed(range(last)):
+        part = get(i, piece(i), inside(i), zero)
+        before = k.apply(Scalar.LT, [position, limits[i]], dtypes.bool_)
+        value = k.apply(Scalar.SELECT, [before, part, value], op.result.dtype)
+    return value
+
+
+concatenate = OpDef(
+    "concatenate",
+    OpKind.INDEXED,
+    types=_concatenate_types,
+    loops=Elements(_concatenate_at),
+    reference=lambda *arrays, dimension: np.concatenate(arrays, axis=dimension),
+    samples=lambda: [
+        Sample((np.ones((2, 3), np.float32), np.zeros((2, n), np.float32), np.ones((2, 2), np.float32)), {"dimension": 1})
+        for n in (0, 1, 5)
+    ],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+# --- makers -------------------------------------------------------------------------------------------------------
+
+
+def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    return k.const(op.result.dtype, op.attrs["value"].array.item())
+
+
+constant = OpDef(
+    "constant",
+    OpKind.GENERATE,
+    types=lambda ctx, operands, attrs: (
+        TensorType(dtypes.dtype(attrs["value"].array.dtype), attrs["value"].array.shape, attrs.get("weak", False)),
+    ),
+    loops=Elements(_constant_at),
+    reference=lambda value, weak=False: value.array,
+    samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7)],
+    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+def _iota_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    dtype = op.attrs["dtype"]
+    position = k.index(dtypes.int64, index[op.attrs["dimension"]])
+    return position if dtype is dtypes.int64 else k.apply(Scalar.CAST, [position], dtype)
+
+
+iota = OpDef(
+    "iota",
+    OpKind.GENERATE,
+    types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], attrs["shape"]),),
+    loops=Elements(_iota_at),
+    reference=lambda shape, dimension, dtype: np.broadcast_to(
+        np.arange(shape[dimension]).reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape
+    ).astype(dtype.np),
+    samples=lambda: [
+        Sample((), {"shape": (3, 4), "dimension": d, "dtype": t}) for d in (0, 1) for t in (dtypes.int32, dtypes.float32)
+    ],
+    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+def _size_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    dtype = op.attrs["dtype"]
+    size = k.index(dtypes.int64, op.attrs["size"])
+    return size if dtype is dtypes.int64 else k.apply(Scalar.CAST, [size], dtype)
+
+
+#: A dim as a scalar: what ``x.shape[0] * y`` computes with. StableHLO's get_dimension_size, of any expression.
+dim_size = OpDef(
+    "dim_size",
+    OpKind.GENERATE,
+    types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], (), weak=True),),
+    loops=Elements(_size_at),
+    reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
+    samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
+    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+# --- take: the gather of whole slices along one axis -----------------------------------------------------------------
+
+
+def _take_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    x, indices = operands
+    axis = attrs["axis"]
+    if indices.dtype.kind not in (Kind.INT, Kind.UINT):
+        raise ctx.fail(f"indices are {indices.dtype.name}, not integers", "convert them with .astype('int32')")
+    return (TensorType(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
+
+
+def _take_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    x, indices = op.operands
+    axis, rank = op.attrs["axis"], len(indices.shape)
+    wanted = get(1, index[axis : axis + rank])
+    if indices.dtype is not dtypes.int64:
+        wanted = k.apply(Scalar.CAST, [wanted], dtypes.int64)
+    size, zero = k.index(dtypes.int64, x.shape[axis]), k.const(dtypes.int64, 0)
+    last = k.index(dtypes.int64, x.shape[axis] - 1)
+    wrapped = k.apply(Scalar.ADD, [wanted, size], dtypes.int64)
+    negative = k.apply(Scalar.LT, [wanted, zero], dtypes.bool_)
+    wanted = k.apply(Scalar.SELECT, [negative, wrapped, wanted], dtypes.int64)
+    wanted = k.apply(Scalar.MAX, [k.apply(Scalar.MIN, [wanted, last], dtypes.int64), zero], dtypes.int64)
+    return get(0, (*index[:axis], k.bind(wanted), *index[axis + rank :]))
+
+
+def _take(x: Array, indices: Array, axis: int) -> Array:
+    size = x.shape[axis]
+    wrapped = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
+    return np.take(x, np.clip(wrapped, 0, max(size - 1, 0)), axis=axis)
+
+
+def _require_rows(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    result = _take_types(ctx, operands, attrs)
+    # Indices clamp, as StableHLO's gather does; from nothing, nothing can be taken.
+    x, indices = operands
+    ctx.require(
+        RelKind.GE, x.shape[attrs["axis"]] * indices.size, indices.size, "elements are taken from an axis that has some"
+    )
+    return result
+
+
+take = OpDef(
+    "take",
+    OpKind.INDEXED,
+    types=_require_rows,
+    loops=Elements(_take_at),
+    reference=_take,
+    samples=lambda: [
+        Sample((np.arange(12.0, dtype=np.float32).reshape(3, 4), np.array([[2, 0, -1], [9, -9, 1]])), {"axis": a})
+        for a in (0, 1)
+    ]
+    + [Sample((*samples(1)()[4].operands, np.zeros((0,), np.int32)), {"axis": 0})],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip

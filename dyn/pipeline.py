@@ -1,0 +1,167 @@
+"""From a traced function to code: the passes, in order, on one screen."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dyn import config
+from dyn.backends.base import Source
+from dyn.backends.x86 import X86Backend
+from dyn.backends.x86_runtime import LoadedProgram
+from dyn.ir.core import Function
+from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
+from dyn.ir.printer import print_function
+from dyn.ir.verifier import verify
+from dyn.lower.contract import lower_contract
+from dyn.lower.host import HostProgram, build_host
+from dyn.lower.host_llvm import emit_host
+from dyn.lower.kernel_text import kernel_hash, kernel_text
+from dyn.lower.launch import Launch
+from dyn.lower.loops import lower_loops
+from dyn.lower.target import Target
+from dyn.lower.x86.emit import KernelText, emit_kernel
+from dyn.shapes import Dim, Symbol, substitute
+from dyn.stitch.groups import GroupKind, Plan
+from dyn.stitch.plan import stitch
+from dyn.trace.function import TracedFunction
+
+#: Function -> Function, each leaving IR that the verifier accepts.
+PIPELINE: tuple[Callable[[Function], Function], ...] = (
+    refine_shapes,
+    simplify,
+    eliminate_common_subexpressions,
+    own_results,
+    eliminate_dead_code,
+)
+# Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile.
+
+
+@dataclass(eq=False)
+class Record:
+    """What happened in a compilation: for ``explain()``, ``as_text`` and the dump."""
+
+    #: Text after each stage, in order.
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    kernels_compiled: int = 0
+    #: The rendered kernels and host program.
+    sources: tuple[Source, ...] = ()
+
+    def timed(self, stage: str) -> _Timer:
+        return _Timer(self, stage)
+
+    def code(self, dialect: str, backend: X86Backend) -> str:
+        """The LLVM IR or the assembly of everything that was compiled."""
+        return "\n".join(s.text if dialect == "llvm" else backend.assembly(s) for s in self.sources)
+
+
+class _Timer:
+    def __init__(self, record: Record, stage: str) -> None:
+        self.record, self.stage = record, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        spent = time.perf_counter() - self.start
+        self.record.seconds[self.stage] = self.record.seconds.get(self.stage, 0.0) + spent
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Optimized:
+    """A program that is ready to be rendered for a target: no machine has been touched yet."""
+
+    function: Function
+    plan: Plan
+    launches: tuple[Launch, ...]
+    host: HostProgram
+    target: Target
+
+
+def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
+    """Everything above machine code. Pure."""
+    settings = config.current()
+    function = _checked(traced.function, "trace", settings.verify_ir)
+    record.texts["trace"] = print_function(function)
+    for step in PIPELINE:
+        with record.timed(step.__name__):
+            function = _checked(step(function), step.__name__, settings.verify_ir)
+        if settings.dump:
+            record.texts[step.__name__] = print_function(function)
+    record.texts["dhlo"] = print_function(function)
+    with record.timed("stitch"):
+        plan = stitch(function)
+    with record.timed("lower"):
+        launches = tuple(lower(plan, target))
+        host = build_host(plan, launches, traced.guards)
+    if settings.dump:
+        record.texts["stitch"] = plan.text()
+        record.texts["kernels"] = "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
+        record.texts["host"] = host.text()
+    return Optimized(function, plan, launches, host, target)
+
+
+def _checked(function: Function, step: str, verify_ir: bool) -> Function:
+    return verify(function, step) if verify_ir else function
+
+
+def lower(plan: Plan, target: Target) -> Sequence[Launch]:
+    """The launches of a plan's groups, in order. Needs a plan whose groups are ordered; leaves kernels that check."""
+    return [
+        (lower_contract if group.kind is GroupKind.CONTRACT else lower_loops)(plan, group, target)
+        for group in plan.groups
+    ]
+
+
+def compile_x86(
+    optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
+) -> LoadedProgram:
+    """Machine code for this machine, in memory. Equal kernels are compiled once in a process."""
+    numbers: dict[str, int] = {}
+    sources: list[Source] = []
+    rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
+    table: list[list[tuple[int, Dim]]] = []
+    with record.timed("render"):
+        for launch in optimized.launches:
+            row: list[tuple[int, Dim]] = []
+            for variant in launch.variants:
+                key = f"k_{kernel_hash(variant.kernel)}"
+                if key not in numbers:
+                    numbers[key] = len(numbers)
+                    text = emit_kernel(replace(variant.kernel, name=key), optimized.target)
+                    rendered[key] = (text, variant.kernel.dims)
+                    sources.append(Source(text.text, (key,)))
+                text, symbols = rendered[key]
+                # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
+                scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))
+                row.append((numbers[key], scratch))
+            table.append(row)
+    record.kernels_compiled = len(sources)
+    # The name of the definition is the same in every host program: an equal one is then found compiled already.
+    with record.timed("render"):
+        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",))
+    record.sources = (*sources, host)
+    if config.current().dump:
+        record.texts["llvm"] = record.code("llvm", backend)
+    with record.timed("compile"):
+        binaries = [backend.compile(source) for source in [*sources, host]]
+    with record.timed("load"):
+        loaded = [backend.load(binary) for binary in binaries]
+    kernels = [code.address(key) for key, code in zip(numbers, loaded, strict=False)]
+    _dump(optimized.function.name, record)
+    return LoadedProgram(optimized.host, loaded[-1].address("dyn_host"), kernels, tuple(captured))
+
+
+def _dump(name: str, record: Record) -> None:
+    folder = config.current().dump
+    if not folder:
+        return
+    os.makedirs(folder, exist_ok=True)
+    for number, (stage, text) in enumerate(record.texts.items()):
+        with open(os.path.join(folder, f"{name}.{number:02d}-{stage}.txt"), "w", encoding="utf-8") as file:
+            file.write(text)

@@ -1,0 +1,67 @@
+"""Symbolic integers, and what is known of them. Knows nothing of the IR.
+
+From the bottom: ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk`` (evaluate, substitute),
+``parse``; ``relation`` (what can be said), ``interval`` and ``poly`` (arithmetic), ``state`` (what is known, in solved
+form), ``bound`` → ``simplify`` → ``decide`` (questions), ``learn`` (new facts), ``facts`` (the snapshot that others
+hold); ``declare`` (the texts that users write).
+"""
+
+from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes
+from dyn.shapes.expr import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    as_dim,
+    floordiv,
+    format_dim,
+    mod,
+    product,
+    symbol,
+)
+from dyn.shapes.facts import Declaration, Facts, numel_relation
+from dyn.shapes.joins import broadcast, dim_max, dim_min
+from dyn.shapes.parse import parse_dim
+from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, format_shape
+from dyn.shapes.walk import evaluate, free_symbols, linear_in, substitute
+
+__all__ = [
+    "Answer",
+    "Atom",
+    "Constraint",
+    "Declaration",
+    "Dim",
+    "DimDecl",
+    "Facts",
+    "Monomial",
+    "NamedDim",
+    "Opaque",
+    "OpaqueKind",
+    "Reason",
+    "RelKind",
+    "Relation",
+    "SymExpr",
+    "Symbol",
+    "Verdict",
+    "as_dim",
+    "broadcast",
+    "dim_max",
+    "dim_min",
+    "evaluate",
+    "floordiv",
+    "format_dim",
+    "format_shape",
+    "free_symbols",
+    "linear_in",
+    "mod",
+    "numel_relation",
+    "parse_constraints",
+    "parse_dim",
+    "parse_shapes",
+    "product",
+    "substitute",
+    "symbol",
+]

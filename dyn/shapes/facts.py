@@ -1,0 +1,299 @@
+"""What is known of dimensions: an immutable snapshot that answers questions with reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dyn.errors import ShapeError
+from dyn.shapes.decide import decide_relation
+from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, product
+from dyn.shapes.interval import Interval
+from dyn.shapes.learn import ContradictionError, Fact, learn
+from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
+from dyn.shapes.simplify import Simplifier
+from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
+
+_ASKED = Reason("it was asked")
+_REMEDY = "make the sizes agree, or change the declaration that fixes them."
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What was declared of a symbol. ``likely`` are hints, and promise nothing."""
+
+    symbol: Symbol
+    min: int
+    max: int | None
+    multiple_of: int
+    likely: tuple[int, ...]
+    reason: Reason
+
+    def describe(self) -> str:
+        """``1 <= s <= 512, s % 8 == 0``; ``s >= 0`` where nothing else is said."""
+        name = self.symbol.name
+        parts = [f"{name} >= {self.min}" if self.max is None else f"{self.min} <= {name} <= {self.max}"]
+        if self.multiple_of > 1:
+            parts.append(f"{name} % {self.multiple_of} == 0")
+        return ", ".join(parts)
+
+    def holds(self, size: int) -> bool:
+        """Whether the symbol may have this size."""
+        return self.min <= size and (self.max is None or size <= self.max) and size % self.multiple_of == 0
+
+
+class Facts:
+    """Declarations and relations, and what follows from them. Adding makes a new snapshot; this one never changes.
+
+    Every symbol is a size, at least 0, declared or not. PROVED and REFUTED hold for every assignment of integers that
+    satisfies the declarations and the relations and under which the expressions asked about have values; integers are
+    unbounded. Each question has a budget of steps, and is UNKNOWN where it runs out.
+    """
+
+    __slots__ = ("_assumed", "_declarations", "_memo", "_relations", "_state")
+    EMPTY: ClassVar[Facts]
+
+    def __init__(
+        self,
+        state: State,
+        relations: tuple[Relation, ...],
+        declarations: dict[Symbol, Declaration],
+        assumed: dict[tuple[object, ...], Why],
+    ) -> None:
+        self._state = state
+        self._relations = relations
+        self._declarations = declarations
+        self._assumed = assumed
+        self._memo: Memo = {}
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+
+    def declare(
+        self,
+        sym: Symbol,
+        *,
+        min: int = 0,
+        max: int | None = None,
+        multiple_of: int = 1,
+        likely: Iterable[int] = (),
+        reason: Reason,
+    ) -> Facts:
+        """These facts and bounds of a symbol; what was declared of it before still holds.
+
+        Raises :class:`~dyn.errors.ShapeError` where no size is left.
+        """
+        declaration = Declaration(sym, min, max, multiple_of, tuple(likely), reason)
+        dim, why = as_dim(sym), (reason,)
+        facts = [Fact(RelKind.GE, dim - min, why)]
+        if max is not None:
+            facts.append(Fact(RelKind.GE, max - dim, why))
+        if multiple_of > 1:
+            facts.append(Fact(RelKind.DIVIDES, dim, why, multiple_of))
+        state = self._learn(facts, declaration.describe(), reason)
+        declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
+        return Facts(state, self._relations, declarations, self._assumed)
+
+    def assume(self, relation: Relation) -> Facts:
+        """These facts and a relation; the same object where the relation is proved already.
+
+        Raises :class:`~dyn.errors.ShapeError` where it cannot hold.
+        """
+        answer = self.ask(relation)
+        if answer.proved:
+            return self
+        if answer.refuted:
+            raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
+        facts = self._facts_of(relation)
+        state = self._learn(facts, relation.describe(), relation.reason, relation)
+        assumed = {**self._assumed, _key(relation): (relation.reason,)}
+        return Facts(state, (*self._relations, relation), self._declarations, assumed)
+
+    def _facts_of(self, relation: Relation) -> list[Fact]:
+        why = (relation.reason,)
+        match relation.kind:
+            case RelKind.EQ:
+                return [Fact(RelKind.EQ, relation.lhs - relation.rhs, why)]
+            case RelKind.SAME_NUMEL:
+                return [Fact(RelKind.EQ, self._numel_difference(relation), why)]
+            case RelKind.GE:
+                return [Fact(RelKind.GE, relation.lhs - relation.rhs, why)]
+            case RelKind.NONZERO:
+                return [Fact(RelKind.NONZERO, relation.lhs, why)]
+            case RelKind.DIVIDES:
+                return [Fact(RelKind.DIVIDES, relation.rhs, why, relation.lhs)]
+            case RelKind.BROADCASTS:
+                return [Fact(RelKind.BROADCASTS, relation.lhs, why, relation.rhs)]
+
+    def _numel_difference(self, relation: Relation) -> Dim:
+        """What is 0 where the element counts are equal, without common factors that are not 0."""
+        if relation.lhs_shape is None or relation.rhs_shape is None:
+            return relation.lhs - relation.rhs
+        left, right = list(self.simplify_shape(relation.lhs_shape)), list(self.simplify_shape(relation.rhs_shape))
+        for dim in tuple(left):
+            if dim in right and self.nonzero(dim).proved:
+                left.remove(dim)
+                right.remove(dim)
+        return product(left) - product(right)
+
+    def _learn(self, facts: list[Fact], text: str, reason: Reason, relation: Relation | None = None) -> State:
+        try:
+            return learn(self._state, facts)
+        except ContradictionError as error:
+            raise self._impossible(text, relation, reason, error.why) from None
+
+    def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError:
+        where = ""
+        if relation is not None:
+            sides = [side for side in (relation.lhs, relation.rhs) if isinstance(side, SymExpr)]
+            solved = [(side, self.simplify(side)) for side in dict.fromkeys(sides)]
+            known = [f"{side} is {value}" for side, value in solved if side is not value]
+            where = f", where {' and '.join(known)}" if known else ""
+        notes = [f"needed: {reason.text}", *[f"known: {other}" for other in why if other != reason]]
+        return ShapeError(f"{text} cannot hold{where}.", loc=reason.loc, remedy=_REMEDY, notes=tuple(notes))
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, relation: Relation) -> Answer:
+        """Whether the relation holds."""
+        key = ("ask", _key(relation))
+        hit = self._memo.get(key)
+        if hit is not None:
+            return hit[0]
+        answer = self._ask(relation)
+        self._memo[key] = answer, ()
+        return answer
+
+    def _ask(self, relation: Relation, budget: int = BUDGET) -> Answer:
+        why = self._assumed.get(_key(relation))
+        if why is not None:
+            return Answer(Verdict.PROVED, why)
+        work = Work(self._memo, budget)
+        try:
+            verdict = decide_relation(Simplifier(self._state, work), relation)
+        except (OutOfBudgetError, RecursionError):
+            return _UNKNOWN
+        return _UNKNOWN if verdict is Verdict.UNKNOWN else Answer(verdict, tuple(work.used))
+
+    def eq(self, a: Dim, b: Dim) -> Answer:
+        """Whether ``a == b``."""
+        return _PROVED if a is b else self.ask(Relation(RelKind.EQ, a, b, _ASKED))
+
+    def ge(self, a: Dim, b: Dim) -> Answer:
+        """Whether ``a >= b``."""
+        return _PROVED if a is b else self.ask(Relation(RelKind.GE, a, b, _ASKED))
+
+    def gt(self, a: Dim, b: Dim) -> Answer:
+        """Whether ``a > b``."""
+        return self.ask(Relation(RelKind.GE, a, b + 1, _ASKED))
+
+    def divides(self, k: Dim, a: Dim) -> Answer:
+        """Whether ``a`` is a multiple of ``k``; of 0 only 0 is."""
+        return self.ask(Relation(RelKind.DIVIDES, k, a, _ASKED))
+
+    def same_numel(self, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Answer:
+        """Whether two shapes have as many elements."""
+        if a == b:
+            return _PROVED
+        return self.ask(Relation(RelKind.SAME_NUMEL, product(a), product(b), _ASKED, a, b))
+
+    def nonzero(self, a: Dim) -> Answer:
+        """Whether ``a != 0``."""
+        return self.ask(Relation(RelKind.NONZERO, a, 0, _ASKED))
+
+    def broadcasts(self, a: Dim, b: Dim) -> Answer:
+        """Whether sizes ``a`` and ``b`` broadcast together: equal, or one of them 1."""
+        return _PROVED if a is b else self.ask(Relation(RelKind.BROADCASTS, a, b, _ASKED))
+
+    def simplify(self, dim: Dim) -> Dim:
+        """The canonical representative: equal dimensions that the facts solve for become one object.
+
+        Opaque terms are resolved where bounds, divisors and equalities decide them.
+        """
+        if isinstance(dim, int):
+            return dim
+        try:
+            return Simplifier(self._state, Work(self._memo)).simplify(dim)
+        except (OutOfBudgetError, RecursionError):
+            return dim
+
+    def simplify_shape(self, shape: Iterable[Dim]) -> tuple[Dim, ...]:
+        """:meth:`simplify` of each axis."""
+        return tuple([self.simplify(dim) for dim in shape])
+
+    def bounds(self, dim: Dim) -> Interval:
+        """``(lo, hi)``, inclusive; None where no bound is known."""
+        s = Simplifier(self._state, Work(self._memo))
+        try:
+            return s.bounds.interval(s.simplify(dim))
+        except (OutOfBudgetError, RecursionError):
+            return None, None
+
+    def multiple(self, dim: Dim) -> int:
+        """The largest known divisor, at least 1; 1 for 0, which everything divides."""
+        s = Simplifier(self._state, Work(self._memo))
+        try:
+            return max(s.bounds.multiple(s.simplify(dim)), 1)
+        except (OutOfBudgetError, RecursionError):
+            return 1
+
+    def likely(self, sym: Symbol) -> tuple[int, ...]:
+        """Sizes that the user expects; hints."""
+        declaration = self._declarations.get(sym)
+        return () if declaration is None else declaration.likely
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """Every relation that was assumed, in order. They, and the declarations, are what a call has to satisfy."""
+        return self._relations
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """What was declared, a record a symbol, in order."""
+        return tuple(self._declarations.values())
+
+    def describe(self) -> list[str]:
+        """A line for each declaration and relation, with its reason."""
+        lines: list[str] = []
+        for declaration in self._declarations.values():
+            likely = f", likely {', '.join(map(str, declaration.likely))}" if declaration.likely else ""
+            lines.append(f"{declaration.describe()}{likely}: {declaration.reason}")
+        return lines + [f"{relation.describe()}: {relation.reason}" for relation in self._relations]
+
+    def __repr__(self) -> str:
+        return f"<Facts: {'; '.join(self.describe())}>"
+
+
+Facts.EMPTY = Facts(State(), (), {}, {})
+
+_PROVED = Answer(Verdict.PROVED)
+_UNKNOWN = Answer(Verdict.UNKNOWN)
+
+
+def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:
+    """That two shapes have as many elements."""
+    return Relation(RelKind.SAME_NUMEL, product(a), product(b), reason, a, b)
+
+
+def _key(relation: Relation) -> tuple[object, ...]:
+    if relation.lhs_shape is not None:
+        return relation.kind, relation.lhs_shape, relation.rhs_shape
+    return relation.kind, relation.lhs, relation.rhs
+
+
+def _both(old: Declaration | None, new: Declaration) -> Declaration:
+    if old is None:
+        return new
+    his = [hi for hi in (old.max, new.max) if hi is not None]
+    same = old.reason == new.reason
+    return Declaration(
+        new.symbol,
+        max(old.min, new.min),
+        min(his) if his else None,
+        math.lcm(old.multiple_of, new.multiple_of),
+        new.likely if new.likely else old.likely,
+        new.reason if same else Reason(f"{old.reason.text}; {new.reason.text}", new.reason.loc),
+    )

@@ -1,0 +1,77 @@
+"""``min``, ``max`` and NumPy's ``broadcast`` of dimensions: n-ary, flat, sorted and without repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dyn.errors import ShapeError
+from dyn.shapes.expr import Dim, Opaque, OpaqueKind, SymExpr, dim_key, opaque
+from dyn.source import user_loc
+
+
+def dim_min(*dims: Dim) -> Dim:
+    """The smallest. At least one is needed."""
+    return _extremum(OpaqueKind.MIN, min, dims)
+
+
+def dim_max(*dims: Dim) -> Dim:
+    """The largest. At least one is needed."""
+    return _extremum(OpaqueKind.MAX, max, dims)
+
+
+def _extremum(kind: OpaqueKind, pick: Callable[[int, int], int], dims: tuple[Dim, ...]) -> Dim:
+    # Dimensions that differ by a number are one dimension with the better offset.
+    offsets: dict[Dim, int] = {}
+    for dim in _flatten(kind, dims):
+        offset = dim.constant if isinstance(dim, SymExpr) else dim
+        base = dim - offset
+        offsets[base] = pick(offsets[base], offset) if base in offsets else offset
+    return _join(kind, [base + offset for base, offset in offsets.items()])
+
+
+def broadcast(*dims: Dim) -> Dim:
+    """The common size of axes that are broadcast together: that of those that are not 1, or 1.
+
+    Associative, commutative, idempotent, with unit 1. It is not ``max``: 0 with 1 gives 0.
+    Raises :class:`~dyn.errors.ShapeError` for two numbers that differ and are not 1.
+    """
+    rest: dict[Dim, None] = {}
+    size = 1
+    for dim in _flatten(OpaqueKind.BROADCAST, dims):
+        if isinstance(dim, SymExpr):
+            rest[dim] = None
+        else:
+            size = broadcast_sizes(size, dim)
+    if size != 1 or not rest:
+        rest[size] = None
+    return _join(OpaqueKind.BROADCAST, list(rest))
+
+
+def broadcast_sizes(a: int, b: int, context: str = "") -> int:
+    """:func:`broadcast` of two numbers."""
+    if a != b and 1 not in (a, b):
+        raise ShapeError(
+            f"sizes {a} and {b} cannot be broadcast together{context}: they differ and neither is 1.",
+            loc=user_loc(),
+            remedy="make the sizes equal, or one of them 1.",
+        )
+    return b if a == 1 else a
+
+
+def _flatten(kind: OpaqueKind, dims: tuple[Dim, ...]) -> list[Dim]:
+    flat: list[Dim] = []
+    for dim in dims:
+        atom = dim.is_atom if isinstance(dim, SymExpr) else None
+        if isinstance(atom, Opaque) and atom.kind is kind:
+            flat.extend(atom.args)
+        else:
+            flat.append(dim)
+    return flat
+
+
+def _join(kind: OpaqueKind, dims: list[Dim]) -> Dim:
+    if len(dims) == 1:
+        return dims[0]
+    if not dims:
+        raise TypeError(f"{kind}() needs at least one dimension")
+    return opaque(kind, tuple(sorted(dims, key=dim_key)))

@@ -1,0 +1,406 @@
+"""Adding facts to a state: each is brought into solved form, and what follows from it is added in turn.
+
+A new value for an atom takes every stored fact that mentions the atom out of the state, and learns it again in terms of
+what is left. The queue has a budget; facts that do not fit in it are dropped, which loses power and never soundness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from dyn.shapes.decide import decide
+from dyn.shapes.expr import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    atom_dim,
+    content,
+    divide_exactly,
+    product,
+)
+from dyn.shapes.interval import highest, lowest
+from dyn.shapes.poly import common_factor, remove_factor, single
+from dyn.shapes.relation import RelKind, Verdict, Why
+from dyn.shapes.simplify import Simplifier, broadcast_key
+from dyn.shapes.state import Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
+from dyn.shapes.walk import split_linear
+
+#: Facts that one new fact may lead to.
+_BUDGET = 500
+
+
+class Fact(NamedTuple):
+    """EQ: ``dim == 0``. GE: ``dim >= 0``. NONZERO: ``dim != 0``. DIVIDES: ``other`` divides. BROADCASTS: the two."""
+
+    kind: RelKind
+    dim: Dim
+    why: Why
+    other: Dim = 0
+
+
+class ContradictionError(Exception):
+    """The facts cannot all hold."""
+
+    def __init__(self, why: Why) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def learn(state: State, facts: Iterable[Fact]) -> State:
+    """A new state that also knows the facts. Raises :class:`ContradictionError`."""
+    return _Learner(state.copy()).run(facts)
+
+
+class _Learner:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.queue: deque[Fact] = deque()
+        self.memo: Memo = {}
+        self.inferred: set[tuple[Monomial, int]] = set()
+        self.rules: dict[RelKind, Callable[[Simplifier, Fact], None]] = {
+            RelKind.EQ: self.equal,
+            RelKind.GE: self.not_negative,
+            RelKind.NONZERO: self.nonzero,
+            RelKind.DIVIDES: self.divides,
+            RelKind.BROADCASTS: self.broadcasts,
+        }
+
+    def run(self, facts: Iterable[Fact]) -> State:
+        self.queue.extend(facts)
+        for _ in range(_BUDGET):
+            if not self.queue:
+                break
+            fact = self.queue.popleft()
+            s = Simplifier(self.state, Work(self.memo))
+            try:
+                dim, other = s.simplify(fact.dim), s.simplify(fact.other)
+                self.rules[fact.kind](s, Fact(fact.kind, dim, _join(fact.why, s), other))
+            except (OutOfBudgetError, RecursionError):
+                continue
+        return self.state
+
+    def push(self, kind: RelKind, dim: Dim, why: Why, other: Dim = 0) -> None:
+        self.queue.append(Fact(kind, dim, why, other))
+
+    # --- one rule a kind -------------------------------------------------------------------------------------------
+
+    def equal(self, s: Simplifier, fact: Fact) -> None:
+        e, why = fact.dim, fact.why
+        if s.bounds.nonzero(e):
+            raise ContradictionError(_join(why, s))
+        if isinstance(e, int):
+            return
+        e = self._without_factors(s, divide_exactly(e, content(e)))
+        if isinstance(e, int):
+            raise ContradictionError(_join(why, s))
+        why = _join(why, s)
+        pivot = _pivot(e)
+        if pivot is not None:
+            self._solve(s, *pivot, why)
+            return
+        if e.terms[0][1] < 0:
+            e = -e
+            assert isinstance(e, SymExpr)
+        if self._learn_divisors(s, e, why):
+            self.push(RelKind.EQ, e, why)  # which the divisors may decide
+            return
+        self.state.rows[e] = why
+        self._changed()
+        if len(e.terms) == 1:
+            self._bound_factors(s, e, why)
+            self._bound_factors(s, -e, why)
+
+    def _learn_divisors(self, s: Simplifier, e: SymExpr, why: Why) -> bool:
+        """What ``e == 0`` says of the divisors of its terms; whether that is news."""
+        news = False
+        for mono, coefficient in e.terms:  # coefficient*mono == -rest, so what divides rest divides it
+            term = single(dict(mono.factors), coefficient)
+            k = s.bounds.multiple(e - term)
+            k //= math.gcd(k, coefficient)
+            if k > 1 and (mono, k) not in self.inferred and s.bounds.term_multiple(mono, 1) % k:
+                self.inferred.add((mono, k))
+                self.push(RelKind.DIVIDES, divide_exactly(term, coefficient), why, k)
+                news = True
+        return news
+
+    def _without_factors(self, s: Simplifier, e: Dim) -> Dim:
+        """What must be 0 for ``e`` to be 0: factors that are not 0 are left out."""
+        if isinstance(e, int):
+            return e
+        shared = common_factor(e)
+        if not shared:
+            return e
+        rest = remove_factor(e, shared)
+        maybe_zero = [atom for atom in shared if not s.bounds.nonzero(atom_dim(atom))]
+        factor = product([atom_dim(atom) for atom in maybe_zero])
+        return factor if s.bounds.nonzero(rest) else factor * rest
+
+    def not_negative(self, s: Simplifier, fact: Fact) -> None:
+        e, why = fact.dim, fact.why
+        if not isinstance(e, SymExpr):
+            if e < 0:
+                raise ContradictionError(why)
+            return
+        k = math.gcd(*[c for _, c in e.terms])
+        if k > 1:
+            constant = e.constant // k
+            e = divide_exactly(e - e.constant, k) + constant
+            assert isinstance(e, SymExpr)
+        if s.bounds.at_least(-e, 1):
+            raise ContradictionError(_join(why, s))
+        mono, coefficient = e.terms[0]
+        if len(e.terms) == 1 and abs(coefficient) == 1 and len(mono.factors) == 1 and mono.factors[0][1] == 1:
+            lo, hi = (-e.constant, None) if coefficient > 0 else (None, e.constant)
+            self._bound(mono.factors[0][0], lo, hi, why)
+        elif not s.bounds.at_least(e, 0):
+            self._order(s, e, why)
+            if s.bounds.at_least(-e, 0):
+                self.push(RelKind.EQ, e, _join(why, s))
+
+    def _order(self, s: Simplifier, e: SymExpr, why: Why) -> None:
+        outer = dict.fromkeys([atom for mono, _ in e.terms for atom, _ in mono.factors])
+        before = [s.bounds.atom(atom) for atom in outer]
+        for atom in outer:
+            parts = split_linear(e, atom)
+            order = Inequality(e, why)
+            if parts is not None and isinstance(parts[0], int):
+                order = Inequality(e, why, parts[0], parts[1])
+            self.state.orders[atom] = (*self.state.orders.get(atom, ()), order)
+        self._changed()
+        now = Simplifier(self.state, Work(self.memo)).bounds
+        self._changed(*[atom for atom, old in zip(outer, before, strict=True) if now.atom(atom) != old])
+        if len(e.terms) == 1:
+            self._bound_factors(s, e, why)
+
+    def _bound_factors(self, s: Simplifier, e: Dim, why: Why) -> None:
+        """What ``c*M + constant >= 0`` says of the factors of ``M``, where they are sizes."""
+        assert isinstance(e, SymExpr)
+        mono, coefficient = e.terms[0]
+        factors = [atom_dim(atom) for atom, _ in mono.factors]
+        if coefficient > 0 > e.constant and all(s.bounds.at_least(factor, 0) for factor in factors):
+            for factor in factors:  # the product is not 0
+                self.push(RelKind.GE, factor - 1, _join(why, s))
+        elif coefficient < 0 and all(s.bounds.at_least(factor, 1) for factor in factors):
+            for factor in factors:  # none is larger than the product
+                self.push(RelKind.GE, e.constant // -coefficient - factor, _join(why, s))
+
+    def _bound(self, atom: Atom, lo: int | None, hi: int | None, why: Why) -> None:
+        natural_lo = 0 if isinstance(atom, Symbol) else None
+        old = self.state.ranges.get(atom, Range(natural_lo, None, (), ()))
+        new_lo, new_hi = highest(old.lo, lo), lowest(old.hi, hi)
+        if (new_lo, new_hi) == (old.lo, old.hi):
+            return
+        new = Range(
+            new_lo,
+            new_hi,
+            old.why_lo if new_lo == old.lo else why,
+            old.why_hi if new_hi == old.hi else why,
+        )
+        if new_lo is not None and new_hi is not None and new_lo > new_hi:
+            raise ContradictionError(new.why_lo + new.why_hi)
+        self.state.ranges[atom] = new
+        self._changed(atom)
+        if new_lo is not None and new_lo == new_hi:
+            self.push(RelKind.EQ, atom_dim(atom) - new_lo, new.why_lo + new.why_hi)
+        if isinstance(atom, Opaque):
+            self._bound_arguments(atom, lo, hi, why)
+
+    def _bound_arguments(self, atom: Opaque, lo: int | None, hi: int | None, why: Why) -> None:
+        if atom.kind is OpaqueKind.FLOORDIV:
+            a, k = atom.args
+            if isinstance(k, int):
+                if lo is not None:
+                    self.push(RelKind.GE, a - k * lo, why)
+                if hi is not None:
+                    self.push(RelKind.GE, k * hi + k - 1 - a, why)
+        for arg in atom.args:
+            if lo is not None and atom.kind is OpaqueKind.MIN:
+                self.push(RelKind.GE, arg - lo, why)
+            if hi is not None and atom.kind is OpaqueKind.MAX:
+                self.push(RelKind.GE, hi - arg, why)
+
+    def nonzero(self, s: Simplifier, fact: Fact) -> None:
+        e, why = fact.dim, fact.why
+        if s.is_zero(e):
+            raise ContradictionError(_join(why, s))
+        if isinstance(e, int) or s.bounds.nonzero(e):
+            return
+        shared = common_factor(e)
+        rest = remove_factor(e, shared)
+        if shared and e.is_atom is None:
+            for part in [*map(atom_dim, shared), rest]:
+                self.push(RelKind.NONZERO, part, why)
+        elif s.bounds.at_least(e, 0):
+            self.push(RelKind.GE, e - 1, _join(why, s))
+        elif s.bounds.at_least(-e, 0):
+            self.push(RelKind.GE, -e - 1, _join(why, s))
+        else:
+            self.state.nonzeros[e] = why
+            self._changed(*sorted(e.atoms, key=lambda atom: atom.key))
+
+    def divides(self, s: Simplifier, fact: Fact) -> None:
+        k, e, why = fact.other, fact.dim, fact.why
+        if decide(s, RelKind.DIVIDES, k, e) is Verdict.REFUTED:
+            raise ContradictionError(_join(why, s))
+        if not isinstance(k, int):
+            if s.bounds.nonzero(k):
+                self.push(RelKind.EQ, e % k, _join(why, s))
+            return
+        if k == 0:
+            self.push(RelKind.EQ, e, why)
+            return
+        k = abs(k)
+        if isinstance(e, int) or s.bounds.multiple(e) % k == 0:
+            return
+        e = single({}, e.constant if e.constant % k else 0) + sum(
+            [single(dict(m.factors), c) for m, c in e.terms if s.bounds.term_multiple(m, c) % k]
+        )
+        assert isinstance(e, SymExpr)
+        shared = math.gcd(k, content(e))
+        k, e = k // shared, divide_exactly(e, shared)
+        assert isinstance(e, SymExpr)
+        if len(e.terms) == 1 and not e.constant:  # k divides c*M: what it does not share with c divides M
+            k //= math.gcd(k, e.terms[0][1])
+            e = divide_exactly(e, e.terms[0][1])
+            assert isinstance(e, SymExpr)
+        if e.terms[0][1] < 0:
+            e = -e
+            assert isinstance(e, SymExpr)
+        why = _join(why, s)
+        if e.is_atom is not None:
+            old = self.state.multiples.get(e.is_atom, Multiple(1, ()))
+            self.state.multiples[e.is_atom] = Multiple(math.lcm(old.k, k), old.why + why)
+        else:
+            old = self.state.divisors.get(e, Multiple(1, ()))
+            self.state.divisors[e] = Multiple(math.lcm(old.k, k), old.why + why)
+        self._changed(*sorted(e.atoms, key=lambda atom: atom.key))
+
+    def broadcasts(self, s: Simplifier, fact: Fact) -> None:
+        a, b, why = fact.dim, fact.other, fact.why
+        if decide(s, RelKind.BROADCASTS, a, b) is Verdict.REFUTED:
+            raise ContradictionError(_join(why, s))
+        if s.fits(a, b):
+            return
+        if s.bounds.nonzero(a - 1) and s.bounds.nonzero(b - 1):
+            self.push(RelKind.EQ, a - b, _join(why, s))
+        else:
+            self.state.broadcasts[broadcast_key(a, b)] = why
+            self._changed()
+
+    # --- solving -----------------------------------------------------------------------------------------------------
+
+    def _solve(self, s: Simplifier, atom: Atom, value: Dim, why: Why) -> None:
+        """Give ``atom`` a value, and say of the value what was known of the atom."""
+        lo, hi = s.bounds.atom(atom)
+        known = _join(why, s)
+        if lo is not None:
+            self.push(RelKind.GE, value - lo, known)
+        if hi is not None:
+            self.push(RelKind.GE, hi - value, known)
+        if isinstance(atom, Opaque):
+            self._solve_opaque(s, atom, value, known)
+        self._take_out(atom)
+        self.state.values[atom] = Value(value, why)
+        self._changed()
+        s = Simplifier(self.state, Work(self.memo))
+        for other, old in list(self.state.values.items()):
+            if isinstance(old.dim, SymExpr) and atom in old.dim.atoms:
+                try:
+                    new = s.simplify(old.dim)
+                except (OutOfBudgetError, RecursionError):
+                    continue  # the value stays true as it is, and is simplified when it is used
+                self.state.values[other] = Value(new, old.why + tuple([r for r in why if r not in old.why]))
+
+    def _solve_opaque(self, s: Simplifier, atom: Opaque, value: Dim, why: Why) -> None:
+        for dim in s.bounds.implied(atom):
+            self.push(RelKind.GE, _replace_outer(dim, atom, value), why)
+        if atom.kind is OpaqueKind.MOD and isinstance(atom.args[1], int):
+            self.push(RelKind.DIVIDES, atom.args[0] - value, why, atom.args[1])
+
+    def _take_out(self, atom: Atom) -> None:
+        """Remove every fact that mentions ``atom``, and queue it to be learned again."""
+        state = self.state
+        for other, value in list(state.values.items()):
+            if other is not atom and atom in atom_dim(other).atoms:
+                del state.values[other]
+                self.push(RelKind.EQ, atom_dim(other) - value.dim, value.why)
+        self._relearn_rows(atom)
+        self._relearn_broadcasts(atom)
+        for dim, why in list(state.nonzeros.items()):
+            if atom in dim.atoms:
+                del state.nonzeros[dim]
+                self.push(RelKind.NONZERO, dim, why)
+        for dim, (k, why) in list(state.divisors.items()):
+            if atom in dim.atoms:
+                del state.divisors[dim]
+                self.push(RelKind.DIVIDES, dim, why, k)
+        for other, (k, why) in list(state.multiples.items()):
+            if atom in atom_dim(other).atoms:
+                del state.multiples[other]
+                self.push(RelKind.DIVIDES, atom_dim(other), why, k)
+        for other, known in list(state.ranges.items()):
+            if atom in atom_dim(other).atoms:
+                del state.ranges[other]
+                if known.lo is not None:
+                    self.push(RelKind.GE, atom_dim(other) - known.lo, known.why_lo)
+                if known.hi is not None:
+                    self.push(RelKind.GE, known.hi - atom_dim(other), known.why_hi)
+        gone: dict[SymExpr, Why] = {}
+        for other, orders in list(state.orders.items()):
+            kept = tuple([order for order in orders if atom not in order.dim.atoms])
+            if len(kept) < len(orders):
+                gone |= {order.dim: order.why for order in orders if atom in order.dim.atoms}
+                state.orders[other] = kept
+        for dim, why in gone.items():
+            self.push(RelKind.GE, dim, why)
+
+    def _relearn_rows(self, atom: Atom) -> None:
+        for row, why in list(self.state.rows.items()):
+            if atom in row.atoms:
+                del self.state.rows[row]
+                self.push(RelKind.EQ, row, why)
+
+    def _relearn_broadcasts(self, atom: Atom) -> None:
+        for pair, why in list(self.state.broadcasts.items()):
+            if any(isinstance(dim, SymExpr) and atom in dim.atoms for dim in pair):
+                del self.state.broadcasts[pair]
+                self.push(RelKind.BROADCASTS, pair[0], why, pair[1])
+
+    def _changed(self, *atoms: Atom) -> None:
+        """Forget what was computed; look again at what new bounds or divisors of these atoms may decide."""
+        self.memo = {}
+        for atom in atoms:
+            self._relearn_rows(atom)
+            self._relearn_broadcasts(atom)
+
+
+def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
+    """The atom to solve ``e == 0`` for, and its value: the youngest symbol, or else an opaque term."""
+    found: list[tuple[bool, Atom, Dim]] = []
+    for mono, coefficient in e.terms:
+        atom, n = mono.factors[0]
+        if abs(coefficient) != 1 or len(mono.factors) > 1 or n > 1:
+            continue
+        parts = split_linear(e, atom)
+        if parts is not None and isinstance(parts[0], int):
+            found.append((isinstance(atom, Symbol), atom, parts[1] * -coefficient))
+    if not found:
+        return None
+    _, atom, value = max(found, key=lambda item: (item[0], item[1].key))
+    return atom, value
+
+
+def _replace_outer(dim: Dim, atom: Atom, value: Dim) -> Dim:
+    parts = split_linear(dim, atom) if isinstance(dim, SymExpr) and atom in dim.atoms else None
+    return dim if parts is None else parts[0] * value + parts[1]
+
+
+def _join(why: Why, s: Simplifier) -> Why:
+    return why + tuple([reason for reason in s.work.used if reason not in why])

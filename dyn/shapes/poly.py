@@ -1,0 +1,105 @@
+"""Division of polynomials with integer coefficients, in graded lexicographic order.
+
+Cox, Little, O'Shea, *Ideals, Varieties, and Algorithms*, §2.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dyn.shapes.expr import Atom, Dim, Monomial, SymExpr, content, divide_exactly, monomial, polynomial
+
+
+def over(m: Monomial, d: Monomial) -> dict[Atom, int] | None:
+    """The powers of ``m / d``, or None where ``d`` does not divide it."""
+    powers = dict(m.factors)
+    for atom, power in d.factors:
+        left = powers.get(atom, 0) - power
+        if left < 0:
+            return None
+        powers[atom] = left
+    return powers
+
+
+def single(powers: dict[Atom, int], coefficient: int = 1) -> Dim:
+    """``coefficient`` times the product of powers."""
+    mono = monomial(powers)
+    return coefficient if mono is None else polynomial({mono: coefficient}, 0)
+
+
+def divide(a: Dim, b: SymExpr) -> tuple[Dim, Dim]:
+    """``(q, r)`` with ``a == q*b + r``, taking out ``b`` as long as its leading term divides a term exactly."""
+    lead, k = b.terms[0]
+    quotient: Dim = 0
+    rest: Dim = 0
+    while isinstance(a, SymExpr) and b.terms[0][0].key[0] >= a.terms[0][0].key[0]:  # until the degree is too small
+        mono, coefficient = a.terms[0]
+        powers = over(mono, lead) if coefficient % k == 0 else None
+        if powers is None:
+            head = polynomial({mono: coefficient}, 0)
+            rest, a = rest + head, a - head
+        else:
+            part = single(powers, coefficient // k)
+            quotient, a = quotient + part, a - part * b
+    return quotient, rest + a
+
+
+def exact_quotient(a: Dim, b: Dim) -> Dim | None:
+    """``q`` with ``a == q*b``, or None where there is none or it is not found."""
+    if isinstance(b, int):
+        return divide_exactly(a, b) if b and content(a) % b == 0 else None
+    quotient, rest = divide(a, b)
+    return quotient if isinstance(rest, int) and rest == 0 else None
+
+
+def reduce_scaled(a: Dim, rows: Iterable[SymExpr]) -> tuple[Dim, list[SymExpr]]:
+    """What is left of a non-zero multiple of ``a`` after taking out ``rows``, and which of them were used.
+
+    Where all rows are 0, ``a`` is 0 if the rest is; a rest that is another number says that ``a`` is not 0.
+    """
+    used: list[SymExpr] = []
+    for row in rows:
+        lead, k = row.terms[0]
+        for _ in range(64):
+            found = _divisible_term(a, lead)
+            if found is None:
+                break
+            powers, coefficient = found
+            scale = abs(k) // math.gcd(k, coefficient)
+            a = a * scale - single(powers, coefficient * scale // k) * row
+            used.append(row)
+    return a, used
+
+
+def _divisible_term(a: Dim, lead: Monomial) -> tuple[dict[Atom, int], int] | None:
+    if isinstance(a, SymExpr):
+        for mono, coefficient in a.terms:
+            powers = over(mono, lead)
+            if powers is not None:
+                return powers, coefficient
+    return None
+
+
+def common_factor(a: SymExpr) -> dict[Atom, int]:
+    """The powers of the largest monomial that divides ``a``; empty where there is a constant."""
+    if a.constant:
+        return {}
+    shared = dict(a.terms[0][0].factors)
+    for mono, _ in a.terms[1:]:
+        powers = dict(mono.factors)
+        shared = {atom: min(power, powers[atom]) for atom, power in shared.items() if atom in powers}
+    return shared
+
+
+def remove_factor(a: SymExpr, powers: dict[Atom, int]) -> Dim:
+    """``a`` divided by a monomial that divides it."""
+    mono = monomial(powers)
+    if mono is None:
+        return a
+    result: Dim = 0
+    for m, coefficient in a.terms:
+        left = over(m, mono)
+        assert left is not None
+        result = result + single(left, coefficient)
+    return result

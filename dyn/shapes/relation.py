@@ -1,0 +1,165 @@
+"""What is said of dimensions: relations with their reasons, and the answers to questions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+from dyn.errors import ShapeError
+from dyn.shapes.expr import Dim, Symbol, SymExpr, format_dim
+from dyn.shapes.walk import evaluate, free_symbols
+from dyn.source import Loc
+
+
+class Verdict(Enum):
+    """PROVED: true for every assignment that the facts allow. REFUTED: false for every one. UNKNOWN: neither shown."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is known: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line."""
+
+    text: str
+    loc: Loc | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.loc is None else f"{self.text} ({self.loc})"
+
+
+Why = tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A verdict and the reasons of the facts that it rests on; none where the algebra alone decides."""
+
+    verdict: Verdict
+    why: Why = ()
+
+    @property
+    def proved(self) -> bool:
+        return self.verdict is Verdict.PROVED
+
+    @property
+    def refuted(self) -> bool:
+        return self.verdict is Verdict.REFUTED
+
+    @property
+    def unknown(self) -> bool:
+        return self.verdict is Verdict.UNKNOWN
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("an Answer has three values: ask .proved, .refuted or .unknown")
+
+
+class RelKind(Enum):
+    """The relations."""
+
+    #: ``lhs == rhs``
+    EQ = "eq"
+    #: ``lhs >= rhs``
+    GE = "ge"
+    #: ``lhs != 0``; ``rhs`` is not looked at
+    NONZERO = "nonzero"
+    #: ``rhs`` is a multiple of ``lhs``; of 0 only 0 is
+    DIVIDES = "divides"
+    #: ``lhs == rhs``, the element counts of two shapes
+    SAME_NUMEL = "same_numel"
+    #: ``lhs == rhs`` or ``lhs == 1`` or ``rhs == 1``
+    BROADCASTS = "broadcasts"
+
+
+def _divides(k: int, a: int) -> bool:
+    return a == 0 if k == 0 else a % k == 0
+
+
+_HOLDS: dict[RelKind, Callable[[int, int], bool]] = {
+    RelKind.EQ: lambda a, b: a == b,
+    RelKind.GE: lambda a, b: a >= b,
+    RelKind.NONZERO: lambda a, b: a != 0,
+    RelKind.DIVIDES: _divides,
+    RelKind.SAME_NUMEL: lambda a, b: a == b,
+    RelKind.BROADCASTS: lambda a, b: a == b or 1 in (a, b),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation that must hold, with why; the one source of what is said when it does not.
+
+    ``lhs_shape`` and ``rhs_shape`` are the shapes of a SAME_NUMEL, where it was made from shapes.
+    """
+
+    kind: RelKind
+    lhs: Dim
+    rhs: Dim
+    reason: Reason
+    lhs_shape: tuple[Dim, ...] | None = None
+    rhs_shape: tuple[Dim, ...] | None = None
+
+    def holds(self, env: Mapping[Symbol, int]) -> bool:
+        """Whether it holds for these sizes; it does not where a side has no value."""
+        try:
+            return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
+        except ShapeError:
+            return False
+
+    def describe(self, names: Mapping[Symbol, str] | None = None) -> str:
+        """``s == t``"""
+        lhs, rhs = format_dim(self.lhs, names), format_dim(self.rhs, names)
+        match self.kind:
+            case RelKind.EQ:
+                return f"{lhs} == {rhs}"
+            case RelKind.GE:
+                return f"{lhs} >= {rhs}"
+            case RelKind.NONZERO:
+                return f"{lhs} != 0"
+            case RelKind.DIVIDES:
+                return f"{_factor(self.rhs, rhs)} % {_factor(self.lhs, lhs)} == 0"
+            case RelKind.SAME_NUMEL:
+                if self.lhs_shape is None or self.rhs_shape is None:
+                    return f"{lhs} == {rhs}"
+                shapes = [format_shape(shape, names) for shape in (self.lhs_shape, self.rhs_shape)]
+                return f"{shapes[0]} and {shapes[1]} have the same number of elements"
+            case RelKind.BROADCASTS:
+                return f"{lhs} broadcasts with {rhs}"
+
+    def failure(self, values: Mapping[Symbol, int], names: Mapping[Symbol, str] | None = None) -> str:
+        """What is wrong with these sizes: ``s == t is required, but s is 3 and t is 4: <reason>.``"""
+        symbolic = dict.fromkeys([side for side in self._sides() if isinstance(side, SymExpr)])
+        whole = [f"{format_dim(side, names)} is {_value(side, values)}" for side in symbolic]
+        alone = {side.is_symbol for side in symbolic}
+        parts = sorted({s for side in symbolic for s in free_symbols(side)} - alone, key=lambda s: s.uid)
+        text = " and ".join(whole)
+        if parts:
+            text += f" ({', '.join([f'{format_dim_name(s, names)} is {values[s]}' for s in parts])})"
+        return f"{self.describe(names)} is required, but {text}: {self.reason.text}."
+
+    def _sides(self) -> tuple[Dim, ...]:
+        return (self.lhs,) if self.kind is RelKind.NONZERO else (self.lhs, self.rhs)
+
+
+def format_dim_name(sym: Symbol, names: Mapping[Symbol, str] | None) -> str:
+    return sym.name if names is None else names.get(sym, sym.name)
+
+
+def format_shape(shape: tuple[Dim, ...], names: Mapping[Symbol, str] | None = None) -> str:
+    """``(b, s, 768)``, as Python writes a tuple."""
+    return f"({', '.join([format_dim(dim, names) for dim in shape])}{',' if len(shape) == 1 else ''})"
+
+
+def _value(dim: Dim, values: Mapping[Symbol, int]) -> str:
+    try:
+        return str(evaluate(dim, values))
+    except ShapeError as error:
+        return f"without a value ({error.problem.rstrip('.')})"
+
+
+def _factor(dim: Dim, text: str) -> str:
+    return text if isinstance(dim, int) or (len(dim.terms) == 1 and not dim.constant) else f"({text})"

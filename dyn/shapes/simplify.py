@@ -1,0 +1,243 @@
+"""The canonical representative of an expression under the facts."""
+
+from __future__ import annotations
+
+import itertools
+
+from dyn.errors import ShapeError
+from dyn.shapes.bound import Bounds
+from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, dim_key, floordiv, mod, polynomial
+from dyn.shapes.joins import broadcast
+from dyn.shapes.poly import common_factor, divide, over, reduce_scaled, remove_factor, single
+from dyn.shapes.state import State, Work
+from dyn.shapes.walk import map_atoms, rebuild, split_linear
+
+_ROUNDS = 8
+
+
+class Simplifier:
+    """Simplifies under one state, within one budget."""
+
+    __slots__ = ("_active", "bounds", "state", "work")
+
+    def __init__(self, state: State, work: Work) -> None:
+        self.state = state
+        self.work = work
+        self.bounds = Bounds(state, work)
+        self._active: set[Atom] = set()
+
+    def simplify(self, dim: Dim) -> Dim:
+        if isinstance(dim, int) or not self._may_change(dim):
+            return dim
+        return self.work.remember(("simplify", dim), self._simplify)
+
+    def _may_change(self, dim: SymExpr) -> bool:
+        if not self.state.values.keys().isdisjoint(dim.atoms) or self.state.rows:
+            return True
+        return any(isinstance(atom, Opaque) for atom in dim.atoms)
+
+    def _simplify(self, dim: SymExpr) -> Dim:
+        result: Dim = dim
+        for _ in range(_ROUNDS):
+            before = result
+            if isinstance(result, SymExpr):
+                result = map_atoms(result, self._replacement)
+            if isinstance(result, SymExpr):
+                result = self._multiply_out(result)
+            if isinstance(result, SymExpr) and self.state.rows:
+                result = self._rewrite(result)
+            if result is before:
+                break
+        return result
+
+    # --- atoms ---------------------------------------------------------------------------------------------------
+
+    def _replacement(self, atom: Atom) -> Dim | None:
+        if atom in self._active:
+            return None
+        if isinstance(atom, Symbol) and atom not in self.state.values:
+            return None
+        self._active.add(atom)
+        try:
+            new = self.work.remember(("replace", atom), self._replace)
+        finally:
+            self._active.discard(atom)
+        return None if isinstance(new, SymExpr) and new.is_atom is atom else new
+
+    def _replace(self, atom: Atom) -> Dim:
+        known = self.state.values.get(atom)
+        if known is not None:
+            self.work.use(known.why)
+            return self.simplify(known.dim)
+        assert isinstance(atom, Opaque)
+        args = tuple([self.simplify(arg) for arg in atom.args])
+        if args != atom.args:
+            try:
+                return self.simplify(rebuild(atom.kind, args))
+            except ShapeError:  # it has no value for any size: nothing to say here, whoever evaluates it will
+                return atom_dim(atom)
+        lo, hi = self.bounds.atom(atom)
+        if lo is not None and lo == hi:
+            return lo
+        a, b = atom.args[0], atom.args[1]
+        match atom.kind:
+            case OpaqueKind.FLOORDIV:
+                return self._floordiv(atom, a, b)
+            case OpaqueKind.MOD:
+                return self._mod(atom, a, b)
+            case OpaqueKind.MIN | OpaqueKind.MAX:
+                return self._extremum(atom)
+            case OpaqueKind.BROADCAST:
+                return self._broadcast(atom)
+
+    def _floordiv(self, atom: Opaque, a: Dim, b: Dim) -> Dim:
+        whole, rest, divided = self._divide(a, b)
+        if divided:
+            return whole + (0 if rest == 0 or self._below(rest, b) else floordiv(rest, b))
+        if isinstance(b, int) and isinstance(a, SymExpr):
+            multiples, rest = self._split_multiples(a, b)
+            if isinstance(rest, int) and rest == 0:
+                return atom_dim(atom)
+            if isinstance(multiples, SymExpr) and self._below(rest, b):
+                return floordiv(multiples, b)
+        reduced = self._cancel(a, b)
+        return floordiv(*reduced) if reduced is not None else atom_dim(atom)
+
+    def _mod(self, atom: Opaque, a: Dim, b: Dim) -> Dim:
+        _, rest, divided = self._divide(a, b)
+        if divided:
+            return rest if rest == 0 or self._below(rest, b) else mod(rest, b)
+        if self._below(a, b):
+            return a
+        if isinstance(b, int) and isinstance(a, SymExpr):
+            multiples, rest = self._split_multiples(a, b)
+            if isinstance(multiples, SymExpr):
+                return rest if self._below(rest, b) else mod(rest, b)
+            if self.bounds.multiple(a) % b == 0:
+                return 0
+        return atom_dim(atom)
+
+    def _divide(self, a: Dim, b: Dim) -> tuple[Dim, Dim, bool]:
+        """``a == whole*b + rest`` for a symbolic ``b`` that is not 0; whether that is of use."""
+        if isinstance(b, int) or not self.bounds.nonzero(b):
+            return 0, a, False
+        whole, rest = divide(a, b)
+        return whole, rest, whole != 0 or rest == 0 or self._below(rest, b)
+
+    def _below(self, rest: Dim, b: Dim) -> bool:
+        """Whether ``0 <= rest < b``."""
+        return self.bounds.at_least(rest, 0) and self.bounds.at_least(b - 1 - rest, 0)
+
+    def _split_multiples(self, a: SymExpr, k: int) -> tuple[Dim, Dim]:
+        """The terms of ``a`` that ``k`` is known to divide, and the others; all where it divides ``a``."""
+        whole = {m: c for m, c in a.terms if self.bounds.term_multiple(m, c) % k == 0}
+        if not whole and self.bounds.multiple(a) % k == 0:
+            return a, 0
+        rest = {m: c for m, c in a.terms if m not in whole}
+        return polynomial(whole, 0), polynomial(rest, a.constant)
+
+    def _cancel(self, a: Dim, b: Dim) -> tuple[Dim, Dim] | None:
+        """The fraction without the monomial factors that are not 0."""
+        if isinstance(a, int) or isinstance(b, int):
+            return None
+        above, below = common_factor(a), common_factor(b)
+        shared = {atom: min(n, below[atom]) for atom, n in above.items() if atom in below}
+        shared = {atom: n for atom, n in shared.items() if self.bounds.nonzero(atom_dim(atom))}
+        return (remove_factor(a, shared), remove_factor(b, shared)) if shared else None
+
+    def _extremum(self, atom: Opaque) -> Dim:
+        smallest = atom.kind is OpaqueKind.MIN
+        kept = list(atom.args)
+        for x, y in itertools.permutations(atom.args, 2):
+            if x in kept and y in kept and self.bounds.at_least(y - x if smallest else x - y, 0):
+                kept.remove(y)
+        return rebuild(atom.kind, tuple(kept))
+
+    def _broadcast(self, atom: Opaque) -> Dim:
+        kept = list(atom.args)
+        for x, y in itertools.combinations(atom.args, 2):
+            if x in kept and y in kept and self.is_zero(x - y):
+                kept.remove(y)
+        for x in kept:  # a size that is not 1, and that the others fit
+            if self.bounds.nonzero(x - 1) and all(self.fits(x, y) for y in kept if y is not x):
+                return x
+        return broadcast(*kept)
+
+    # --- terms ---------------------------------------------------------------------------------------------------
+
+    def _multiply_out(self, dim: SymExpr) -> Dim:
+        """``8*floordiv(n, 8)`` is ``n`` where 8 divides it."""
+        result: Dim = dim
+        for mono, coefficient in dim.terms:
+            for atom, _ in mono.factors:
+                if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
+                    continue
+                a, k = atom.args
+                if isinstance(k, int) and coefficient % k == 0 and self.bounds.multiple(a) % k == 0:
+                    powers = dict(mono.factors)
+                    powers[atom] -= 1
+                    result = result - single(dict(mono.factors), coefficient) + single(powers, coefficient // k) * a
+                    break
+        return result
+
+    def _rewrite(self, dim: Dim) -> Dim:
+        """Take out equations, largest monomial first, where their leading coefficient divides."""
+        for row, why in self.state.rows.items():
+            lead, k = row.terms[0]
+            while isinstance(dim, SymExpr):
+                for mono, coefficient in dim.terms:
+                    powers = over(mono, lead) if coefficient % k == 0 else None
+                    if powers is not None:
+                        self.work.step()
+                        self.work.use(why)
+                        dim = dim - single(powers, coefficient // k) * row
+                        break
+                else:
+                    break
+        return dim
+
+    # --- equality ------------------------------------------------------------------------------------------------
+
+    def is_zero(self, dim: Dim) -> bool:
+        return self.residue(dim) == 0
+
+    def residue(self, dim: Dim) -> Dim:
+        """What is left of a non-zero multiple of ``dim`` under all equations: 0 where it is known to be 0."""
+        dim = self.simplify(dim)
+        if isinstance(dim, SymExpr) and self.state.rows:
+            left, used = reduce_scaled(dim, self.state.rows)
+            if isinstance(left, int):
+                for row in used:
+                    self.work.use(self.state.rows[row])
+                return left
+        if isinstance(dim, SymExpr):
+            return self._without_mod(dim)
+        return dim
+
+    def _without_mod(self, dim: SymExpr) -> Dim:
+        """With ``mod(a, b)`` written as ``a - b*floordiv(a, b)``, where that makes a number."""
+        result: Dim = dim
+        for atom in [a for m, _ in dim.terms for a, _ in m.factors]:
+            if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD and isinstance(result, SymExpr):
+                parts = split_linear(result, atom) if atom in result.atoms else None
+                if parts is not None:
+                    a, b = atom.args
+                    result = parts[0] * (a - b * floordiv(a, b)) + parts[1]
+        if result is not dim:
+            result = self.simplify(result)
+        return result if isinstance(result, int) else dim
+
+    def fits(self, a: Dim, b: Dim) -> bool:
+        """Whether sizes ``a`` and ``b`` are known to broadcast together."""
+        if a is b or a == 1 or b == 1:
+            return True
+        why = self.state.broadcasts.get(broadcast_key(a, b))
+        if why is not None:
+            self.work.use(why)
+            return True
+        return self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1)
+
+
+def broadcast_key(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """The pair in canonical order."""
+    return (a, b) if dim_key(a) <= dim_key(b) else (b, a)

@@ -1,0 +1,118 @@
+"""What is known, in solved form, and the work of one question.
+
+A :class:`State` is changed only by the learner that is building it (:mod:`dyn.shapes.learn`), and never again once a
+``Facts`` holds it. Its invariant: no expression in it, values included, mentions an atom that has a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from dyn.shapes.expr import Atom, Dim, SymExpr
+from dyn.shapes.relation import Why
+
+T = TypeVar("T")
+
+
+class Value(NamedTuple):
+    """An atom is this dimension."""
+
+    dim: Dim
+    why: Why
+
+
+class Range(NamedTuple):
+    """Bounds of an atom."""
+
+    lo: int | None
+    hi: int | None
+    why_lo: Why
+    why_hi: Why
+
+
+class Multiple(NamedTuple):
+    """A divisor of an atom or an expression."""
+
+    k: int
+    why: Why
+
+
+class Inequality(NamedTuple):
+    """``dim >= 0``, as one atom sees it: ``dim == factor*atom + rest``, or ``factor == 0`` where it is not linear."""
+
+    dim: SymExpr
+    why: Why
+    factor: int = 0
+    rest: Dim = 0
+
+
+class State:
+    """The facts, by kind. Copying is shallow: what the tables hold is immutable."""
+
+    __slots__ = ("broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values")
+
+    def __init__(self) -> None:
+        #: Atoms that are solved for.
+        self.values: dict[Atom, Value] = {}
+        #: Polynomials that are 0 and could not be solved for an atom; leading coefficient positive.
+        self.rows: dict[SymExpr, Why] = {}
+        self.ranges: dict[Atom, Range] = {}
+        self.multiples: dict[Atom, Multiple] = {}
+        #: Divisors of expressions that are not atoms.
+        self.divisors: dict[SymExpr, Multiple] = {}
+        #: Inequalities between atoms, by each outermost atom in them.
+        self.orders: dict[Atom, tuple[Inequality, ...]] = {}
+        self.nonzeros: dict[SymExpr, Why] = {}
+        #: Pairs, in canonical order, of which the two are equal or one is 1.
+        self.broadcasts: dict[tuple[Dim, Dim], Why] = {}
+
+    def copy(self) -> State:
+        new = State()
+        for name in State.__slots__:
+            setattr(new, name, getattr(self, name).copy())
+        return new
+
+
+class OutOfBudgetError(Exception):
+    """A question took more steps than it may."""
+
+
+#: Steps that one question may take; a step is some microseconds.
+BUDGET = 3000
+
+Memo = dict[tuple[str, Any], tuple[Any, Why]]
+
+
+class Work:
+    """The budget of one question, the reasons it has used, and the memory it shares with other questions."""
+
+    __slots__ = ("memo", "steps", "used")
+
+    def __init__(self, memo: Memo, steps: int = BUDGET) -> None:
+        self.memo = memo
+        self.steps = steps
+        self.used: dict[Any, None] = {}
+
+    def step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise OutOfBudgetError
+
+    def use(self, why: Iterable[Any]) -> None:
+        for reason in why:
+            self.used[reason] = None
+
+    def remember(self, key: tuple[str, Any], compute: Callable[[Any], T]) -> T:
+        """``compute(key[1])``, once for a state; what it uses is remembered with it."""
+        hit = self.memo.get(key)
+        if hit is None:
+            self.step()
+            outer, self.used = self.used, {}
+            try:
+                hit = compute(key[1]), tuple(self.used)
+            finally:
+                self.used = outer
+            self.memo[key] = hit
+        self.use(hit[1])
+        return hit[0]

@@ -1,0 +1,160 @@
+"""What can be asked of an expression: its value, its symbols, and what it becomes when symbols are replaced.
+
+Each walk visits a shared subexpression once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dyn.errors import ShapeError
+from dyn.shapes.expr import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    atom_dim,
+    floordiv,
+    mod,
+    monomial,
+    polynomial,
+)
+from dyn.shapes.joins import broadcast, broadcast_sizes, dim_max, dim_min
+
+_BUILD: dict[OpaqueKind, Callable[..., Dim]] = {
+    OpaqueKind.FLOORDIV: floordiv,
+    OpaqueKind.MOD: mod,
+    OpaqueKind.MIN: dim_min,
+    OpaqueKind.MAX: dim_max,
+    OpaqueKind.BROADCAST: broadcast,
+}
+
+
+def rebuild(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
+    """``kind(*args)`` in canonical form."""
+    return _BUILD[kind](*args)
+
+
+def free_symbols(dim: Dim) -> frozenset[Symbol]:
+    """The symbols that the value depends on."""
+    if isinstance(dim, int):
+        return frozenset()
+    return frozenset([atom for atom in dim.atoms if isinstance(atom, Symbol)])
+
+
+def evaluate(dim: Dim, env: Mapping[Symbol, int]) -> int:
+    """The value for these sizes, in exact integers.
+
+    Raises :class:`~dyn.errors.ShapeError` where it has none: sizes that cannot be broadcast, a division by 0.
+    """
+    return dim if isinstance(dim, int) else _evaluate(dim, env, {})
+
+
+def _evaluate(dim: SymExpr, env: Mapping[Symbol, int], seen: dict[Opaque, int]) -> int:
+    total = dim.constant
+    for mono, coefficient in dim.terms:
+        for atom, power in mono.factors:
+            value = env[atom] if isinstance(atom, Symbol) else _evaluate_opaque(atom, env, seen)
+            coefficient *= value**power
+        total += coefficient
+    return int(total)
+
+
+def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque, int]) -> int:
+    if atom in seen:
+        return seen[atom]
+    values = [arg if isinstance(arg, int) else _evaluate(arg, env, seen) for arg in atom.args]
+    match atom.kind:
+        case OpaqueKind.MIN:
+            result = min(values)
+        case OpaqueKind.MAX:
+            result = max(values)
+        case OpaqueKind.BROADCAST:
+            result = 1
+            for value in values:
+                result = broadcast_sizes(result, value, f" in {atom!r}")
+        case OpaqueKind.FLOORDIV | OpaqueKind.MOD:
+            a, b = values
+            if b == 0:
+                raise ShapeError(
+                    f"{atom!r} divides by zero: {atom.args[1]} is 0.",
+                    remedy="use max(n, 1) as a divisor that may be 0.",
+                )
+            result = a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
+    seen[atom] = result
+    return result
+
+
+def substitute(dim: Dim, env: Mapping[Symbol, Dim]) -> Dim:
+    """The expression with symbols replaced, all at once; those that ``env`` lacks stay."""
+    if isinstance(dim, int) or env.keys().isdisjoint(dim.atoms):
+        return dim
+    return _substitute(dim, env, {})
+
+
+def _substitute(dim: SymExpr, env: Mapping[Symbol, Dim], seen: dict[Opaque, Dim]) -> Dim:
+    def replace(atom: Atom) -> Dim | None:
+        if isinstance(atom, Symbol):
+            return env.get(atom)
+        if atom not in seen:
+            args = [a if isinstance(a, int) else _substitute(a, env, seen) for a in atom.args]
+            seen[atom] = rebuild(atom.kind, tuple(args))
+        return seen[atom]
+
+    return map_atoms(dim, replace)
+
+
+def map_atoms(dim: SymExpr, replace: Callable[[Atom], Dim | None]) -> Dim:
+    """The expression with its outermost atoms replaced; None keeps an atom."""
+    kept: dict[Monomial, int] = {}
+    changed: Dim = dim.constant
+    for mono, coefficient in dim.terms:
+        outside: dict[Atom, int] = {}
+        factor: Dim = coefficient
+        for atom, power in mono.factors:
+            new = replace(atom)
+            if new is None:
+                outside[atom] = power
+            else:
+                for _ in range(power):
+                    factor = factor * new
+        if len(outside) == len(mono.factors):
+            kept[mono] = coefficient
+        else:
+            rest = monomial(outside)
+            changed = changed + (factor if rest is None else factor * polynomial({rest: 1}, 0))
+    if len(kept) == len(dim.terms):
+        return dim
+    return changed + polynomial(kept, 0)
+
+
+def linear_in(dim: Dim, sym: Symbol) -> tuple[Dim, Dim] | None:
+    """``(coefficient, rest)`` with ``dim == coefficient*sym + rest`` and neither mentioning ``sym``.
+
+    None where there is no such form: a higher power, or ``sym`` inside an opaque term.
+    """
+    if isinstance(dim, int) or sym not in dim.atoms:
+        return 0, dim
+    return split_linear(dim, sym)
+
+
+def split_linear(dim: SymExpr, atom: Atom) -> tuple[Dim, Dim] | None:
+    """:func:`linear_in` for any atom that ``dim`` mentions."""
+    factor: Dim = 0
+    rest: dict[Monomial, int] = {}
+    for mono, coefficient in dim.terms:
+        powers = dict(mono.factors)
+        power = powers.pop(atom, 0)
+        if power > 1:
+            return None
+        if any(isinstance(a, Opaque) and atom in atom_dim(a).atoms for a in powers):
+            return None
+        if power:
+            remaining = monomial(powers)
+            factor = factor + (coefficient if remaining is None else polynomial({remaining: coefficient}, 0))
+        else:
+            rest[mono] = coefficient
+    return factor, polynomial(rest, dim.constant)

@@ -1,0 +1,55 @@
+"""Where in the user's program something came from.
+
+Every op, fact, guard and error carries a :class:`Loc`, so that whatever dyn says it can say about a line that the
+user wrote.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+
+_PACKAGE_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A line of the user's program, or a named origin that has no line (an argument, an imported module)."""
+
+    file: str
+    line: int = 0
+    function: str = ""
+
+    @property
+    def code(self) -> str:
+        """The text of the line, stripped, or ``""`` when the source cannot be read."""
+        return linecache.getline(self.file, self.line).strip() if self.line else ""
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}" if self.line else self.file
+
+    def describe(self) -> str:
+        """``model.py:12  y = x @ w``: what an error shows for a place."""
+        code = self.code
+        return f"{self}  {code}" if code else str(self)
+
+
+UNKNOWN = Loc("<unknown>")
+
+
+def is_user_frame(filename: str) -> bool:
+    """Whether a frame of this file belongs to the user rather than to dyn, or to code a dataclass generated for it."""
+    return not filename.startswith((_PACKAGE_ROOT, "<string>"))
+
+
+def user_loc() -> Loc:
+    """The innermost frame of the calling stack that is not dyn's own."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_user_frame(code.co_filename):
+            return Loc(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return UNKNOWN

@@ -1,0 +1,80 @@
+"""What stitching decides: which ops become one kernel, and why each group ends where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dyn.ir.core import Function, Op, Value
+from dyn.shapes import Dim
+
+
+class GroupKind(Enum):
+    """The schedule family of a group."""
+
+    #: One loop nest over one space.
+    LOOP = "loop"
+    #: Reductions over some axes of one space, joined with what surrounds them through registers and scratch.
+    STITCH = "stitch"
+    #: A contraction with its epilogue.
+    CONTRACT = "contract"
+    #: A view, or a parameter, that must lie in memory of its own.
+    COPY = "copy"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Ops that become one kernel.
+
+    ``space`` is the iteration space: the shape of the full-size members (for a contraction, of its result).
+    ``reduced`` are the axes of the space that reductions fold; a member either spans the space (*full*) or only the
+    kept axes (a *row* value). ``outputs`` are the values that are stored; everything else stays on the chip.
+    """
+
+    name: str
+    kind: GroupKind
+    ops: tuple[Op, ...]
+    space: tuple[Dim, ...]
+    reduced: frozenset[int]
+    outputs: tuple[Value, ...]
+    #: Why the group does not go on: a line for each consumer or producer that stayed outside.
+    ends: tuple[str, ...] = ()
+
+    def members(self) -> frozenset[Value]:
+        """The values that the group computes."""
+        return frozenset(result for op in self.ops for result in op.results)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """A function cut into groups, in an order of execution.
+
+    ``stored`` are the values that lie in memory: parameters and the groups' outputs. Every other value outside a group
+    is a *view*: its consumers compute its elements from stored ones.
+    """
+
+    function: Function
+    groups: tuple[Group, ...]
+    stored: frozenset[Value]
+
+    def text(self) -> str:
+        """The plan as people and golden files read it; ops are numbered as in the function's text."""
+        numbers: dict[Value, str] = {}
+        for value in self.function.params:
+            numbers[value] = f"%{value.name or '?'}"
+        for op in self.function.ops:
+            for result in op.results:
+                numbers[result] = f"%{len(numbers) - len(self.function.params)}"
+        lines: list[str] = []
+        for group in self.groups:
+            space = ", ".join(str(d) for d in group.space)
+            reduced = f" reduced {sorted(group.reduced)}" if group.reduced else ""
+            lines.append(f"{group.kind.value} {group.name} [{space}]{reduced} {{")
+            for op in group.ops:
+                operands = ", ".join(numbers[v] for v in op.operands)
+                mark = "  -> stored" if op.results[0] in group.outputs else ""
+                lines.append(f"  {numbers[op.results[0]]} = {op.opdef.name}({operands}){mark}")
+            lines.extend(f"  stored {numbers[v]}" for v in group.outputs if v not in group.members())
+            lines.extend(f"  ends: {end}" for end in group.ends)
+            lines.append("}")
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,165 @@
+"""A trace in progress: the program so far, the sizes it was started with, and what it has asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.errors import NotYetError, UndecidedDimError
+from dyn.ir.builder import Builder
+from dyn.ir.core import Dense, ParamInfo, Value
+from dyn.ir.types import TensorType
+from dyn.ops.shape import constant, dim_size
+from dyn.shapes import Dim, Facts, Relation, Symbol, as_dim, evaluate, free_symbols
+from dyn.shapes import symbol as new_symbol
+from dyn.source import user_loc
+
+
+class Namespace(Protocol):
+    """The NumPy namespace as tracers see it: its functions by name, and what it takes for an operand."""
+
+    def is_operand(self, value: object) -> bool: ...
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+
+class _Hook:
+    """The one hook upward: ``dyn/__init__`` installs the NumPy namespace here, once."""
+
+    namespace: Namespace | None = None
+
+
+_HOOK = _Hook()
+
+
+def install_namespace(namespace: Namespace) -> None:
+    """Give tracers the namespace that their operators and protocols call."""
+    _HOOK.namespace = namespace
+
+
+def installed_namespace() -> Namespace:
+    """The namespace that was installed."""
+    if _HOOK.namespace is None:
+        raise NotYetError("dyn.trace was imported without dyn; import dyn first.")
+    return _HOOK.namespace
+
+
+@dataclass(eq=False)
+class Trace:
+    """The state of one trace. It lives as long as the traced function runs and is known to one context only."""
+
+    name: str
+    builder: Builder
+    #: The size each symbol has in the call that started the trace; empty when there is none to go by.
+    sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
+    #: Relations that a Python branch took for granted.
+    guards: list[Relation] = field(default_factory=list[Relation])
+    hidden: list[tuple[Value, ParamInfo, Any]] = field(default_factory=list[tuple[Value, ParamInfo, Any]])
+    alive: bool = True
+    _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
+
+    @property
+    def facts(self) -> Facts:
+        return self.builder.facts
+
+    @property
+    def namespace(self) -> Namespace:
+        return installed_namespace()
+
+    def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """Append an op at the user's line."""
+        self.builder.loc = user_loc()
+        return self.builder.op(name, *operands, **attrs)
+
+    def constant(self, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
+        """A literal. Its array is copied and never changes."""
+        self.builder.loc = user_loc()
+        attrs = {"weak": True} if weak else {}
+        (value,) = self.builder.emit(constant, (), value=Dense(np.array(array, order="C")), **attrs)
+        return value
+
+    def captured(self, array: Any, type: TensorType, name: str) -> Value:
+        """An array that the function closes over, as a hidden parameter: read at each call, never copied."""
+        value = self._hidden_index.get(id(array))
+        if value is None:
+            value = Value(type, name)
+            self._hidden_index[id(array)] = value
+            # The entry keeps the array alive, so its id stays its own.
+            self.hidden.append((value, ParamInfo(name, hidden=True), array))
+        return value
+
+    def dim_value(self, dim: Dim) -> Any:
+        """A size as a weakly typed scalar."""
+        self.builder.loc = user_loc()
+        (value,) = self.builder.emit(dim_size, (), size=dim, dtype=dtypes.int64)
+        return self.namespace.wrap(self, value)
+
+    def decide(self, yes: Relation, no: Relation) -> bool:
+        """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard."""
+        if self.facts.ask(yes).proved or self.facts.ask(no).proved:
+            return self.facts.ask(yes).proved
+        symbols = free_symbols(yes.lhs) | free_symbols(yes.rhs)
+        if not symbols <= self.sizes.keys():
+            raise UndecidedDimError(
+                f"whether {yes.reason.text.removeprefix('the branch on ')} cannot be decided: {self._origins(symbols)}.",
+                loc=user_loc(),
+                remedy="call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
+                "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
+            )
+        answer = yes.holds(self.sizes)
+        taken = yes if answer else no
+        self.guards.append(taken)
+        self.builder.facts = self.facts.assume(taken)
+        return answer
+
+    def require(self, relation: Relation) -> None:
+        """Demand a relation of the dims: proved, or checked at each call."""
+        self.builder.facts = self.facts.assume(relation)
+
+    def fresh_symbol(self, name: str, origin: str, size: int | None = None) -> Dim:
+        """A new dim of this program."""
+        symbol = new_symbol(name, origin)
+        if size is not None:
+            self.sizes[symbol] = size
+        return as_dim(symbol)
+
+    def origin(self, dim: Dim) -> str:
+        """Where the symbols of a dim come from: ``x.shape[0]``."""
+        return self._origins(free_symbols(dim))
+
+    def _origins(self, symbols: frozenset[Symbol]) -> str:
+        return ", ".join(f"{s.name} is {s.origin}" for s in sorted(symbols, key=lambda s: s.uid))
+
+    def size_of(self, dim: Dim) -> int | None:
+        """The value of a dim in the call that started this trace, where there is one."""
+        if not free_symbols(dim) <= self.sizes.keys():
+            return None
+        return evaluate(dim, self.sizes)
+
+
+_current: ContextVar[Trace | None] = ContextVar("dyn_trace", default=None)
+
+
+def current_trace() -> Trace | None:
+    """The innermost trace of this context."""
+    return _current.get()
+
+
+class tracing:
+    """``with tracing(trace):`` makes a trace the current one."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def __enter__(self) -> Trace:
+        self.token = _current.set(self.trace)
+        return self.trace
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self.token)
+        self.trace.alive = False

@@ -1,0 +1,71 @@
+"""Anything that may stand for an array, as a value of the program that is being traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import UnsupportedOpError
+from dyn.ir.core import Value
+from dyn.ir.types import TensorType
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.tracer import Tracer
+
+#: What a Python scalar is on its own; beside an array it takes the array's dtype.
+WEAK_DTYPES: dict[type, DType] = {
+    bool: dtypes.bool_,
+    int: dtypes.int64,
+    float: dtypes.float64,
+    complex: dtypes.complex128,
+}
+
+
+def is_liftable(value: object) -> bool:
+    """Whether ``lift`` takes it."""
+    return isinstance(value, Tracer | SymbolicDim | bool | int | float | complex | np.ndarray | np.generic) or (
+        hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    )
+
+
+def as_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """An array-like as a NumPy array, of a dtype that dyn has; without a copy where that is possible."""
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind in "OSUMmV" and array.dtype.name not in ("bfloat16",):
+        raise UnsupportedOpError(
+            f"an array of dtype {array.dtype} has no place in a compiled program.",
+            loc=user_loc(),
+            remedy="convert it to a numeric dtype first, for example array.astype('float32').",
+        )
+    return array
+
+
+def lift(trace: Trace, value: Any) -> Value:
+    """``value`` as a value of ``trace``.
+
+    Python scalars are weakly typed constants, NumPy scalars constants, dims weakly typed scalars; arrays become hidden
+    parameters, which are read anew at each call.
+    """
+    if isinstance(value, Tracer):
+        return value.value_in(trace)
+    if isinstance(value, SymbolicDim):
+        return value.value().value_in(trace)
+    weak = WEAK_DTYPES.get(type(value))
+    if weak is not None:
+        if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
+            raise UnsupportedOpError(
+                f"the Python integer {value} does not fit in int64.",
+                loc=user_loc(),
+                remedy="use a float, or a NumPy uint64.",
+            )
+        return trace.constant(np.array(value, weak.np), weak=True)
+    if isinstance(value, np.generic):
+        return trace.constant(np.array(as_numpy(value)))
+    array = as_numpy(value)
+    element = dtypes.dtype(array.dtype)
+    shape: tuple[int, ...] = tuple(int(n) for n in array.shape)
+    return trace.captured(value, TensorType(element, shape), f"captured{len(trace.hidden)}")

@@ -1,0 +1,32 @@
+"""Trees of arrays: flattening with names, through optree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optree
+
+_NAMESPACE = "dyn"
+#: How a tree is put together: hashable, and part of a version's key.
+TreeSpec = optree.PyTreeSpec
+
+
+def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
+    leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    return leaves, spec
+
+
+def unflatten(spec: TreeSpec, leaves: list[Any]) -> Any:
+    """The tree of this structure with these leaves."""
+    return optree.tree_unflatten(spec, leaves)
+
+
+def leaf_names(spec: TreeSpec, root: str) -> list[str]:
+    """How the user would write each leaf: ``params['layers'][0].w``."""
+    return [accessor.codify(root) for accessor in spec.accessors()]
+
+
+def tree_text(spec: TreeSpec) -> str:
+    """A structure as people read it: ``({'w': *, 'b': *}, *)``."""
+    return str(spec).removeprefix("PyTreeSpec(").removesuffix(f", namespace='{_NAMESPACE}')").removesuffix(")")

@@ -1,0 +1,199 @@
+"""The value that user code holds while a function is traced."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dyn.dtypes import DType
+from dyn.errors import LeakedTracerError, TraceError
+from dyn.ir.core import Value
+from dyn.source import Loc, user_loc
+from dyn.trace.context import Trace, current_trace
+from dyn.trace.dims import SymbolicDim, wrap_dim
+
+
+class Tracer:
+    """An array that is not there yet. It has NumPy's attributes, operators and methods, and dyn's symbolic dims.
+
+    Operators, methods, ``np.*`` functions and ufuncs all go to the installed NumPy namespace.
+    """
+
+    __slots__ = ("_loc", "_trace", "_value")
+    __array_priority__ = 1000
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
+
+    def __init__(self, trace: Trace, value: Value) -> None:
+        self._trace = trace
+        self._value = value
+        self._loc: Loc = user_loc()
+
+    # What it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int | SymbolicDim, ...]:
+        """The size of each axis; symbolic ones take part in arithmetic and in shape arguments."""
+        return tuple(wrap_dim(self._trace, d) for d in self._value.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self._value.dtype.np
+
+    @property
+    def element_type(self) -> DType:
+        return self._value.dtype
+
+    @property
+    def weak(self) -> bool:
+        """Whether it came from Python scalars alone, and so takes the dtype of what it meets."""
+        return self._value.type.weak
+
+    @property
+    def ndim(self) -> int:
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> int | SymbolicDim:
+        """The number of elements."""
+        return wrap_dim(self._trace, self._value.type.size)
+
+    @property
+    def T(self) -> Any:
+        return self._numpy("T", "transpose")(self)
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self._value.type}>"
+
+    def value_in(self, trace: Trace) -> Value:
+        """The IR value, for use in ``trace``; an error when the tracer outlived its trace."""
+        if self._trace is trace and trace.alive:
+            return self._value
+        raise LeakedTracerError(
+            f"an array of a trace of {self._trace.name!r} ({self._value.type}) is used outside that trace.",
+            loc=user_loc(),
+            notes=(f"it was made at {self._loc.describe()}",),
+            remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
+        )
+
+    # What it cannot do ----------------------------------------------------------------------------------------
+
+    def _concrete(self, what: str, remedy: str) -> NoReturn:
+        raise TraceError(
+            f"{what} needs the elements of {self._value.type}, which are not known while {self._trace.name!r} is traced.",
+            loc=user_loc(),
+            remedy=remedy,
+        )
+
+    def __bool__(self) -> bool:
+        self._concrete("a Python branch", "use dyn.numpy.where, or make the value a static argument.")
+
+    def __int__(self) -> int:
+        self._concrete("int()", "keep it an array, or make the value a static argument.")
+
+    def __float__(self) -> float:
+        self._concrete("float()", "keep it an array, or make the value a static argument.")
+
+    def __complex__(self) -> complex:
+        self._concrete("complex()", "keep it an array, or make the value a static argument.")
+
+    def __index__(self) -> int:
+        self._concrete("a Python index", "index with the array itself (dyn.numpy.take), or make it a static argument.")
+
+    def item(self) -> NoReturn:
+        self._concrete("item()", "keep it an array, or return it from the function and call item() outside.")
+
+    def tolist(self) -> NoReturn:
+        self._concrete("tolist()", "return it from the function and call tolist() outside.")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._concrete(
+            "a conversion to a NumPy array", "use functions of dyn.numpy (or numpy functions that dyn knows) on it."
+        )
+
+    # NumPy's protocols ----------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return self._trace.namespace.from_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return self._trace.namespace.from_function(func, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self._trace.namespace.module()
+
+    def _numpy(self, shown: str, name: str) -> Any:
+        return getattr(self._trace.namespace, name)
+
+    def __getattr__(self, name: str) -> Any:
+        # NumPy's methods (x.sum(), x.reshape(...)) are the namespace's functions with the array as first argument.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._trace.namespace.method(self, name)
+
+    def __len__(self) -> int:
+        if not self._value.shape:
+            raise TypeError("len() of a 0-d array")
+        size = self._value.shape[0]
+        if isinstance(size, int):
+            return size
+        return wrap_dim(self._trace, size).__index__()
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._trace.namespace.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TraceError(
+            "arrays do not change while a function is traced: x[i] = y has no effect to give.",
+            loc=user_loc(),
+            remedy="build the new array with dyn.numpy.where or dyn.numpy.concatenate.",
+        )
+
+
+def _binary(name: str) -> Any:
+    def operator(self: Tracer, other: Any) -> Any:
+        namespace = self._trace.namespace  # pyright: ignore[reportPrivateUsage]
+        return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _reflected(name: str) -> Any:
+    def operator(self: Tracer, other: Any) -> Any:
+        namespace = self._trace.namespace  # pyright: ignore[reportPrivateUsage]
+        return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _unary(name: str) -> Any:
+    return lambda self: getattr(self._trace.namespace, name)(self)
+
+
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}  # fmt: skip
+_COMPARE = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+for _short, _long in _BINARY.items():
+    setattr(Tracer, f"__{_short}__", _binary(_long))
+    setattr(Tracer, f"__r{_short}__", _reflected(_long))
+for _short, _long in _COMPARE.items():
+    setattr(Tracer, f"__{_short}__", _binary(_long))
+for _short, _long in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}.items():
+    setattr(Tracer, f"__{_short}__", _unary(_long))
+
+
+def active_trace(*values: Any) -> Trace | None:
+    """The trace that an operation on ``values`` belongs to: a tracer's own, else the current one."""
+    for value in values:
+        if isinstance(value, Tracer | SymbolicDim):
+            return value._trace if isinstance(value, Tracer) else value.trace  # pyright: ignore[reportPrivateUsage]
+    return current_trace()

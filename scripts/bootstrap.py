@@ -1,0 +1,196 @@
+"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | test | bench``.
+
+Makes ``.venv``, installs dyn in editable form with the extras that the job needs, and the system's tools that its tests
+call. A stamp in ``.venv`` records what was installed, so that a second run starts no pip, no apt and no network.
+Only the standard library is used. ``make clean`` undoes everything but the system's packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / ".dyn-installed"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that tests call: its name, the Debian package that has it, and what is not tested without it."""
+
+    name: str
+    package: str
+    purpose: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job of the Makefile installs."""
+
+    what: str
+    extras: tuple[str, ...]
+    tools: tuple[Tool, ...] = ()
+
+
+JOBS = {
+    "demo": Job("the demo's packages (under a minute, once)", ("demo",)),
+    "test": Job(
+        "the test tools (a minute or two, once)",
+        ("test", "demo", "cuda", "jax"),
+        (
+            Tool("g++", "g++", "running GPU kernels on the CPU"),
+            Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
+        ),
+    ),
+    "bench": Job("the peers to compare with, PyTorch and JAX (minutes, once)", ("bench",)),
+}
+
+
+class Failure(Exception):
+    """Ends the run with a message for the person at the terminal."""
+
+
+def say(text: str) -> None:
+    print(f"[dyn] {text}", flush=True)
+
+
+def runs(*command: str | Path) -> bool:
+    """Whether a command can be started and exits with 0. Its output is dropped."""
+    try:
+        return (
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+        )
+    except OSError:
+        return False
+
+
+# ---- the system's packages -------------------------------------------------------------------------------------------
+
+
+def apt_install(packages: list[str]) -> str:
+    """Install Debian packages. The answer is ``""``, or why it was not possible and what to do."""
+    by_hand = f"apt-get install --no-install-recommends {' '.join(packages)}"
+    if shutil.which("apt-get") is None:
+        return f"this system has no apt-get; install what Debian calls {' and '.join(packages)} by its own means."
+    if os.geteuid() == 0:
+        prefix: list[str] = []
+    elif shutil.which("sudo") is not None and runs("sudo", "-n", "true"):
+        prefix = ["sudo", "-n"]
+    else:
+        return f"it takes root: run `sudo {by_hand}` and try again."
+    say(f"installing {' and '.join(packages)} with apt (about a minute, once)")
+    options = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]
+    steps = [[*prefix, *options, "update"], [*prefix, *options, "install", "-y", "--no-install-recommends", *packages]]
+    output = ""
+    for step in steps:  # a failed update matters only if the install then fails too
+        result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        output += result.stdout
+        if step is steps[-1] and result.returncode == 0:
+            return ""
+    tail = "\n".join("    " + line for line in output.strip().splitlines()[-6:])
+    return f"apt-get failed; with a network, `{by_hand}` as root shows why. Its last words:\n{tail}"
+
+
+def prepare_tools(tools: tuple[Tool, ...]) -> None:
+    """Install the tools that are missing; the tests that need one that stays missing will fail and say so."""
+    missing = [tool for tool in tools if shutil.which(tool.name) is None]
+    if not missing:
+        return
+    problem = apt_install([tool.package for tool in missing])
+    if problem:
+        for tool in missing:
+            say(f"warning: {tool.name} is missing; the tests of {tool.purpose} cannot run.")
+        say(f"  help: {problem}")
+        say("  help: `make test DYN_REQUIRE_TOOLCHAINS=0` skips those tests rather than fail them.")
+
+
+# ---- the virtual environment -----------------------------------------------------------------------------------------
+
+
+def prepare_venv() -> None:
+    """Make ``.venv``, unless there is one that works."""
+    if runs(PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"):
+        if runs(PYTHON, "-m", "pip", "--version") or runs(PYTHON, "-m", "ensurepip"):
+            return
+        raise Failure(".venv has no pip.\n  help: `make clean` removes it; the next `make` makes one with pip.")
+    if VENV.exists():
+        say("replacing .venv: its Python does not run, or is older than 3.11")
+    if importlib.util.find_spec("ensurepip") is None:  # Debian ships it apart from python3
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        problem = apt_install([package])
+        if problem:
+            raise Failure(f"{sys.executable} cannot make a virtual environment: no ensurepip.\n  help: {problem}")
+    say(f"making .venv with Python {sys.version.split()[0]}")
+    result = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(VENV)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    if result.returncode != 0:
+        raise Failure(f"`{sys.executable} -m venv .venv` failed:\n{result.stdout.rstrip()}")
+
+
+def fingerprint() -> str:
+    """A hash of what decides, for given extras, what ``pip install`` would do."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    python = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
+    parts = [pyproject["build-system"], pyproject["project"], python, str(ROOT)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def installed_extras() -> set[str]:
+    """The extras that the stamp says are installed, by the dependencies as they are today."""
+    try:
+        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    return set(stamp["extras"]) if stamp["fingerprint"] == fingerprint() else set()
+
+
+def install(job: Job) -> None:
+    """Install dyn with a job's extras into ``.venv``, unless the stamp says that this was done."""
+    present = installed_extras()
+    if present.issuperset(job.extras):
+        return
+    say(f"installing {job.what}")
+    start = time.monotonic()
+    # -qq: errors only. The warnings are about the machine's pip settings, not about dyn.
+    command = [PYTHON, "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
+    result = subprocess.run([*command, "-e", f".[{','.join(job.extras)}]"], cwd=ROOT, check=False)
+    if result.returncode != 0:
+        raise Failure(
+            "pip could not install what is needed; its own message is above.\n"
+            "  help: the first run needs a network (or a local package index that pip knows of); later runs do not."
+        )
+    stamp = {"fingerprint": fingerprint(), "extras": sorted(present.union(job.extras))}
+    STAMP.write_text(json.dumps(stamp), encoding="utf-8")
+    say(f"installed in {time.monotonic() - start:.0f} s")
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1 or arguments[0] not in JOBS:
+        print(f"usage: bootstrap.py {' | '.join(JOBS)}", file=sys.stderr)
+        return 2
+    job = JOBS[arguments[0]]
+    try:
+        prepare_venv()
+        install(job)
+        prepare_tools(job.tools)
+    except Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""Fixtures of all tests: golden files, toolchains that may be missing, hypothesis profiles."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+# In tests the verifier runs after every pass. Read when dyn is first imported, so this comes before any test module.
+os.environ.setdefault("DYN_VERIFY", "1")
+
+import hypothesis
+import pytest
+
+# ---- hypothesis ------------------------------------------------------------------------------------------------------
+
+# No deadline: a first example often pays for a compile, and machines differ.
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("dev"), derandomize=True)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+# ---- toolchains that may be missing ----------------------------------------------------------------------------------
+
+REMEDIES = {
+    "g++": "apt-get install g++",
+    "hipcc": "apt-get install --no-install-recommends hipcc",
+    "cuda": "pip install -e '.[cuda]'",
+    "jax": "pip install -e '.[jax]'",
+    "jaxlib": "pip install -e '.[jax]'",
+    "torch": "pip install -e '.[torch]'",
+    "tensorflow": "pip install -e '.[tensorflow]'",
+}
+
+
+def _missing(what: str, remedy: str) -> NoReturn:
+    """Skip the running test, or fail it where everything has to be there, as in ``make test``."""
+    reason = f"{what} is missing; {remedy}"
+    if os.environ.get("DYN_REQUIRE_TOOLCHAINS", "0") not in ("", "0"):
+        pytest.fail(f"{reason}. (DYN_REQUIRE_TOOLCHAINS=0 skips this test instead.)", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[..., str]:
+    """``require_tool("hipcc")``: the path of a program, the first found of several names for the same thing."""
+
+    def require(*names: str) -> str:
+        for name in names:
+            path = shutil.which(name)
+            if path is not None:
+                return path
+        _missing(" or ".join(names), REMEDIES.get(names[0], "install it and put it on the PATH"))
+
+    return require
+
+
+@pytest.fixture(scope="session")
+def require_module() -> Callable[[str], ModuleType]:
+    """``require_module("cuda.bindings.nvrtc")``: the imported module."""
+
+    def require(name: str) -> ModuleType:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            root = name.partition(".")[0]
+            _missing(f"the Python module {name}", REMEDIES.get(root, f"pip install {root}"))
+
+    return require
+
+
+# ---- golden files ----------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden("softmax.txt", text)``: the text is that of ``golden/softmax.txt`` beside the test's file.
+
+    A final newline more or less does not count.
+    """
+    folder = request.path.parent / "golden"
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        path = folder / name
+        text = text.rstrip("\n") + "\n"
+        expected = path.read_text(encoding="utf-8") if path.exists() else None
+        if text == expected:
+            return
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        shown = _relative(path, request.config.rootpath)
+        problem = f"There is no {shown} yet." if expected is None else f"The text is not that of {shown}."
+        old = [] if expected is None else expected.splitlines()
+        diff = "\n".join(difflib.unified_diff(old, text.splitlines(), f"{shown}", "this run", lineterm=""))
+        help_ = f"if the new text is right: pytest --update-golden '{request.node.nodeid}', and review the diff"
+        pytest.fail(f"{problem}\n\n{diff}\n\n  help: {help_}", pytrace=False)
+
+    return compare
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -1,0 +1,241 @@
+"""Kernels written by hand in the kernel IR, as lowering will make them, for the tests of the GPU emitter."""
+
+from __future__ import annotations
+
+import math
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.lower.kernel import Apply, Buffer, Const, Expr, Fold, Index, Kernel, Load, Loop, Ref, Role, Space, Stmt, Store
+from dyn.ops.scalar import COMPARISONS, Scalar
+from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
+
+F32, I32, I64, BOOL = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_
+STORED = tuple(d for d in dtypes.ALL if d.kind is not dtypes.Kind.COMPLEX)
+COMPUTED = tuple(d for d in STORED if d not in (dtypes.float16, dtypes.bfloat16))
+
+
+def call(fn: Scalar, *args: Expr, to: DType | None = None) -> Apply:
+    """``fn(*args)``, its dtype as ``check`` wants it."""
+    is_bool = fn in COMPARISONS or fn is Scalar.IS_FINITE
+    return Apply(fn, args, to if to is not None else BOOL if is_bool else args[-1].dtype)
+
+
+def number(value: float, dtype: DType = F32) -> Const:
+    return Const(dtype, value)
+
+
+def lane(var: Dim, extent: Dim, *body: Stmt, folds: tuple[Fold, ...] = ()) -> Loop:
+    return _loop(Role.LANE, var, extent, body, folds)
+
+
+def serial(var: Dim, extent: Dim, *body: Stmt, folds: tuple[Fold, ...] = ()) -> Loop:
+    return _loop(Role.SERIAL, var, extent, body, folds)
+
+
+def grid(var: Dim, extent: Dim, *body: Stmt) -> Loop:
+    return _loop(Role.GRID, var, extent, body, ())
+
+
+def _loop(role: Role, var: Dim, extent: Dim, body: tuple[Stmt, ...], folds: tuple[Fold, ...]) -> Loop:
+    assert not isinstance(var, int)
+    sym = var.is_symbol
+    assert sym is not None
+    return Loop(role, sym, extent, body, folds)
+
+
+def var(name: str) -> Dim:
+    return as_dim(symbol(name))
+
+
+def kernel(
+    name: str, buffers: tuple[Buffer, ...], dims: tuple[Dim, ...], *body: Stmt, scratch: tuple[Buffer, ...] = ()
+) -> Kernel:
+    symbols = tuple(s for d in dims if not isinstance(d, int) and (s := d.is_symbol) is not None)
+    return Kernel(name, buffers, symbols, scratch, body, note=f"{name}, by hand")
+
+
+def softmax() -> Kernel:
+    """``y[r, :] = softmax(x[r, :])``: the maximum; exp, kept on the chip, and its sum; the division."""
+    rows, cols, r, i, j, k = map(var, ("rows", "cols", "r", "i", "j", "k"))
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    kept = Buffer("e", F32, Space.SCRATCH, cols)
+    top, total = Ref("top", F32), Ref("total", F32)
+    exp = call(Scalar.EXP, call(Scalar.SUB, Load(x, r * cols + j), top))
+    quotient = call(Scalar.DIV, Load(kept, k), total)
+    return kernel(
+        "softmax", (x, y), (rows, cols),
+        grid(
+            r, rows,
+            lane(i, cols, folds=(Fold(top, Scalar.MAX, number(-math.inf), Load(x, r * cols + i)),)),
+            lane(j, cols, Store(kept, j, exp), folds=(Fold(total, Scalar.ADD, number(0.0), exp),)),
+            lane(k, cols, Store(y, r * cols + k, quotient)),
+        ),
+        scratch=(kept,),
+    )  # fmt: skip
+
+
+def bias_gelu(kind: str) -> Kernel:
+    """``y[r, c] = gelu(x[r, c] + bias[c])`` with ``kind`` "tanh" or "erf"."""
+    rows, cols, r, c = map(var, ("rows", "cols", "r", "c"))
+    x, bias, y = Buffer("x", F32), Buffer("bias", F32), Buffer("y", F32)
+    a = call(Scalar.ADD, Load(x, r * cols + c), Load(bias, c))
+    if kind == "tanh":
+        cube = call(Scalar.MUL, call(Scalar.MUL, a, a), a)
+        inner = call(Scalar.ADD, a, call(Scalar.MUL, number(0.044715), cube))
+        inside = call(Scalar.TANH, call(Scalar.MUL, number(math.sqrt(2 / math.pi)), inner))
+    else:
+        inside = call(Scalar.ERF, call(Scalar.MUL, a, number(math.sqrt(0.5))))
+    half = call(Scalar.MUL, number(0.5), a)
+    result = call(Scalar.MUL, half, call(Scalar.ADD, number(1.0), inside))
+    body = lane(c, cols, Store(y, r * cols + c, result))
+    return kernel(f"bias_gelu_{kind}", (x, bias, y), (rows, cols), grid(r, rows, body))
+
+
+def column_sum() -> Kernel:
+    """``y[c] = sum over r of x[r, c]``: 32 columns a block, the rows in each thread."""
+    rows, cols, tile, c, r = map(var, ("rows", "cols", "tile", "c", "r"))
+    x, y, total = Buffer("x", F32), Buffer("y", F32), Ref("total", F32)
+    column = tile * 32 + c
+    down = serial(r, rows, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + column)),))
+    body = lane(c, dim_min(32, cols - tile * 32), down, Store(y, column, total))
+    return kernel("column_sum", (x, y), (rows, cols), grid(tile, floordiv(cols + 31, 32), body))
+
+
+def gather() -> Kernel:
+    """``y[r, :] = table[clamp(index[r]), :]`` for a table of at least one row."""
+    rows, cols, entries, r, c = map(var, ("rows", "cols", "entries", "r", "c"))
+    table, index, y = Buffer("table", F32), Buffer("index", I32), Buffer("y", F32)
+    row = call(Scalar.MAX, call(Scalar.CAST, Load(index, r), to=I64), number(0, I64))
+    row = call(Scalar.MIN, row, Index(I64, entries - 1))
+    at = symbol("at")
+    value = Load(table, as_dim(at) * cols + c, bound=((at, row),))
+    body = lane(c, cols, Store(y, r * cols + c, value))
+    return kernel("gather", (table, index, y), (rows, cols, entries), grid(r, rows, body))
+
+
+def concat() -> Kernel:
+    """``y = concatenate(a[n], b[m])``: neither is read out of its bounds."""
+    n, m, i = map(var, ("n", "m", "i"))
+    a, b, y = Buffer("a", F32), Buffer("b", F32), Buffer("y", F32)
+    first = call(Scalar.LT, Index(I64, i), Index(I64, n))
+    rest = Load(b, i - n, mask=call(Scalar.NOT, first), other=number(0.0))
+    return kernel("concat", (a, b, y), (n, m), lane(i, n + m, Store(y, i, Load(a, i, mask=first, other=rest))))
+
+
+def turn() -> Kernel:
+    """``y[r] = turned(turned(x[r]) + 1)…``, ``times`` times over, through two scratch rows; every barrier matters."""
+    rows, cols, times, r, i, t, j, k, m = map(var, ("rows", "cols", "times", "r", "i", "t", "j", "k", "m"))
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    a, b = Buffer("a", F32, Space.SCRATCH, cols), Buffer("b", F32, Space.SCRATCH, cols)
+    return kernel(
+        "turn", (x, y), (rows, cols, times),
+        grid(
+            r, rows,
+            lane(i, cols, Store(a, i, Load(x, r * cols + i))),
+            serial(
+                t, times,
+                lane(j, cols, Store(b, j, Load(a, cols - 1 - j))),
+                lane(k, cols, Store(a, k, call(Scalar.ADD, Load(b, k), number(1.0)))),
+            ),
+            lane(m, cols, Store(y, r * cols + m, Load(a, cols - 1 - m))),
+        ),
+        scratch=(a, b),
+    )  # fmt: skip
+
+
+def norms() -> Kernel:
+    """Uniform scratch: ``y[r] = sum over j of (s[0] + s[1])`` after ``s[k] = sum(x[r, :]) + k``, one thread storing."""
+    rows, cols, times, r, i, j = map(var, ("rows", "cols", "times", "r", "i", "j"))
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    s = Buffer("s", F32, Space.SCRATCH, 2)
+    total, again = Ref("total", F32), Ref("again", F32)
+    both = call(Scalar.ADD, Load(s, 0), Load(s, 1))
+    return kernel(
+        "norms", (x, y), (rows, cols, times),
+        grid(
+            r, rows,
+            lane(i, cols, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + i)),)),
+            Store(s, 0, total),
+            Store(s, 1, call(Scalar.ADD, total, number(1.0))),
+            serial(j, times, Store(s, 1, call(Scalar.MUL, Load(s, 1), number(2.0))),
+                   folds=(Fold(again, Scalar.ADD, number(0.0), both),)),
+            Store(y, r, again),
+        ),
+        scratch=(s,),
+    )  # fmt: skip
+
+
+#: The folds of ``reductions``: what combines, the dtype, the identity.
+FOLDS: tuple[tuple[Scalar, DType, float], ...] = (
+    (Scalar.ADD, F32, 0.0), (Scalar.MUL, F32, 1.0), (Scalar.MAX, F32, -math.inf), (Scalar.MIN, F32, math.inf),
+    (Scalar.ADD, dtypes.float64, 0.0), (Scalar.MAX, dtypes.float64, -math.inf),
+    (Scalar.ADD, I64, 0), (Scalar.MIN, I64, 2**63 - 1), (Scalar.MAX, dtypes.uint64, 0), (Scalar.MUL, I32, 1),
+    (Scalar.MAX, dtypes.int8, -128), (Scalar.ADD, dtypes.uint8, 0), (Scalar.MIN, dtypes.int16, 2**15 - 1),
+    (Scalar.OR, I32, 0), (Scalar.AND, dtypes.uint16, 2**16 - 1), (Scalar.AND, BOOL, True), (Scalar.OR, BOOL, False),
+)  # fmt: skip
+
+
+def reductions() -> Kernel:
+    """Every kind of fold over a vector, all in one loop: ``y_k[0] = fold_k(x_k)``."""
+    n, i = var("n"), var("i")
+    inputs = tuple([Buffer(f"x{k}", dtype) for k, (_, dtype, _) in enumerate(FOLDS)])
+    outputs = tuple([Buffer(f"y{k}", dtype) for k, (_, dtype, _) in enumerate(FOLDS)])
+    refs = tuple([Ref(f"r{k}", dtype) for k, (_, dtype, _) in enumerate(FOLDS)])
+    folds = [
+        Fold(ref, combine, Const(dtype, init), Load(x, i))
+        for ref, x, (combine, dtype, init) in zip(refs, inputs, FOLDS, strict=True)
+    ]
+    stores = [Store(y, 0, ref) for y, ref in zip(outputs, refs, strict=True)]
+    return kernel("reductions", (*inputs, *outputs), (n,), lane(i, n, folds=tuple(folds)), *stores)
+
+
+def defined(fn: Scalar, dtype: DType) -> bool:
+    """Whether a scalar function means anything on a dtype."""
+    if fn is Scalar.CAST:
+        return False  # casts() has them all
+    if fn in _FLOATS_ONLY:
+        return dtype.is_float
+    if fn in (Scalar.NOT, Scalar.AND, Scalar.OR, Scalar.XOR):
+        return not dtype.is_float
+    return dtype is not BOOL or fn not in (Scalar.NEG, Scalar.ABS, Scalar.SUB, Scalar.DIV, Scalar.REM, Scalar.POW)
+
+
+_FLOATS_ONLY = frozenset((
+    Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.SQRT,
+    Scalar.RSQRT, Scalar.CBRT, Scalar.SIN, Scalar.COS, Scalar.FLOOR, Scalar.CEIL, Scalar.ROUND_EVEN,
+))  # fmt: skip
+
+
+def scalars(dtype: DType) -> tuple[Kernel, tuple[Scalar, ...]]:
+    """``y_fn[i] = fn(a[i], b[i])`` for every function that is defined on a dtype, and those in order."""
+    fns = tuple([fn for fn in Scalar if defined(fn, dtype)])
+    n, i = var("n"), var("i")
+    p, a, b = Buffer("p", BOOL), Buffer("a", dtype), Buffer("b", dtype)
+    args = (Load(a, i), Load(b, i))
+    outputs: list[Buffer] = []
+    stores: list[Stmt] = []
+    for fn in fns:
+        value = call(fn, *((Load(p, i),) if fn is Scalar.SELECT else ()), *args[: min(fn.arity, 2)])
+        outputs.append(Buffer(fn.text, value.dtype))
+        stores.append(Store(outputs[-1], i, value))
+    return kernel(f"scalars_{dtype.short}", (p, a, b, *outputs), (n,), lane(i, n, *stores)), fns
+
+
+def casts(source: DType) -> Kernel:
+    """``y_to[i] = cast(x[i])`` for every dtype, and then a constant of the source's."""
+    n, i = var("n"), var("i")
+    x, same = Buffer("x", source), Buffer("same", source)
+    outputs = tuple([Buffer(f"y_{to.short}", to) for to in STORED])
+    stores = [Store(y, i, call(Scalar.CAST, Load(x, i), to=y.dtype)) for y in outputs]
+    return kernel(
+        f"casts_{source.short}", (x, *outputs, same), (n,), lane(i, n, *stores, Store(same, i, Const(source, 1)))
+    )
+
+
+def all_kernels() -> tuple[Kernel, ...]:
+    """Everything above."""
+    return (
+        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), gather(), concat(), turn(), norms(), reductions(),
+        *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""That the shim sees what it is there for: each barrier that the emitter writes is needed, and one that is missing, in
+a divergent place or a scratch buffer that is too small does not go unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from dyn.lower.gpu.dialect import CUDA, gpu_target
+from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.lower.kernel import Kernel
+from dyn.shapes import evaluate
+from tests.lower import gpu_kernels
+from tests.shim.run import ShimError, ShimModule
+
+BARRIER = "__syncthreads();"
+COLS, TIMES, ROWS = 500, 3, 6
+SEEDS = range(1, 9)
+BROKEN = """
+extern "C" __global__ void __launch_bounds__(64) {name}(float* b0) {{
+    {body}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel that needs barriers, its sizes, and its texts: whole, and without each barrier in turn."""
+
+    kernel: Kernel
+    dims: tuple[int, ...]
+    texts: tuple[KernelText, ...]
+
+
+def without_barriers(kernel: Kernel, dims: tuple[int, ...]) -> Subject:
+    whole = emit_kernel(kernel, gpu_target("cuda", "sm_80"))
+    parts = whole.text.split(BARRIER)
+    texts = [whole]
+    for k in range(1, len(parts)):
+        name = f"{whole.symbol}_without_{k}"
+        text = BARRIER.join(parts[:k]) + BARRIER.join(["", *parts[k:]])[len(BARRIER) :]
+        text = text.replace(f" {whole.symbol}(", f" {name}(")
+        texts.append(KernelText(text, name, whole.shared_bytes, whole.block))
+    return Subject(kernel, dims, tuple(texts))
+
+
+@lru_cache
+def subjects() -> dict[str, Subject]:
+    return {
+        "softmax": without_barriers(gpu_kernels.softmax(), (ROWS, COLS)),
+        "turn": without_barriers(gpu_kernels.turn(), (ROWS, COLS, TIMES)),
+        "norms": without_barriers(gpu_kernels.norms(), (ROWS, COLS, TIMES)),
+    }
+
+
+BODIES = {
+    "divergent": f"if (threadIdx.x < 40) {BARRIER}",
+    "two_places": f"if (threadIdx.x < 32) {BARRIER}\n    else {BARRIER}",
+    "half_a_warp": "if (threadIdx.x < 16) b0[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);",
+    "overrun": "alignas(16) extern __shared__ unsigned char dyn_shared[];\n    dyn_shared[threadIdx.x] = 1;",
+}
+
+
+@lru_cache
+def module() -> ShimModule:
+    texts = [text for subject in subjects().values() for text in subject.texts]
+    texts += [KernelText(BROKEN.format(name=name, body=body), name, 0, 64) for name, body in BODIES.items()]
+    return ShimModule(texts, CUDA)
+
+
+@pytest.fixture(autouse=True)
+def compiler(require_tool: Callable[..., str]) -> None:
+    require_tool("g++")
+
+
+def run(subject: Subject, text: KernelText, seed: int) -> bytes | str:
+    """What a launch of one block leaves in the output, or the error."""
+    x = np.random.default_rng(1).standard_normal((ROWS, COLS)).astype(np.float32)
+    y = np.zeros_like(x)
+    shared = evaluate(text.shared_bytes, dict(zip(subject.kernel.dims, subject.dims, strict=True)))
+    try:
+        module().run(text.symbol, [x, y], subject.dims, 1, text.block, shared, seed)
+    except ShimError as error:
+        return str(error)
+    return y.tobytes()
+
+
+@pytest.mark.parametrize(("name", "barriers"), [("softmax", 2), ("turn", 4), ("norms", 5)])
+def test_a_missing_barrier_is_caught(name: str, barriers: int) -> None:
+    """So a barrier stands where it is needed, and nowhere else."""
+    subject = subjects()[name]
+    whole, *broken = subject.texts
+    assert len(broken) == barriers
+    right = run(subject, whole, 0)
+    assert all(run(subject, whole, seed) == right for seed in SEEDS)
+    for text in broken:
+        assert any(run(subject, text, seed) != right for seed in SEEDS), f"{text.symbol} went unnoticed"
+
+
+def test_threads_in_order_hide_a_missing_barrier() -> None:
+    """Which is why the order is shuffled."""
+    subject = subjects()["norms"]
+    whole, *broken = subject.texts
+    right = run(subject, whole, 0)
+    assert any(run(subject, text, 0) == right for text in broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("divergent", "divergent, block 0: divergent barrier: thread 0 waits at line 3, thread 40 has ended"),
+        ("two_places", "two_places, block 0: divergent barrier: thread 0 waits at line 3, thread 32 waits at line 4"),
+        ("half_a_warp", "half_a_warp, block 0: divergent barrier: thread 0 is in a shuffle at line 3, thread 16 has ended"),
+        ("overrun", "overrun, block 0: shared memory is written past its 20 bytes"),
+    ],
+)  # fmt: skip
+def test_faults_are_reported(name: str, message: str) -> None:
+    with pytest.raises(ShimError) as caught:
+        module().run(name, [np.zeros(64, np.float32)], [], 1, 64, 20)
+    assert str(caught.value) == message

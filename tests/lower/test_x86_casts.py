@@ -1,0 +1,102 @@
+"""Every dtype to every dtype, in vectors and one at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dyn import dtypes
+from dyn.backends.x86 import host_target
+from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
+from dyn.lower.x86.emit import emit_kernel
+from dyn.ops.scalar import Scalar
+from tests.lower.test_x86_scalars import values
+from tests.lower.x86_run import Compiled, ap, compile_kernels, elementwise
+
+REAL = tuple(d for d in dtypes.ALL if d.kind is not Kind.COMPLEX)
+HALVES = (dtypes.float16, dtypes.bfloat16)
+CASES = [(a, b) for a in REAL for b in REAL]
+
+
+def inputs(dtype: DType) -> np.ndarray:
+    if dtype not in HALVES:
+        x = values(dtype, 3)
+        if dtype.is_float:
+            edges = [2.0**k + d for k in (7, 8, 15, 16, 31, 32, 63, 64) for d in (-1, -0.5, 0, 0.5, 1)]
+            near = np.array([*edges, *[-e for e in edges], 65504, 65519, 65520, 3.4e38, 2.0**-25], dtype.np)
+            x[: len(near)] = near
+        return x
+    every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(dtype.np)
+    return every[::7].copy()
+
+
+def expected_cast(x: np.ndarray, to: DType) -> np.ndarray:
+    """Truncating, saturating, NaN to 0; integers wrap; floats round to nearest even, once."""
+    with np.errstate(all="ignore"):
+        if to is dtypes.bool_:
+            return x.astype(np.float64) != 0 if x.dtype.kind not in "iu" else x != 0
+        kind = "f" if x.dtype.name in ("float16", "bfloat16") else x.dtype.kind
+        if to.is_integer and kind == "f":
+            info = np.iinfo(to.np)
+            out: list[int] = []
+            for v in x.astype(np.float64).tolist():
+                if v != v:
+                    out.append(0)
+                elif v in (np.inf, -np.inf):
+                    out.append(info.max if v > 0 else info.min)
+                else:
+                    out.append(min(max(int(v), int(info.min)), int(info.max)))
+            return np.array(out, to.np)
+        if to is dtypes.bfloat16 and x.dtype == np.float64:
+            return _bfloat16_once(x)
+        if to in HALVES and x.dtype.kind in "iub":
+            return x.astype(np.float32).astype(to.np)
+        return x.astype(to.np)
+
+
+def _bfloat16_once(x: np.ndarray) -> np.ndarray:
+    """float64 to bfloat16 without rounding to float32 on the way: through float32 rounded to odd."""
+    near = x.astype(np.float32)
+    bits = near.view(np.uint32).copy()
+    inexact = np.isfinite(x) & (near.astype(np.float64) != x)
+    far = inexact & (np.abs(near.astype(np.float64)) > np.abs(x))
+    bits[far] -= 1
+    bits[inexact] |= 1
+    return bits.view(np.float32).astype(dtypes.bfloat16.np)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[tuple[DType, DType, bool], Compiled]:
+    keys = [(a, b, scalar) for a, b in CASES for scalar in (False, True)]
+    kernels = [
+        elementwise(f"{a.short}_{b.short}", lambda x, b=b: ap(Scalar.CAST, x, dtype=b), [a], b, scalar=scalar)
+        for a, b, scalar in keys
+    ]
+    return dict(zip(keys, compile_kernels(kernels), strict=True))
+
+
+@pytest.mark.parametrize("source", REAL, ids=lambda d: d.short)
+def test_cast(source: DType, compiled: dict[tuple[DType, DType, bool], Compiled]) -> None:
+    x = inputs(source)
+    for to in REAL:
+        expected = expected_cast(x, to)
+        for scalar in (False, True):
+            got = np.empty(len(x), to.np)
+            compiled[source, to, scalar]([len(x)], [x, got])
+            if to in HALVES:
+                a, b = got.astype(np.float32), expected.astype(np.float32)
+            else:
+                a, b = got, expected
+            same = (a == b) | ((a != a) & (b != b))
+            bad = np.flatnonzero(~same)[:5]
+            assert not bad.size, [(source.short, to.short, scalar, x[i], got[i], expected[i]) for i in bad]
+
+
+def test_complex_is_not_there_yet() -> None:
+    kernel = elementwise("k", lambda x: x, [dtypes.complex64], dtypes.complex64)
+    with pytest.raises(NotYetError) as error:
+        emit_kernel(kernel, host_target())
+    assert str(error.value) == (
+        "kernel k: complex64 is not generated for x86 yet.\n  help: compute with the real and imaginary parts."
+    )

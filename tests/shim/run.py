@@ -1,0 +1,68 @@
+"""Compiles generated GPU text with g++ and the shim header, and runs its kernels on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dyn.lower.gpu.dialect import Dialect
+from dyn.lower.gpu.emit import KernelText
+
+HERE = Path(__file__).resolve().parent
+FLAGS = (
+    "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-mf16c", "-ffp-contract=off", "-fno-strict-aliasing",
+    "-fcf-protection=none", "-Wno-unknown-pragmas",
+)  # fmt: skip
+_serials = itertools.count()
+
+
+class ShimError(Exception):
+    """What a launch did wrong: a divergent barrier, shared memory overrun."""
+
+
+class ShimModule:
+    """Kernels of one dialect in one translation unit, compiled once for warps of ``warp`` lanes."""
+
+    def __init__(self, texts: Sequence[KernelText], dialect: Dialect, warp: int = 32) -> None:
+        self.dialect, self.warp = dialect, warp
+        self.symbols = tuple([text.symbol for text in texts])
+        unit = [f'#include "{HERE / "shim.h"}"']
+        for text in texts:  # lines in messages are those of a kernel's own text
+            unit += [f'#line 1 "{text.symbol}"', text.text, f"SHIM_EXPORT({text.symbol})"]
+        with tempfile.TemporaryDirectory() as folder:
+            source, library = Path(folder, "unit.cpp"), Path(folder, f"unit{next(_serials)}.so")
+            source.write_text("\n".join(unit) + "\n", encoding="utf-8")
+            command = ["g++", *FLAGS, f"-DSHIM_WARP={warp}", f"-I{HERE / 'include'}", str(source), "-o", str(library)]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise AssertionError(f"g++ refused the text:\n{result.stderr}")
+            self._library = ctypes.CDLL(str(library))
+
+    def run(
+        self,
+        symbol: str,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        dims: Sequence[int],
+        grid: int,
+        block: int,
+        shared_bytes: int,
+        order_seed: int = 0,
+    ) -> None:
+        """Launch a kernel. ``arrays`` are its buffers, which it reads and writes in place; ``order_seed`` 0 resumes
+        the threads in order, any other in an order drawn from it. Raises ShimError for what would hang or corrupt."""
+        assert all(array.flags.c_contiguous for array in arrays)
+        words = [array.ctypes.data for array in arrays] + [dim & (1 << 64) - 1 for dim in dims]
+        error = ctypes.create_string_buffer(512)
+        getattr(self._library, f"shim_run_{symbol}")(
+            (ctypes.c_uint64 * max(len(words), 1))(*words), ctypes.c_uint(grid), ctypes.c_uint(block),
+            ctypes.c_size_t(shared_bytes), ctypes.c_uint64(order_seed), error, ctypes.c_size_t(len(error)),
+        )  # fmt: skip
+        if error.value:
+            raise ShimError(f"{symbol}, {error.value.decode()}")

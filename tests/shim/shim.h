@@ -1,0 +1,208 @@
+// Runs CUDA and HIP kernels on the CPU, for tests: included in front of the unmodified text that the vendor's compiler
+// gets, and compiled by g++ with -DSHIM_WARP=32 or 64.
+//
+// A block is one fiber per thread, all on one OS thread; blocks are shared among OS threads. A fiber runs until it
+// waits: at __syncthreads() for the block, at a shuffle for its warp. The scheduler resumes all that can run, round by
+// round, in order or in an order shuffled with a seed, so that what a missing barrier leaves to chance does go wrong.
+// Fibers that wait at different places, or for a thread that has ended, make the launch fail with a message.
+#pragma once
+#include <immintrin.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(threads)
+#define __shared__ thread_local
+#define __syncthreads() shim::wait(shim::Waits::block, __LINE__)
+#define __shfl_xor_sync(lanes, value, mask) shim::exchange(value, mask, __LINE__)
+#define __shfl_xor(value, mask) shim::exchange(value, mask, __LINE__)
+#define threadIdx (shim::me->index)
+#define blockIdx (shim::block_index)
+#define gridDim (shim::grid_size)
+
+// Saves the callee-saved registers on this stack, and goes on where another stack was left.
+extern "C" void shim_switch(void** from, void* to);
+asm(R"(
+.text
+shim_switch:
+    pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
+    ret
+)");
+
+namespace shim {
+constexpr size_t max_shared = 256 << 10, guard = 64, stack_bytes = 64 << 10;
+enum class Waits { nothing, warp, block, ended };
+struct Index { unsigned x, y, z; };
+struct Fiber {
+    Index index;
+    void* stack_pointer;
+    Waits waits;
+    int line;           // where it waits
+    unsigned exchanges; // its shuffles so far: the parity picks the buffer, so that one may start before all have read
+};
+struct Launch {
+    void (*kernel)(const uint64_t*);
+    const uint64_t* words;
+    unsigned grid, block;
+    size_t shared_bytes;
+    uint64_t seed;
+    std::atomic<unsigned> next{0};
+    std::mutex mutex;
+    std::string error;
+};
+static thread_local Fiber* me;
+static thread_local Index block_index, grid_size;
+static thread_local Launch* launch;
+static thread_local void* scheduler;
+static thread_local uint64_t slots[2][1024];
+
+__attribute__((noinline)) inline void wait(Waits what, int line) {
+    me->waits = what;
+    me->line = line;
+    shim_switch(&me->stack_pointer, scheduler);
+}
+
+template <class T> T exchange(T value, int mask, int line) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "vendors exchange words only");
+    uint64_t* buffer = slots[me->exchanges++ % 2];
+    std::memcpy(&buffer[me->index.x], &value, sizeof(T));
+    wait(Waits::warp, line);
+    std::memcpy(&value, &buffer[me->index.x ^ mask], sizeof(T));
+    return value;
+}
+
+inline void enter() {
+    launch->kernel(launch->words);
+    wait(Waits::ended, 0);
+}
+
+inline std::string describe(const Fiber& f) {
+    const char* where = f.waits == Waits::ended ? "has ended" : f.waits == Waits::warp ? "is in a shuffle" : "waits";
+    std::string text = "thread " + std::to_string(f.index.x) + " " + where;
+    return f.waits == Waits::ended ? text : text + " at line " + std::to_string(f.line);
+}
+
+// All fibers of [first, last) wait for one thing at one line: let them go on.
+inline bool release(std::vector<Fiber>& fibers, size_t first, size_t last, Waits what) {
+    for (size_t i = first; i < last; ++i)
+        if (fibers[i].waits != what || fibers[i].line != fibers[first].line) return false;
+    for (size_t i = first; i < last; ++i) fibers[i].waits = Waits::nothing;
+    return true;
+}
+
+inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t& random) {
+    std::vector<unsigned> order(fibers.size());
+    for (unsigned i = 0; i < fibers.size(); ++i) {
+        void** top = (void**)(((uintptr_t)(stacks + (i + 1) * stack_bytes) & ~uintptr_t(15)) - 8);
+        *--top = (void*)enter; // the address that the first switch returns to, below it six registers
+        fibers[i] = {{i, 0, 0}, top - 6, Waits::nothing, 0, 0};
+        order[i] = i;
+    }
+    for (;;) {
+        for (size_t i = fibers.size(); launch->seed != 0 && i > 1; --i) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            std::swap(order[i - 1], order[random % i]);
+        }
+        bool ran = false;
+        for (unsigned i : order)
+            if (fibers[i].waits == Waits::nothing) {
+                ran = true, me = &fibers[i];
+                shim_switch(&scheduler, me->stack_pointer);
+            }
+        for (size_t warp = 0; warp < fibers.size(); warp += SHIM_WARP)
+            ran |= release(fibers, warp, std::min(warp + SHIM_WARP, fibers.size()), Waits::warp);
+        if (ran) continue;
+        if (release(fibers, 0, fibers.size(), Waits::ended)) return "";
+        if (release(fibers, 0, fibers.size(), Waits::block)) continue;
+        for (const Fiber& f : fibers)
+            if (f.waits != fibers[0].waits || f.line != fibers[0].line)
+                return "divergent barrier: " + describe(fibers[0]) + ", " + describe(f);
+        return "divergent shuffle";
+    }
+}
+} // namespace shim
+
+alignas(16) static thread_local unsigned char dyn_shared[shim::max_shared + shim::guard];
+
+namespace shim {
+inline void work(Launch& given) {
+    launch = &given;
+    grid_size = {given.grid, 1, 1};
+    std::vector<Fiber> fibers(given.block);
+    std::unique_ptr<char[]> stacks(new char[given.block * stack_bytes]);
+    for (unsigned b; (b = given.next++) < given.grid;) {
+        block_index = {b, 0, 0};
+        uint64_t random = given.seed * 0x9e3779b97f4a7c15u + b + 1;
+        std::memset(dyn_shared, 0xcd, given.shared_bytes + guard); // NaN-like garbage: nothing is zero by luck
+        std::string error = run_block(fibers, stacks.get(), random);
+        for (size_t i = 0; i < guard; ++i)
+            if (error.empty() && dyn_shared[given.shared_bytes + i] != 0xcd)
+                error = "shared memory is written past its " + std::to_string(given.shared_bytes) + " bytes";
+        if (error.empty()) continue;
+        std::lock_guard<std::mutex> lock(given.mutex);
+        given.error = "block " + std::to_string(b) + ": " + error;
+        given.next = given.grid;
+    }
+}
+
+// A message in `error`, or "". `words` are the arguments: addresses and 64-bit integers.
+inline void run(void (*kernel)(const uint64_t*), const uint64_t* words, unsigned grid, unsigned block, size_t shared,
+                uint64_t seed, char* error, size_t size) {
+    Launch given{kernel, words, grid, block, shared, seed};
+    std::thread other;
+    if (grid >= 8) other = std::thread([&] { work(given); });
+    work(given);
+    if (other.joinable()) other.join();
+    std::snprintf(error, size, "%s", given.error.c_str());
+}
+
+template <class... A, size_t... I> void call(void (*k)(A...), const uint64_t* words, std::index_sequence<I...>) {
+    k((A)words[I]...);
+}
+template <class... A> void call(void (*k)(A...), const uint64_t* words) {
+    call(k, words, std::index_sequence_for<A...>());
+}
+
+// float16 in software, as the processor converts it.
+struct half {
+    unsigned short bits;
+    half() = default;
+    explicit half(float x) : bits(_cvtss_sh(x, 0)) {}
+    explicit operator float() const { return _cvtsh_ss(bits); }
+};
+} // namespace shim
+
+#define SHIM_EXPORT(symbol)                                                                                       \
+    extern "C" void shim_run_##symbol(const uint64_t* words, unsigned grid, unsigned block, size_t shared,        \
+                                      uint64_t seed, char* error, size_t size) {                                  \
+        shim::run([](const uint64_t* w) { shim::call(symbol, w); }, words, grid, block, shared, seed, error, size); \
+    }
+
+// The built-in functions that generated text calls beside <cmath>'s.
+using std::signbit;
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline int __float_as_int(float x) { int bits; std::memcpy(&bits, &x, 4); return bits; }
+inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
+inline double __longlong_as_double(long long bits) { double x; std::memcpy(&x, &bits, 8); return x; }
+#define __half shim::half
+inline shim::half __ushort_as_half(unsigned short bits) { shim::half h; h.bits = bits; return h; }
+inline unsigned short __half_as_ushort(shim::half h) { return h.bits; }
+inline float __half2float(shim::half h) { return (float)h; }
+inline shim::half __float2half_rn(float x) { return shim::half(x); }
+#define _Float16 shim::half
