@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -30,8 +31,9 @@ def choose_cpus(threads: int) -> list[int]:
 
 def thread_environment(threads: int) -> dict[str, str]:
     """Variables by which numeric libraries learn how many threads to use; read when they are loaded."""
-    environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-    environment["JAX_PLATFORMS"] = "cpu"
+    environment = {"JAX_PLATFORMS": "cpu"}
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment[name] = str(threads)
     if threads == 1:
         environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     return environment
@@ -39,10 +41,8 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 def reset_peak_memory() -> None:
     """Forget the peak so far, where the system can; ``peak_memory`` is then of what follows."""
-    try:
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
 
 
 def peak_memory() -> int:

@@ -44,7 +44,8 @@ class Worker:
             self._process.wait()
             self._errors.seek(0)
             words = "".join(self._errors.readlines()[-12:])
-            raise WorkerError(f"{self.framework}'s process ended with {self._process.returncode}. Its last words:\n{words}")
+            code = self._process.returncode
+            raise WorkerError(f"{self.framework}'s process ended with {code}. Its last words:\n{words}")
         answer = json.loads(line)
         if "error" in answer:
             raise WorkerError(f"{self.framework} failed in {do!r}: {answer['error']}\n\n{answer['traceback']}")

@@ -48,9 +48,9 @@ class Report:
         for table in self.tables:
             shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="")
             for i, name in enumerate(table.header):
-                shown.add_column(name, justify="right" if i else "left")
+                shown.add_column(name, justify="right" if i else "left", style="bold" if name == "dyn" else "")
             for row in table.rows:
-                shown.add_row(*row, style="bold" if row[0] == "dyn" else None)
+                shown.add_row(*row)
             console.print(shown)
         for note in self.notes:
             console.print(f"· {note}", style="dim", highlight=False)

@@ -21,13 +21,14 @@ from dyn.explain import Explanation, explain_version
 from dyn.ir.printer import print_function
 from dyn.lower.kernel_text import kernel_text
 from dyn.pipeline import Optimized, Record, compile_x86, optimize
-from dyn.shapes import NamedDim, Relation, Symbol, format_dim
+from dyn.shapes import Dim, NamedDim, Relation, Symbol, format_dim
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
+from dyn.trace.inline import require_declared
 from dyn.trace.lift import WEAK_DTYPES, as_numpy
 from dyn.trace.pytree import TreeSpec, tree_text, unflatten
 from dyn.trace.signature import Bound, Shapes, Signature
-from dyn.trace.tracer import Tracer
+from dyn.trace.tracer import Tracer, active_trace
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +81,13 @@ def _leaf(value: Any, name: str, function: str) -> _Leaf:
     except TraceError as error:
         raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
     return _Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
+
+
+def _shape_of(leaf: Any) -> tuple[Dim, ...]:
+    """The dims of an argument of an inlined call."""
+    if isinstance(leaf, Tracer):
+        return leaf.dims
+    return tuple(int(n) for n in getattr(leaf, "shape", ()))
 
 
 class Version:
@@ -152,7 +160,13 @@ class Jitted:
         return version.call(arrays)
 
     def _inline(self, bound: Bound) -> Any:
-        """Inside a trace the body is traced in place: its dims are the caller's."""
+        """Inside a trace the body is traced in place: its dims are the caller's, and it holds them to what it declares."""
+        trace = active_trace(*bound.leaves)
+        shapes = [_shape_of(leaf) for leaf in bound.leaves]
+        axes, _ = self._signature.declared(bound, [len(shape) for shape in shapes])
+        if trace is not None:
+            names = self._signature.leaf_names(bound)
+            require_declared(trace, self._signature.name, names, shapes, axes, self._options.declarations)
         return self._signature.call(bound, bound.leaves, unflatten)
 
     def _leaves(self, bound: Bound) -> list[_Leaf]:
@@ -207,7 +221,7 @@ class Jitted:
         env = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in version.places.items()}
         for guard in version.guards:
             if not guard.holds(env):
-                return f"{guard.reason.text} was decided by {guard.describe()} at {guard.reason.loc}"
+                return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
         return "its guards do not hold"
 
     # Stages ---------------------------------------------------------------------------------------------------
@@ -345,8 +359,8 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         jitted = self.stage.jitted
-        bound = jitted._signature.bind(args, kwargs)  # pyright: ignore[reportPrivateUsage]
-        leaves = jitted._leaves(bound)  # pyright: ignore[reportPrivateUsage]
+        bound = jitted._signature.bind(args, kwargs)
+        leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:
             raise ArgumentError(
@@ -354,7 +368,7 @@ class Compiled:
                 remedy="compile for the other tree as well, or call the jitted function.",
             )
         if [(leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves] != expected:
-            names = jitted._signature.leaf_names(bound)  # pyright: ignore[reportPrivateUsage]
+            names = jitted._signature.leaf_names(bound)
             for name, leaf, (dtype, rank, _) in zip(names, leaves, expected, strict=True):
                 if (leaf.dtype, leaf.rank) != (dtype, rank):
                     raise ArgumentError(
@@ -362,9 +376,9 @@ class Compiled:
                         f"not {leaf.dtype.name} and {leaf.rank}.",
                         remedy=f"convert {name}, or call the jitted function, which compiles for both.",
                     )
-        arrays = jitted._arrays(leaves)  # pyright: ignore[reportPrivateUsage]
+        arrays = jitted._arrays(leaves)
         if not self.version.matches(arrays):
-            broken = jitted._broken([self.version], arrays)  # pyright: ignore[reportPrivateUsage]
+            broken = jitted._broken([self.version], arrays)
             raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
         return self.version.call(arrays)
 

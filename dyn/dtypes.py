@@ -117,7 +117,11 @@ def promote(a: DType, b: DType) -> DType:
     """The dtype that two arrays combine to, as in NumPy 2."""
     if a is b:
         return a
-    return dtype(np.promote_types(a.np, b.np))
+    try:
+        return dtype(np.promote_types(a.np, b.np))
+    except TypeError:  # NumPy has no word on bfloat16 beside float16 and wide integers
+        other = b if a is bfloat16 else a
+        return float32 if other is float16 else dtype(np.promote_types(np.float16, other.np))
 
 
 def weak_promote(weak: Kind, other: DType, default_float: DType) -> DType:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dyn.ir.core import Function
@@ -43,7 +44,7 @@ def explain_version(optimized: Optimized, traced: TracedFunction, record: Record
         ("dims", _dims(function)),
         ("facts, checked at each call", _facts(optimized)),
         ("guards, which choose the program", [_relation(guard) for guard in traced.guards]),
-        ("groups", [line for launch in optimized.launches for line in _group(launch)]),
+        ("groups, each one kernel", _groups(optimized.launches)),
         ("memory", _memory(optimized)),
         ("compiled", _times(record)),
     ]
@@ -88,6 +89,15 @@ def _relation(relation: Relation) -> str:
 
 def _at(loc: Loc | None) -> str:
     return "" if loc is None else f" ({loc})"
+
+
+def _groups(launches: Sequence[Launch]) -> list[str]:
+    """Every group once: those that read the same, as the layers of a model do, are counted."""
+    counts = Counter(tuple(_group(launch)) for launch in launches)
+    lines: list[str] = []
+    for (head, *rest), count in counts.items():
+        lines += [f"{head}, {count} times" if count > 1 else head, *rest]
+    return lines
 
 
 def _group(launch: Launch) -> list[str]:

@@ -17,16 +17,15 @@ from dyn.ir.core import Function
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
-from dyn.lower.contract import lower_contract
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm import emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
 from dyn.lower.launch import Launch
-from dyn.lower.loops import lower_loops
+from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import KernelText, emit_kernel
 from dyn.shapes import Dim, Symbol, substitute
-from dyn.stitch.groups import GroupKind, Plan
+from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.function import TracedFunction
 
@@ -38,7 +37,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     own_results,
     eliminate_dead_code,
 )
-# Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile.
+# Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile
 
 
 @dataclass(eq=False)
@@ -97,7 +96,7 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("stitch"):
         plan = stitch(function)
     with record.timed("lower"):
-        launches = tuple(lower(plan, target))
+        launches = lower_plan(plan, target)
         host = build_host(plan, launches, traced.guards)
     if settings.dump:
         record.texts["stitch"] = plan.text()
@@ -108,14 +107,6 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
 
 def _checked(function: Function, step: str, verify_ir: bool) -> Function:
     return verify(function, step) if verify_ir else function
-
-
-def lower(plan: Plan, target: Target) -> Sequence[Launch]:
-    """The launches of a plan's groups, in order. Needs a plan whose groups are ordered; leaves kernels that check."""
-    return [
-        (lower_contract if group.kind is GroupKind.CONTRACT else lower_loops)(plan, group, target)
-        for group in plan.groups
-    ]
 
 
 def compile_x86(

@@ -59,8 +59,8 @@ def encode(
 ) -> Array:
     """What the last layer says of each token: ``[b, s, width]``.
 
-    ``ids`` and ``token_types`` are integers ``[b, s]``; without the latter all tokens are of type 0. ``mask`` ``[b, s]``
-    is 1 where a text has a token and 0 where it is padded.
+    ``ids`` and ``token_types`` are integers ``[b, s]``; without the latter all tokens are of type 0. ``mask``
+    ``[b, s]`` is 1 where a text has a token and 0 where it is padded.
     """
     x = embed(params["embeddings"], ids, token_types, config)
     # Added to the scores of all heads and all queries.
@@ -78,9 +78,9 @@ def pool(params: Params, hidden: Array) -> Array:
 
 def embed(p: Params, ids: Array, token_types: Array | None, config: BertConfig) -> Array:
     length = ids.shape[1]
-    words = dnp.take(p["word"], ids, axis=0)
+    words = nn.embedding(p["word"], ids)
     positions = dnp.asarray(p["position"])[:length]
-    types = p["token_type"][0] if token_types is None else dnp.take(p["token_type"], token_types, axis=0)
+    types = p["token_type"][0] if token_types is None else nn.embedding(p["token_type"], token_types)
     return norm(p["norm"], words + positions + types, config)
 
 
@@ -101,7 +101,7 @@ def feed_forward(layer: Params, x: Array) -> Array:
 
 
 def dense(p: Params, x: Array) -> Array:
-    return x @ p["kernel"] + p["bias"]
+    return nn.linear(x, p["kernel"], p["bias"])
 
 
 def norm(p: Params, x: Array, config: BertConfig) -> Array:
@@ -129,22 +129,26 @@ def load_params(path: str | Path, config: BertConfig = BERT_BASE) -> Params:
     """The parameters in a safetensors file with Hugging Face's names, in float32.
 
     A file with more layers than ``config`` gives its first ones. Raises ValueError when a tensor is missing or does not
-    have the shape that ``config`` says.
+    have the shape that ``config`` says, or when this is no such file.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        names = set(file.keys())
+    try:
+        file = safe_open(path, framework="numpy")
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no safetensors file: {error}.") from None
+    names = set(file.keys())
 
-        def make(name: str, shape: tuple[int, ...]) -> np.ndarray:
-            found = next((spelling for spelling in _spellings(name) if spelling in names), None)
-            if found is None:
-                raise ValueError(f"{path} has no tensor {name!r}: it is no BERT, or has fewer than {config.layers} layers.")
-            array = np.asarray(file.get_tensor(found), np.float32)
-            if array.shape != shape:
-                raise ValueError(f"{found!r} in {path} has the shape {array.shape}, where {config} needs {shape}.")
-            return array
+    def make(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        found = next((spelling for spelling in _spellings(name) if spelling in names), None)
+        if found is None:
+            raise ValueError(f"{path} has no tensor {name!r}: no BERT, or one of fewer than {config.layers} layers.")
+        array = np.asarray(file.get_tensor(found), np.float32)
+        if array.shape != shape:
+            raise ValueError(f"{found!r} in {path} has the shape {array.shape}, where {config} needs {shape}.")
+        return array
 
+    with file:
         return _build(config, make)
 
 

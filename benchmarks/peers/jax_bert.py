@@ -53,9 +53,9 @@ class Peer:
         variance = jnp.square(centred).mean(-1, keepdims=True)
         return centred * jax.lax.rsqrt(variance + self.epsilon) * p["scale"] + p["bias"]
 
-    def count(self, event: str, duration: float, **_: Any) -> None:
+    def count(self, event: str, duration_secs: float, **_: Any) -> None:
         if event in STAGES:
-            self.seconds += duration
+            self.seconds += duration_secs
             self.compiles += event == STAGES[-1]
 
     def compiled(self) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""The benchmarks: each file defines ``add_arguments(parser)`` and ``run(arguments) -> Report``, and is one by being here."""
+"""The benchmarks: each file here is one, by defining ``add_arguments(parser)`` and ``run(arguments) -> Report``."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def _notes(data: bytes) -> Any:
         raise ArtifactError("this is not a 64-bit ELF file; an AMD code object is one.")
     (table,) = struct.unpack_from("<Q", data, 0x20)
     size, count = struct.unpack_from("<HH", data, 0x36)
-    for at in range(table, table + size * count, size):
-        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", data, at)
+    for i in range(count):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", data, table + size * i)
         end = offset + length
         while kind == _PT_NOTE and offset + 12 <= end:
             owner, body, note = struct.unpack_from("<III", data, offset)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.ir.core import Attr, Op, Region, Value
-from dyn.ir.opdef import REGISTRY, OpDef
+from dyn.ir.core import Attr, Dense, Op, Region, Value
+from dyn.ir.opdef import REGISTRY, OpDef, OpKind
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
 from dyn.source import Loc
 
@@ -42,6 +44,7 @@ class Builder:
         self.facts = facts
         self.loc = loc
         self.ops: list[Op] = []
+        self._producers: dict[Value, Op] = {}
 
     def emit(
         self, opdef: OpDef, operands: Sequence[Value], regions: tuple[Region, ...] = (), **attrs: Attr
@@ -50,8 +53,13 @@ class Builder:
         demands = Demands(self.facts, opdef, self.loc)
         types = opdef.types(demands, tuple(v.type for v in operands), attrs)
         self.facts = demands.facts
-        op = Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions)
+        return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
+
+    def append(self, op: Op) -> tuple[Value, ...]:
+        """Append an op that is made already, whose demands are known, and give its results."""
         self.ops.append(op)
+        for result in op.results:
+            self._producers[result] = op
         return op.results
 
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
@@ -61,3 +69,33 @@ class Builder:
             raise UnsupportedOpError(f"there is no op named {name!r}.", loc=self.loc)
         (value,) = self.emit(opdef, operands, **attrs)
         return value
+
+    # What rules look at -----------------------------------------------------------------------------------------
+
+    def producer(self, value: Value, opdef: OpDef | None = None) -> Op | None:
+        """The op of this program that made a value; only one of ``opdef`` where that is given."""
+        op = self._producers.get(value)
+        return op if op is not None and (opdef is None or op.opdef is opdef) else None
+
+    def uniform(self, value: Value) -> np.ndarray[Any, Any] | None:
+        """The 0-d array that every element of a value is known to be, through any views; None where it is not known."""
+        op = self._producers.get(value)
+        while op is not None and op.opdef.kind is OpKind.VIEW and len(op.operands) == 1:
+            op = self._producers.get(op.operands[0])
+        dense = literal(op) if op is not None else None
+        return uniform_element(dense.array) if dense is not None else None
+
+
+def literal(op: Op) -> Dense | None:
+    """The array that an op makes out of nothing, as a constant does."""
+    value = op.attrs.get("value")
+    return value if op.opdef.kind is OpKind.GENERATE and isinstance(value, Dense) else None
+
+
+def uniform_element(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """The element, as a 0-d array, that an array consists of to the bit; None where there are several, or none."""
+    if array.size == 0:
+        return None
+    data = array.tobytes()
+    first = data[: array.itemsize]
+    return array.reshape(-1)[:1].reshape(()) if data == first * array.size else None

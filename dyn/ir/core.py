@@ -7,16 +7,17 @@ Function's symbols, so shape arithmetic never appears as ops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dyn.dtypes import DType
+from dyn.dtypes import DType, dtype
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, free_symbols
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, as_dim, free_symbols
 from dyn.source import Loc
 
 
@@ -41,12 +42,17 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
-    """An immutable array in an attribute: a constant's value."""
+    """An immutable array in an attribute: a constant's value. It keeps a copy of the array that it is made from.
+
+    Two are equal when their bytes are: 0.0 is not -0.0, and a NaN is itself.
+    """
 
     array: np.ndarray[Any, Any]
 
     def __post_init__(self) -> None:
-        self.array.setflags(write=False)
+        own = np.array(self.array, dtype(self.array.dtype).np, order="C")
+        own.setflags(write=False)
+        object.__setattr__(self, "array", own)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dense) and self.key() == other.key()
@@ -54,11 +60,16 @@ class Dense:
     def __hash__(self) -> int:
         return hash(self.key())
 
+    def __repr__(self) -> str:
+        return f"Dense({self.array!r})"
+
     def key(self) -> tuple[object, ...]:
-        return (self.array.dtype.str, self.array.shape, self.array.tobytes())
+        """What equality compares. ``dtype.str`` would not do: that of bfloat16 is that of any two bytes."""
+        return (self.array.dtype, self.array.shape, self.array.tobytes())
 
 
-#: What an attribute may be: a Dim, a bool, a float, a string, a dtype, a Dense, or a tuple of these.
+#: What an attribute may be: a Dim (an int or an expression), a bool, a float, a string, a dtype, a Dense, or a tuple
+#: of these.
 Attr = Any
 
 
@@ -79,6 +90,12 @@ class Op:
         (value,) = self.results
         return value
 
+    def reads(self) -> Iterator[Value]:
+        """The values from outside that the op reads: its operands, and what its regions use. May repeat."""
+        yield from self.operands
+        for region in self.regions:
+            yield from region.reads()
+
     def __repr__(self) -> str:
         return f"{self.opdef.name}({', '.join(repr(v) for v in self.operands)})"
 
@@ -90,6 +107,14 @@ class Region:
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
     results: tuple[Value, ...]
+
+    def reads(self) -> Iterator[Value]:
+        """The values from outside that the region uses. May repeat."""
+        own = set(self.params)
+        for op in self.ops:
+            yield from (v for v in op.reads() if v not in own)
+            own.update(op.results)
+        yield from (v for v in self.results if v not in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +154,7 @@ class Function:
         )
 
     def symbols(self) -> tuple[Symbol, ...]:
-        """The symbols in order of first appearance: parameters, then ops."""
+        """The symbols in order of first appearance: parameters, what is known of them, ops."""
         found: dict[Symbol, None] = {}
         for dim in self._dims():
             if isinstance(dim, SymExpr):
@@ -140,19 +165,18 @@ class Function:
     def _dims(self) -> Iterator[Dim]:
         for param, info in zip(self.params, self.infos, strict=True):
             yield from param.shape if info.dims is None else info.dims
+            yield from param.shape
+        for declaration in self.facts.declarations:
+            yield as_dim(declaration.symbol)
         for relation in self.facts.relations:
-            yield relation.lhs
-            yield relation.rhs
-        for op in self.ops:
-            for result in op.results:
-                yield from result.shape
-            yield from attr_dims(op.attrs)
+            yield from (relation.lhs, relation.rhs, *(relation.lhs_shape or ()), *(relation.rhs_shape or ()))
+        yield from _block_dims(self.ops)
 
     def users(self) -> dict[Value, list[Op]]:
-        """The ops that read each value, in order; an op that reads it twice is listed once."""
+        """The ops that read each value, in order, in their regions too; an op that reads it twice is listed once."""
         users: dict[Value, list[Op]] = {value: [] for value in self.params}
         for op in self.ops:
-            for operand in dict.fromkeys(op.operands):
+            for operand in dict.fromkeys(op.reads()):
                 users[operand].append(op)
             for result in op.results:
                 users[result] = []
@@ -163,23 +187,72 @@ class Function:
         return {result: op for op in self.ops for result in op.results}
 
 
+def _block_dims(ops: tuple[Op, ...]) -> Iterator[Dim]:
+    for op in ops:
+        for region in op.regions:
+            for param in region.params:
+                yield from param.shape
+            yield from _block_dims(region.ops)
+        for result in op.results:
+            yield from result.shape
+        yield from attr_dims(op.attrs)
+
+
+def with_operands(op: Op, values: Mapping[Value, Value]) -> Op:
+    """The op with values replaced where it reads them, in its regions too; the same op where none is."""
+    operands = tuple([values.get(v, v) for v in op.operands])
+    regions = tuple([_region_with(region, values) for region in op.regions])
+    if operands == op.operands and all(a is b for a, b in zip(regions, op.regions, strict=True)):
+        return op
+    return replace(op, operands=operands, regions=regions)
+
+
+def _region_with(region: Region, values: Mapping[Value, Value]) -> Region:
+    ops = tuple([with_operands(op, values) for op in region.ops])
+    results = tuple([values.get(v, v) for v in region.results])
+    if results == region.results and all(a is b for a, b in zip(ops, region.ops, strict=True)):
+        return region
+    return Region(region.params, ops, results)
+
+
+# --- attributes ---------------------------------------------------------------------------------------------------
+
+
 def attr_dims(attrs: Mapping[str, Attr]) -> Iterator[Dim]:
     """Every symbolic dim in some attributes."""
     for value in attrs.values():
-        if isinstance(value, SymExpr):
-            yield value
-        elif isinstance(value, tuple):
-            yield from (v for v in value if isinstance(v, SymExpr))
+        yield from _dims_in(value)
 
 
-def map_attr_dims(attrs: Mapping[str, Attr], change: Any) -> dict[str, Attr]:
+def _dims_in(value: Attr) -> Iterator[SymExpr]:
+    if isinstance(value, SymExpr):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _dims_in(item)
+
+
+def map_attr_dims(attrs: Mapping[str, Attr], change: Callable[[Dim], Dim]) -> dict[str, Attr]:
     """The attributes with ``change`` applied to each symbolic dim."""
 
     def one(value: Attr) -> Attr:
         if isinstance(value, SymExpr):
             return change(value)
         if isinstance(value, tuple):
-            return tuple(one(v) for v in value)
+            return tuple([one(v) for v in value])
         return value
 
     return {name: one(value) for name, value in attrs.items()}
+
+
+def attrs_key(attrs: Mapping[str, Attr]) -> tuple[object, ...]:
+    """What two ops' attributes are compared by. Python takes 1, 1.0 and True for one another, and 0.0 for -0.0."""
+    return tuple([(name, _attr_key(attrs[name])) for name in sorted(attrs)])
+
+
+def _attr_key(value: Attr) -> object:
+    if isinstance(value, tuple):
+        return tuple([_attr_key(v) for v in value])
+    if isinstance(value, float):
+        return "float", struct.pack("<d", value)
+    return type(value), value

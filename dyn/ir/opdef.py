@@ -1,7 +1,8 @@
 """What an op is: one record that holds everything dyn knows of it.
 
-The class stands here so that the IR can refer to it; the records themselves are the business of ``dyn/ops``. A rule that
-waits for a later version is :data:`NOT_YET`: asking for it raises. An op that has no derivative says :data:`NO_GRAD`.
+The class stands here so that the IR can refer to it; the records themselves are the business of ``dyn/ops``. A rule
+that waits for a later version is :data:`NOT_YET`: asking for it raises. An op that has no derivative says
+:data:`NO_GRAD`.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class OpDef:
 
     ``types`` gives the result types and demands what must hold of the dims; ``loops`` says how it computes;
     ``reference`` computes it with NumPy (``reference(*arrays, **attrs)``, with concrete dims); ``samples`` are calls
-    for the tests; ``simplify`` may give a simpler form (``simplify(b, op) -> values or None``); ``vjp``, ``jvp``,
-    ``batch`` are the transformation rules; ``stablehlo`` the two-way codec.
+    for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules; ``stablehlo`` the two-way codec.
+    ``simplify(b, op)`` may give cheaper values of equal types, or None: it may look at what ``b`` has built
+    (``b.producer``, ``b.uniform``, ``b.facts``), and must give the same numbers to the bit.
     """
 
     name: str

@@ -1,30 +1,65 @@
-"""Reads the text of ``dyn.ir.printer`` back."""
+"""Reads the text of ``dyn.ir.printer`` back.
+
+::
+
+    function = "func" "@" name "(" {param ","} ")" "->" "(" {type [string] ","} ")" "{" {dim} {fact} body
+    param    = value ":" type string ["hidden"] ["was" shape]
+    dim      = "dim" name ":" string ["min" n] ["max" n] ["multiple_of" n] ["likely" n {"," n}] [string [loc]]
+    fact     = "fact" (size relation size | shape relation shape) string [loc]
+    body     = {op} "return" {value ","} "}"
+    op       = value {"," value} "=" name "(" {value ","} ")" ["{" {name "=" attr ","} "}"] {region} ":" types [loc]
+    region   = "(" {value ":" type ","} ")" "{" body
+    type     = name shape ["~"]
+    attr     = "[" {attr ","} "]" | string | float | "#" name | "true" | "false" | dense | size
+    size     = polynomials of names, of calls such as floordiv(a, b), and of integers, with "+", "-", "*", "**"
+
+This file is long because a grammar is best read in one piece.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind, dtype
-from dyn.errors import IRError
+from dyn.errors import DynError, IRError
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.printer import RELATION_SYNTAX
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, Reason, Relation, Symbol, as_dim, dim_max, dim_min, floordiv, mod, symbol
+from dyn.shapes import Dim, Facts, Reason, Relation, Symbol, as_dim, dim_max, dim_min, floordiv, mod, product, symbol
 from dyn.shapes import broadcast as dim_broadcast
 from dyn.source import UNKNOWN, Loc
 
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<string>"[^"\n]*")|(?P<float>-?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf\b|nan\b))
-    |(?P<int>\d+)|(?P<value>%\w+)|(?P<dtype>\#\w+)|(?P<word>[A-Za-z_]\w*)|(?P<op>->|==|>=|//|\*\*|[-+*%(){}\[\],:=@~.]))""",
+    rf"""\s*(?:(?P<string>{_STRING})
+    |(?P<loc>@[ ](?:{_STRING}(?::\d+)?|[^\s":]+:\d+))
+    |(?P<float>-?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf\b|nan\b))
+    |(?P<int>\d+)|(?P<value>%\w+)|(?P<dtype>\#\w+)|(?P<word>[^\W\d]\w*)
+    |(?P<op>->|==|>=|\*\*|[-+*(){{}}\[\],:=@~]))""",
     re.VERBOSE,
 )
 _RELATIONS = {text: kind for kind, text in RELATION_SYNTAX.items()}
-_DIM_CALLS = {"floordiv": floordiv, "mod": mod, "min": dim_min, "max": dim_max, "broadcast": dim_broadcast}
+_DIM_CALLS: dict[str, tuple[Callable[..., Dim], int | None]] = {
+    "floordiv": (floordiv, 2),
+    "mod": (mod, 2),
+    "min": (dim_min, None),
+    "max": (dim_max, None),
+    "broadcast": (dim_broadcast, None),
+}
+#: No program needs more, and reading them would take for ever.
+_MAX_POWER = 64
+_MAX_DEPTH = 100
+_MAX_TERMS = 10_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +70,10 @@ class _Token:
 
 
 def parse_function(text: str) -> Function:
-    """The function that a text describes; IRError with line and column where it is malformed."""
+    """The function that a text describes; IRError with line and column where it is malformed.
+
+    Names, the grammar and the facts are checked here; types are the verifier's business.
+    """
     return _Parser(text).function()
 
 
@@ -44,9 +82,12 @@ class _Parser:
         self.source = text
         self.tokens = self.tokenize(text)
         self.position = 0
+        self.depth = 0
         self.symbols: dict[str, Symbol] = {}
         self.values: dict[str, Value] = {}
         self.facts = Facts.EMPTY
+
+    # Tokens -----------------------------------------------------------------------------------------------------
 
     def tokenize(self, text: str) -> list[_Token]:
         tokens: list[_Token] = []
@@ -73,15 +114,28 @@ class _Parser:
         return self.tokens[self.position]
 
     def fail(self, what: str) -> NoReturn:
-        self.fail_at(self.token.at, f"{what}, not {self.token.text or 'the end'!r}")
+        shown = "the end" if self.token.kind == "end" else repr(self.token.text)
+        self.fail_at(self.token.at, f"{what}, not {shown}")
+
+    @contextlib.contextmanager
+    def checked(self, at: int) -> Iterator[None]:
+        """What is refused inside is refused at this place of the text."""
+        try:
+            yield
+        except IRError:
+            raise
+        except (DynError, ValueError, OverflowError) as error:
+            problem = error.problem if isinstance(error, DynError) else str(error)
+            self.fail_at(at, problem.rstrip("."))
 
     def take(self) -> _Token:
         token = self.token
-        self.position += 1
+        if token.kind != "end":
+            self.position += 1
         return token
 
     def accept(self, text: str) -> bool:
-        if self.token.text == text and self.token.kind != "string":
+        if self.token.text == text and self.token.kind in ("word", "op"):
             self.position += 1
             return True
         return False
@@ -90,131 +144,169 @@ class _Parser:
         if not self.accept(text):
             self.fail(f"expected {text!r}")
 
-    def of_kind(self, kind: str) -> str:
+    def of_kind(self, kind: str, what: str = "") -> str:
         if self.token.kind != kind:
-            self.fail(f"expected a {kind}")
+            self.fail(f"expected {what or f'a {kind}'}")
         return self.take().text
 
+    def listed(self, read: Callable[[], T], end: str) -> list[T]:
+        """Items with commas between them, up to ``end``."""
+        items: list[T] = []
+        while not self.accept(end):
+            if items and not self.accept(","):
+                self.fail(f"expected ',' or {end!r}")
+            items.append(read())
+        return items
+
     def string(self) -> str:
-        return self.of_kind("string")[1:-1]
+        at = self.token.at
+        with self.checked(at):
+            return json.loads(self.of_kind("string"))
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1
-        return sign * int(self.of_kind("int"))
+        at = self.token.at
+        with self.checked(at):
+            return sign * int(self.of_kind("int", "an integer"))
+
+    def loc(self) -> Loc | None:
+        if self.token.kind != "loc":
+            return None
+        token = self.take()
+        text = token.text.removeprefix("@").lstrip()
+        file, line = (text, "0") if text.endswith('"') else text.rsplit(":", 1)
+        with self.checked(token.at):
+            return Loc(json.loads(file) if file.startswith('"') else file, int(line))
+
+    # Function ---------------------------------------------------------------------------------------------------
 
     def function(self) -> Function:
-        self.declare_symbols()
+        self.find_dims()
         self.expect("func")
         self.expect("@")
-        name = self.of_kind("word")
+        name = self.of_kind("word", "a name")
         self.expect("(")
-        params: list[Value] = []
-        infos: list[ParamInfo] = []
-        while not self.accept(")"):
-            params.append(self.typed_value())
-            info = self.string()
-            hidden = self.accept("hidden")
-            infos.append(ParamInfo(info, hidden, self.dims() if self.accept("was") else None))
-            self.accept(",")
+        params = self.listed(self.param, ")")
         self.expect("->")
-        self.types()
+        self.expect("(")
+        at = self.token.at
+        declared = self.listed(self.result, ")")
         self.expect("{")
         while self.accept("dim"):
-            self.skip_declaration()
+            self.declaration()
         while self.accept("fact"):
             self.fact()
         ops, results = self.block()
-        return Function(name, tuple(params), ops, results, self.facts, tuple(infos))
+        if self.token.kind != "end":
+            self.fail("expected the end")
+        if [t for t, _ in declared] != [v.type for v in results]:
+            types = ", ".join([str(v.type) for v in results])
+            self.fail_at(at, f"the function returns ({types})")
+        names = tuple([n for _, n in declared if n is not None])
+        if len(names) not in (0, len(results)):
+            self.fail_at(at, "some results have names and others do not")
+        values, infos = tuple([v for v, _ in params]), tuple([i for _, i in params])
+        return Function(name, values, ops, results, self.facts, infos, names)
 
-    def declare_symbols(self) -> None:
-        """Dims are declared below the header that uses them, so their lines are read first."""
-        for match in re.finditer(r"^ *dim (\w+): ", self.source, re.MULTILINE):
-            name = match.group(1)
-            self.position = next(i for i, t in enumerate(self.tokens) if t.at >= match.end())
-            self.symbols[name] = symbol(name, self.string())
-            self.declaration(self.symbols[name])
+    def find_dims(self) -> None:
+        """Dims are declared below the header that uses them, so their names are read first."""
+        for i in range(len(self.tokens) - 3):
+            dim, name, colon, origin = self.tokens[i : i + 4]
+            if dim.text == "dim" and name.kind == "word" and colon.text == ":" and origin.kind == "string":
+                if name.text in self.symbols:
+                    self.fail_at(name.at, f"the dim {name.text} is declared twice")
+                self.position = i + 3
+                self.symbols[name.text] = symbol(name.text, self.string())
         self.position = 0
 
-    def declaration(self, sym: Symbol) -> None:
-        low, high, multiple, likely = 0, None, 1, list[int]()
-        while self.token.text in ("min", "max", "multiple_of", "likely"):
-            word = self.take().text
-            if word == "min":
-                low = self.integer()
-            elif word == "max":
-                high = self.integer()
-            elif word == "multiple_of":
-                multiple = self.integer()
-            else:
+    def param(self) -> tuple[Value, ParamInfo]:
+        value = self.typed_value()
+        name = self.string()
+        hidden = self.accept("hidden")
+        return value, ParamInfo(name, hidden, self.shape() if self.accept("was") else None)
+
+    def result(self) -> tuple[TensorType, str | None]:
+        return self.type(), self.string() if self.token.kind == "string" else None
+
+    def declaration(self) -> None:
+        at = self.token.at
+        name = self.of_kind("word", "a name")
+        self.expect(":")
+        self.string()
+        low = self.integer() if self.accept("min") else 0
+        high = self.integer() if self.accept("max") else None
+        multiple = self.integer() if self.accept("multiple_of") else 1
+        likely: list[int] = []
+        if self.accept("likely"):
+            likely.append(self.integer())
+            while self.accept(","):
                 likely.append(self.integer())
-                while self.accept(","):
-                    likely.append(self.integer())
-        if (low, high, multiple, likely) != (0, None, 1, []):
-            reason = Reason("declared", None)
+        if (low, high, multiple, likely) == (0, None, 1, []):
+            return
+        text = self.string() if self.token.kind == "string" else "declared"
+        reason = Reason(text, self.loc())
+        with self.checked(at):
+            if multiple < 1:
+                raise ValueError(f"{name} is declared to be a multiple of {multiple}")
             self.facts = self.facts.declare(
-                sym, min=low, max=high, multiple_of=multiple, likely=tuple(likely), reason=reason
+                self.symbols[name], min=low, max=high, multiple_of=multiple, likely=likely, reason=reason
             )
 
-    def skip_declaration(self) -> None:
-        while self.token.text not in ("dim", "fact", "return", "}") and self.token.kind not in ("value", "end"):
-            self.take()
-
     def fact(self) -> None:
-        lhs = self.dim()
-        kind = _RELATIONS.get(self.take().text)
+        at = self.token.at
+        shapes = self.token.text == "["
+        lhs = self.shape() if shapes else (self.dim(),)
+        kind = _RELATIONS.get(self.token.text)
         if kind is None:
             self.fail("expected a relation")
-        rhs = self.dim()
-        text = self.string()
-        loc = self.loc() if self.accept("@") else None
-        self.facts = self.facts.assume(Relation(kind, lhs, rhs, Reason(text, loc)))
-
-    def loc(self) -> Loc:
-        if self.token.kind == "string":
-            return Loc(self.string())
-        start = self.token.at
-        while not (self.token.text == ":" and self.tokens[self.position + 1].kind == "int"):
-            self.take()
-        file = self.source[start : self.token.at]
         self.take()
-        return Loc(file, self.integer())
+        rhs = self.shape() if shapes else (self.dim(),)
+        reason = Reason(self.string(), self.loc())
+        relation = Relation(kind, product(lhs), product(rhs), reason, lhs if shapes else None, rhs if shapes else None)
+        with self.checked(at):
+            self.facts = self.facts.assume(relation)
+
+    # Types ------------------------------------------------------------------------------------------------------
 
     def typed_value(self) -> Value:
+        token = self.token
         name = self.of_kind("value")
         self.expect(":")
         value = Value(self.type(), "" if name[1:].isdigit() else name[1:])
-        self.values[name] = value
+        self.define(token, value)
         return value
 
-    def types(self) -> list[TensorType]:
-        types: list[TensorType] = []
-        self.expect("(")
-        while not self.accept(")"):
-            types.append(self.type())
-            self.accept(",")
-        return types
+    def define(self, token: _Token, value: Value) -> None:
+        if token.text in self.values:
+            self.fail_at(token.at, f"{token.text} is defined twice")
+        self.values[token.text] = value
 
     def type(self) -> TensorType:
-        element = dtype(self.of_kind("word"))
-        return TensorType(element, self.dims(), self.accept("~"))
+        at = self.token.at
+        with self.checked(at):
+            element = dtype(self.of_kind("word", "a type"))
+        return TensorType(element, self.shape(), self.accept("~"))
 
-    def dims(self) -> tuple[Dim, ...]:
+    def shape(self) -> tuple[Dim, ...]:
         self.expect("[")
-        shape: list[Dim] = []
-        while not self.accept("]"):
-            shape.append(self.dim())
-            self.accept(",")
-        return tuple(shape)
+        return tuple(self.listed(self.dim, "]"))
+
+    # Ops --------------------------------------------------------------------------------------------------------
 
     def block(self) -> tuple[tuple[Op, ...], tuple[Value, ...]]:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            self.fail("expected fewer regions inside one another")
         ops: list[Op] = []
         while not self.accept("return"):
             ops.append(self.op())
         results: list[Value] = []
-        while self.token.kind == "value":
+        if self.token.kind == "value":
             results.append(self.use())
-            self.accept(",")
+            while self.accept(","):
+                results.append(self.use())
         self.expect("}")
+        self.depth -= 1
         return tuple(ops), tuple(results)
 
     def use(self) -> Value:
@@ -225,61 +317,63 @@ class _Parser:
         return value
 
     def op(self) -> Op:
-        names = [self.of_kind("value")]
+        names = [self.token]
+        self.of_kind("value", "a value or 'return'")
         while self.accept(","):
-            names.append(self.of_kind("value"))
+            names.append(self.token)
+            self.of_kind("value")
         self.expect("=")
         opdef = REGISTRY.get(self.token.text)
         if opdef is None:
             self.fail("expected an op")
         self.take()
         self.expect("(")
-        operands: list[Value] = []
-        while not self.accept(")"):
-            operands.append(self.use())
-            self.accept(",")
+        operands = self.listed(self.use, ")")
         attrs: dict[str, Attr] = {}
         if self.accept("{"):
-            while not self.accept("}"):
-                key = self.of_kind("word")
-                self.expect("=")
-                attrs[key] = self.attr()
-                self.accept(",")
+            self.listed(lambda: self.named_attr(attrs), "}")
         regions: list[Region] = []
         while self.accept("("):
             regions.append(self.region())
         self.expect(":")
+        at = self.token.at
         types = [self.type()]
         while self.accept(","):
             types.append(self.type())
-        loc = self.loc() if self.accept("@") else UNKNOWN
-        results = tuple(Value(t) for t in types)
-        self.values.update(zip(names, results, strict=True))
-        return Op(opdef, tuple(operands), attrs, results, loc, tuple(regions))
+        if len(types) != len(names):
+            self.fail_at(at, f"{len(names)} values have {len(types)} types")
+        loc = self.loc()
+        results = tuple([Value(t) for t in types])
+        for token, value in zip(names, results, strict=True):
+            self.define(token, value)
+        return Op(opdef, tuple(operands), attrs, results, UNKNOWN if loc is None else loc, tuple(regions))
 
     def region(self) -> Region:
-        params: list[Value] = []
-        while not self.accept(")"):
-            params.append(self.typed_value())
-            self.accept(",")
+        params = self.listed(self.typed_value, ")")
         self.expect("{")
         ops, results = self.block()
         return Region(tuple(params), ops, results)
 
+    def named_attr(self, attrs: dict[str, Attr]) -> None:
+        at = self.token.at
+        name = self.of_kind("word", "a name")
+        if name in attrs:
+            self.fail_at(at, f"the attribute {name} stands here twice")
+        self.expect("=")
+        attrs[name] = self.attr()
+
     def attr(self) -> Attr:
         token = self.token
         if self.accept("["):
-            items: list[Any] = []
-            while not self.accept("]"):
-                items.append(self.attr())
-                self.accept(",")
-            return tuple(items)
+            with self.nested():
+                return tuple(self.listed(self.attr, "]"))
         if token.kind == "string":
             return self.string()
         if token.kind == "float":
             return float(self.take().text)
         if token.kind == "dtype":
-            return dtype(self.take().text[1:])
+            with self.checked(token.at):
+                return dtype(self.take().text[1:])
         if token.text in ("true", "false"):
             return self.take().text == "true"
         if token.text == "dense":
@@ -287,67 +381,105 @@ class _Parser:
         return self.dim()
 
     def dense(self) -> Dense:
+        at = self.token.at
         self.expect("dense")
         self.expect("(")
         type = self.type()
-        items: list[Any] = []
+        items: list[bool | int | float] = []
         while self.accept(","):
             items.append(self.number())
         self.expect(")")
-        return Dense(_array(type.dtype, tuple(int(d) for d in type.shape if isinstance(d, int)), items))
+        shape = [d for d in type.shape if isinstance(d, int)]
+        if len(shape) < type.rank or any(d < 0 for d in shape):
+            self.fail_at(at, f"{type} is no type of a dense array")
+        with self.checked(at):
+            return Dense(_array(type.dtype, tuple(shape), items))
 
     def number(self) -> bool | int | float:
-        if self.token.text in ("True", "False"):
-            return self.take().text == "True"
+        if self.token.text in ("true", "false"):
+            return self.take().text == "true"
         if self.token.kind == "float":
             return float(self.take().text)
         return self.integer()
 
+    # Dims -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def nested(self) -> Iterator[None]:
+        """Refuses what is nested so deeply that Python could not follow."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            self.fail("expected fewer brackets inside one another")
+        yield
+        self.depth -= 1
+
     def dim(self) -> Dim:
-        total = self.product()
+        total = self.term()
         while self.token.text in ("+", "-") and self.token.kind == "op":
-            total = total + self.product() if self.take().text == "+" else total - self.product()
+            sign = self.take().text
+            total = total + self.term() if sign == "+" else total - self.term()
         return total
 
-    def product(self) -> Dim:
+    def term(self) -> Dim:
         sign = -1 if self.accept("-") else 1
-        total = self.atom()
-        while self.token.text == "*":
-            self.take()
-            total = total * self.atom()
+        at = self.token.at
+        total = self.power()
+        while self.accept("*"):
+            total = self.multiplied(total, self.power(), at)
         return total * sign
 
-    def atom(self) -> Dim:
+    def multiplied(self, a: Dim, b: Dim, at: int) -> Dim:
+        if _terms(a) * _terms(b) > _MAX_TERMS:
+            self.fail_at(at, "the product has too many terms")
+        return a * b
+
+    def power(self) -> Dim:
+        at = self.token.at
         base = self.primary()
         if not self.accept("**"):
             return base
+        count = self.integer()
+        if not 0 <= count <= _MAX_POWER:
+            self.fail_at(at, f"the power {count} is not from 0 to {_MAX_POWER}")
         power: Dim = 1
-        for _ in range(self.integer()):
-            power = power * base
+        for _ in range(count):
+            power = self.multiplied(power, base, at)
         return power
 
     def primary(self) -> Dim:
         if self.accept("("):
-            inner = self.dim()
-            self.expect(")")
-            return inner
+            with self.nested():
+                inner = self.dim()
+                self.expect(")")
+                return inner
         if self.token.kind == "int":
             return self.integer()
-        word = self.of_kind("word")
+        token = self.token
+        word = self.of_kind("word", "a dim")
         if word in _DIM_CALLS and self.accept("("):
-            args: list[Dim] = []
-            while not self.accept(")"):
-                args.append(self.dim())
-                self.accept(",")
-            return _DIM_CALLS[word](*args)
+            with self.nested():
+                args = self.listed(self.dim, ")")
+            build, count = _DIM_CALLS[word]
+            if len(args) != count and (count is not None or not args):
+                wanted = "some arguments" if count is None else f"{count} arguments"
+                self.fail_at(token.at, f"{word} takes {wanted}, not {len(args)}")
+            with self.checked(token.at):
+                return build(*args)
         if word not in self.symbols:
-            self.position -= 1
-            self.fail("expected a dim that is declared")
+            self.fail_at(token.at, f"expected a dim that is declared, not {word!r}")
         return as_dim(self.symbols[word])
+
+
+def _terms(dim: Dim) -> int:
+    return 1 if isinstance(dim, int) else len(dim.terms) + 1
 
 
 def _array(element: DType, shape: tuple[int, ...], items: list[Any]) -> np.ndarray[Any, Any]:
     if element.kind is Kind.COMPLEX:
-        pairs = np.array(items, dtype=np.float64).reshape(-1, 2)
-        return (pairs[:, 0] + 1j * pairs[:, 1]).astype(element.np).reshape(shape)
-    return np.array(items).astype(element.np).reshape(shape)
+        pairs = np.array(items, np.float64).reshape(-1, 2)
+        return pairs.view(np.complex128).astype(element.np).reshape(shape)
+    if element.is_float:
+        return np.array(items, np.float64).astype(element.np).reshape(shape)
+    if any(isinstance(item, float) or isinstance(item, bool) is not (element.kind is Kind.BOOL) for item in items):
+        raise ValueError(f"the elements are not of type {element}")
+    return np.array(items, element.np).reshape(shape)

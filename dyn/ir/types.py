@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
-from dyn.shapes import Dim, Symbol, format_dim, product
+from dyn.shapes import Dim, Facts, Symbol, format_dim, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,10 @@ class TensorType:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def same_type(a: TensorType, b: TensorType, facts: Facts) -> bool:
+    """Whether two types are equal as far as the facts prove it."""
+    if a.dtype is not b.dtype or a.rank != b.rank or a.weak != b.weak:
+        return False
+    return all(x is y or facts.eq(x, y).proved for x, y in zip(a.shape, b.shape, strict=True))

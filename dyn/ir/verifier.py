@@ -5,8 +5,8 @@ from __future__ import annotations
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value
 from dyn.ir.opdef import OpDef
-from dyn.ir.printer import print_function
-from dyn.ir.types import TensorType
+from dyn.ir.printer import print_around
+from dyn.ir.types import TensorType, same_type
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
 from dyn.source import Loc
 
@@ -37,58 +37,82 @@ def verify(function: Function, after: str = "") -> Function:
     Checked: each value is defined once and before it is used; each op's result types are what its rule infers, up to
     equalities that the facts prove; each demand of each op follows from the facts. ``after`` names the pass to blame.
     """
+    verifier = _Verifier(function.facts)
     try:
-        _verify(function)
+        verifier.function(function)
     except DynError as error:
         when = f" after {after}" if after else ""
+        op = verifier.op
         raise IRError(
             f"invalid IR{when}: {error.problem}",
-            loc=error.loc,
-            notes=("in", *print_function(function).splitlines()[:80]),
+            loc=error.loc if op is None else op.loc,
+            notes=("in", *print_around(function, op)),
         ) from error
     return function
 
 
-def _verify(function: Function) -> None:
-    defined: set[Value] = set()
-    _define(function.params, defined)
-    if len(function.infos) != len(function.params):
-        raise IRError(f"{len(function.params)} parameters have {len(function.infos)} descriptions")
-    _block(function.ops, function.results, defined, function.facts)
+class _Verifier:
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.defined: set[Value] = set()
+        #: The op that is looked at.
+        self.op: Op | None = None
 
+    def function(self, function: Function) -> None:
+        if len(function.infos) != len(function.params):
+            raise IRError(f"{len(function.params)} parameters have {len(function.infos)} descriptions")
+        for param, info in zip(function.params, function.infos, strict=True):
+            if info.dims is not None and len(info.dims) != param.type.rank:
+                raise IRError(f"the parameter {info.name} of {param.type.rank} axes is described with {len(info.dims)}")
+        if function.result_names and len(function.result_names) != len(function.results):
+            raise IRError(f"{len(function.results)} results have {len(function.result_names)} names")
+        visible: set[Value] = set()
+        self.define(function.params, visible)
+        self.block(function.ops, function.results, visible)
 
-def _define(values: tuple[Value, ...], defined: set[Value]) -> None:
-    for value in values:
-        if value in defined:
-            raise IRError(f"{value!r} is defined twice")
-        defined.add(value)
+    def define(self, values: tuple[Value, ...], visible: set[Value]) -> None:
+        for value in values:
+            if value in self.defined:
+                raise IRError(f"{value!r} is defined twice")
+            self.defined.add(value)
+            visible.add(value)
 
+    def block(self, ops: tuple[Op, ...], results: tuple[Value, ...], visible: set[Value]) -> None:
+        outer = self.op
+        for op in ops:
+            self.op = op
+            for operand in op.operands:
+                if operand not in visible:
+                    raise IRError(f"{op.opdef.name} reads {operand!r}, which is not defined here")
+            inferred = self.infer(op)
+            if len(inferred) != len(op.results):
+                raise IRError(f"{op.opdef.name} gives {len(inferred)} results, not {len(op.results)}")
+            for value, expected in zip(op.results, inferred, strict=True):
+                if not same_type(value.type, expected, self.facts):
+                    raise IRError(f"{op.opdef.name} gives {expected}, not {value.type}")
+            for region in op.regions:
+                self.region(region, visible)
+                self.op = op
+            self.define(op.results, visible)
+        self.op = outer
+        for value in results:
+            if value not in visible:
+                raise IRError(f"the result {value!r} is not defined")
 
-def _block(ops: tuple[Op, ...], results: tuple[Value, ...], defined: set[Value], facts: Facts) -> None:
-    for op in ops:
-        for operand in op.operands:
-            if operand not in defined:
-                raise IRError(f"{op.opdef.name} reads {operand!r} before it is defined", loc=op.loc)
-        inferred = op.opdef.types(_Proofs(facts, op.opdef, op.loc), tuple(v.type for v in op.operands), op.attrs)
-        for value, expected in zip(op.results, inferred, strict=True):
-            if not same_type(value.type, expected, facts):
-                raise IRError(f"{op.opdef.name} gives {expected}, not {value.type}", loc=op.loc)
-        for region in op.regions:
-            _region(region, defined, facts)
-        _define(op.results, defined)
-    for value in results:
-        if value not in defined:
-            raise IRError(f"the result {value!r} is not defined")
+    def infer(self, op: Op) -> tuple[TensorType, ...]:
+        proofs = _Proofs(self.facts, op.opdef, op.loc)
+        try:
+            return op.opdef.types(proofs, tuple(v.type for v in op.operands), op.attrs)
+        except DynError:
+            raise
+        except Exception as error:  # what a rule does with operands or attributes that it does not know
+            operands = ", ".join(str(v.type) for v in op.operands)
+            attrs = ", ".join(sorted(op.attrs)) if op.attrs else "no attributes"
+            raise IRError(
+                f"{op.opdef.name} has no type for ({operands}) with {attrs}: {type(error).__name__}: {error}"
+            ) from error
 
-
-def _region(region: Region, defined: set[Value], facts: Facts) -> None:
-    inner = set(defined)
-    _define(region.params, inner)
-    _block(region.ops, region.results, inner, facts)
-
-
-def same_type(a: TensorType, b: TensorType, facts: Facts) -> bool:
-    """Whether two types are equal as far as the facts prove it."""
-    if a.dtype is not b.dtype or a.rank != b.rank:
-        return False
-    return all(x is y or facts.eq(x, y).proved for x, y in zip(a.shape, b.shape, strict=True))
+    def region(self, region: Region, visible: set[Value]) -> None:
+        inner = set(visible)
+        self.define(region.params, inner)
+        self.block(region.ops, region.results, inner)

@@ -11,12 +11,12 @@ from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, expr_dims, stmt_dims
-from dyn.lower.kernel import Buffer, Expr, Fold, Ref, Role, Stmt, TileContract
+from dyn.lower.kernel import Buffer, Expr, Fold, Load, Ref, Role, Stmt, TileContract
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.loops import permuted_store
-from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, nest, split
+from dyn.lower.nest import Axis, axis, collapse, flatten, fold_nest, index_of, nest, split
+from dyn.lower.schedule import ContractVariant, Reach, contract_schedules
 from dyn.lower.target import Target
-from dyn.lower.x86.schedule_contract import ContractVariant, contract_schedules
 from dyn.ops.contract import free_axes
 from dyn.ops.scalar import Scalar
 from dyn.shapes import linear_in, substitute
@@ -68,7 +68,6 @@ class _ContractLowering:
         result = self.k.cast(accumulated, self.op.result.dtype)
         self.elements.known[self.op.result] = lambda index: result
         index = index_of([*axes.batch, *axes.rows, *axes.columns])
-        self.elements.warm((op for op in self.group.ops if op is not self.op), index)
         return tuple(permuted_store(self.elements, self.outputs[v], v, index) for v in self.group.outputs)
 
     def _operands(self) -> tuple[Expr, Expr, _Axes]:
@@ -111,11 +110,8 @@ class _ContractLowering:
         left, right = expr_dims((lhs,)), expr_dims((rhs,))
         reduced, change_k = collapse(self._present(axes.reduced), [*left, *right])
         if len(reduced) > 1:
-            raise NotYetError(
-                "a contraction over several axes that do not lie in one stride comes later.",
-                loc=self.op.loc,
-                remedy="reshape the operands so that the contracted axes are one.",
-            )
+            reduced, change = flatten(reduced)
+            change_k = {s: substitute(d, change) for s, d in change_k.items()} | change
         rows, change_m = collapse(self._present(axes.rows), [*left, *inside])
         columns, change_n = collapse(self._present(axes.columns), [*right, *inside])
         change = change_k | change_m | change_n
@@ -125,10 +121,14 @@ class _ContractLowering:
         column = columns[-1] if columns else axis("n", 1)
         red = reduced[-1] if reduced else axis("k", 1)
         outer = [*self._present(axes.batch), *rows[:-1], *columns[:-1]]
-        strides = [linear_in(dim, column.var) for dim in expr_dims((rhs,))]
-        contiguous = any(s is not None and s[0] == 1 for s in strides)
+        reach = Reach(
+            lhs_reduced=self._contiguous(lhs, red),
+            rhs_columns=self._contiguous(rhs, column),
+            rhs_reduced=self._contiguous(rhs, red),
+        )
+        schedules = contract_schedules(self.target, self.wide, reach, column.extent)
         variants: list[Variant] = []
-        for schedule in contract_schedules(self.target, self.wide, col_contiguous=contiguous):
+        for schedule in schedules:
             condition = Condition(row.extent, schedule.min_rows, schedule.max_rows)
             decided = condition.decided(self.plan.function.facts)
             if decided is False:
@@ -137,6 +137,13 @@ class _ContractLowering:
             if decided:
                 break
         return self._launch(tuple(variants))
+
+    def _contiguous(self, operand: Expr, along: Axis) -> bool:
+        """Whether an operand is read where it lies, with neighbours along an axis next to each other."""
+        if not isinstance(operand, Load) or operand.bound or operand.mask is not None:
+            return False
+        linear = linear_in(operand.index, along.var)
+        return linear is not None and linear[0] == 1
 
     def _variant(
         self,

@@ -6,20 +6,43 @@ ops that belong to no group, to loads of stored arrays. Nothing is computed twic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from dyn.errors import IRError
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Elements as ElementLoops
-from dyn.ir.opdef import OpKind
+from dyn.ir.opdef import Get, OpKind
 from dyn.lower.expressions import ExprBuilder
 from dyn.lower.kernel import Buffer, Expr
 from dyn.lower.nest import linearize
 from dyn.shapes import Dim
+from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
 
 Index = tuple[Dim, ...]
+#: How many ops are followed by recursion; beyond, what is still needed is computed first.
+_DEEPEST = 40
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Request:
+    """An element that is asked for."""
+
+    value: Value
+    index: Index
+    mask: Expr | None
+    other: Expr | None
+
+    def key(self) -> tuple[object, ...]:
+        return (self.value, self.index, id(self.mask), id(self.other))
+
+
+class _TooDeepError(Exception):
+    """Unwinds to the first request, which then has ``request`` computed first."""
+
+    def __init__(self, request: _Request) -> None:
+        self.request = request
 
 
 class Elements:
@@ -29,12 +52,13 @@ class Elements:
         self.plan = plan
         self.group = group
         self.k = ExprBuilder()
-        self.producers = plan.function.producers()
+        self.producers = plan.producers
         self.members = {op.result: op for op in group.ops}
         self.inputs: dict[Value, Buffer] = {}
         #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
-        self.known: dict[Value, Any] = {}
-        self._memo: dict[tuple[Value, Index], Expr] = {}
+        self.known: dict[Value, Callable[[Index], Expr]] = {}
+        self._memo: dict[tuple[object, ...], Expr] = {}
+        self._depth = 0
 
     def storage(self, value: Value) -> Value | None:
         """The stored value whose memory holds ``value``'s elements in ``value``'s order, if there is one."""
@@ -47,45 +71,69 @@ class Elements:
 
     def at(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
         """The element of ``value`` at ``index``; where ``mask`` is false, ``other``, and nothing is read."""
-        if mask is not None:
-            return self._compute(value, index, mask, other)
-        key = (value, index)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._compute(value, index, None, None)
+        request = _Request(value, index, mask, other)
+        found = self._memo.get(request.key())
+        if found is not None:
+            return found
+        if self._depth == 0:
+            return self._unwind(request)
+        if self._depth > _DEEPEST:
+            raise _TooDeepError(request)
+        return self._compute(request)
+
+    def _unwind(self, request: _Request) -> Expr:
+        """Compute an element, however long the chain of ops behind it."""
+        pending = [request]
+        while True:
+            try:
+                found = self._compute(pending[-1])
+            except _TooDeepError as deep:
+                self._depth = 0
+                pending.append(deep.request)
+                continue
+            pending.pop()
+            if not pending:
+                return found
+
+    def _compute(self, request: _Request) -> Expr:
+        self._depth += 1
+        found = self._memo[request.key()] = self._element(request)
+        self._depth -= 1
         return found
 
-    def _compute(self, value: Value, index: Index, mask: Expr | None, other: Expr | None) -> Expr:
-        known = self.known.get(value)
-        if known is not None:
-            return known(index)
-        stored = self.storage(value)
-        if stored is not None:
-            buffer = self.inputs.get(stored)
-            if buffer is None:
-                buffer = self.inputs[stored] = Buffer(stored.name or "in", stored.dtype)
-            return self.k.load(buffer, linearize(index, value.shape), mask, other)
-        op = self.producers.get(value)
-        if op is None or not isinstance(op.opdef.loops, ElementLoops):
-            raise IRError(f"{value!r} is not reachable from group {self.group.name}")
-        return op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
+    def _element(self, request: _Request) -> Expr:
+        value, index, mask, other = request.value, request.index, request.mask, request.other
+        while True:
+            known = self.known.get(value)
+            if known is not None:
+                return known(index)
+            stored = self.storage(value)
+            if stored is not None:
+                return self.k.load(self._buffer(stored), linearize(index, value.shape), mask, other)
+            op = self.producers.get(value)
+            if op is None or not isinstance(op.opdef.loops, ElementLoops):
+                raise IRError(f"{value!r} is not reachable from group {self.group.name}")
+            if op.opdef.kind is not OpKind.VIEW:
+                return op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
+            index = view_index(op, index)
+            value = op.operands[0]
 
-    def _getter(self, op: Op, mask: Expr | None, other: Expr | None) -> Any:
+    def _buffer(self, stored: Value) -> Buffer:
+        buffer = self.inputs.get(stored)
+        if buffer is None:
+            buffer = self.inputs[stored] = Buffer(stored.name if stored.name else "in", stored.dtype)
+        return buffer
+
+    def _getter(self, op: Op, mask: Expr | None, other: Expr | None) -> Get:
         """How an op's rule reads its operands; an outer mask also holds for what the rule reads."""
 
         def get(i: int, index: Index, inner: Expr | None = None, inner_other: Expr | None = None) -> Expr:
-            if mask is None:
-                return self.at(op.operands[i], index, inner, inner_other)
             value = op.operands[i]
-            fill = self.k.const(value.dtype, 0) if other is None or other.dtype is not value.dtype else other
+            if mask is None:
+                return self.at(value, index, inner, inner_other)
             if inner is None:
+                fill = self.k.const(value.dtype, 0) if other is None or other.dtype is not value.dtype else other
                 return self.at(value, index, mask, fill)
             return self.at(value, index, self.k.both(mask, inner), inner_other)
 
         return get
-
-    def warm(self, ops: Iterable[Op], index: Index) -> None:
-        """Compute members in program order, so that a long chain needs no deep recursion."""
-        for op in ops:
-            if op.opdef.kind in (OpKind.POINTWISE, OpKind.INDEXED) and len(op.result.shape) == len(index):
-                self.at(op.result, index)

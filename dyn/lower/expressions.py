@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+
+import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
@@ -26,7 +29,7 @@ from dyn.lower.kernel import (
     walk_stmts,
 )
 from dyn.ops.scalar import COMPARISONS, Scalar
-from dyn.shapes import Dim, Opaque, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, free_symbols
 from dyn.shapes import symbol as new_symbol
 from dyn.shapes.expr import atom_dim
 from dyn.shapes.walk import map_atoms, rebuild
@@ -43,64 +46,149 @@ class ExprBuilder:
     def __init__(self) -> None:
         self.bound: dict[Symbol, Expr] = {}
         self._consts: dict[tuple[DType, str], Const] = {}
+        #: Every node that was made, by its contents. Keeps them alive, so that an id in a key is never used again.
+        self._nodes: dict[tuple[object, ...], Expr] = {}
+        self._symbols: dict[int, Dim] = {}
 
     def const(self, dtype: DType, value: bool | int | float) -> Const:
         if isinstance(value, complex) or dtype.kind is Kind.COMPLEX:
             raise NotYetError(f"kernels do not compute with {dtype.name} yet.")
+        if dtype.is_float:
+            value = float(value)
+        elif dtype.is_integer:
+            value = int(value)
+        else:
+            value = bool(value)
         key = (dtype, repr(value))
         found = self._consts.get(key)
         if found is None:
-            if dtype.is_float:
-                value = float(value)
-            elif dtype.is_integer:
-                value = int(value)
-            else:
-                value = bool(value)
             found = self._consts[key] = Const(dtype, value)
         return found
 
     def index(self, dtype: DType, expr: Dim) -> Expr:
-        return self.const(dtype, expr) if isinstance(expr, int) else Index(dtype, expr)
+        if isinstance(expr, int):
+            return self.const(dtype, expr)
+        if not self.bound.keys().isdisjoint(expr.atoms):
+            return self.cast(self._computed(expr), dtype)
+        return self._node(("index", dtype, expr), lambda: Index(dtype, expr))
 
     def bind(self, value: Expr) -> Dim:
         if isinstance(value, Const):
             return int(value.value)
         if isinstance(value, Index):
             return value.expr
-        symbol = new_symbol("v", "a computed index")
-        self.bound[symbol] = value
-        return as_dim(symbol)
+        dim = self._symbols.get(id(value))
+        if dim is None:
+            symbol = new_symbol("v", "a computed index")
+            self.bound[symbol] = value
+            dim = self._symbols[id(value)] = as_dim(symbol)
+        return dim
 
     def load(self, buffer: Buffer, index: Dim, mask: Expr | None = None, other: Expr | None = None) -> Expr:
-        symbols = sorted(free_symbols(index), key=lambda s: s.uid)
-        bound = tuple((s, self.bound[s]) for s in symbols if s in self.bound)
-        return Load(buffer, index, bound, mask, other)
+        def make() -> Expr:
+            symbols = sorted(free_symbols(index), key=lambda s: s.uid)
+            return Load(buffer, index, tuple((s, self.bound[s]) for s in symbols if s in self.bound), mask, other)
+
+        return self._node(("load", buffer, index, id(mask), id(other)), make)
 
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
             return self.cast(args[0], dtype)
         if fn is Scalar.SELECT or not any(a.dtype in _HALVES for a in args):
-            return Apply(fn, tuple(args), dtype)
+            return self._apply(fn, tuple(args), dtype)
         wide = tuple(self.cast(a, dtypes.float32) for a in args)
         if fn in COMPARISONS or fn is Scalar.IS_FINITE:
-            return Apply(fn, wide, dtype)
-        return self.cast(Apply(fn, wide, dtypes.float32), dtype)
+            return self._apply(fn, wide, dtype)
+        return self.cast(self._apply(fn, wide, dtypes.float32), dtype)
 
     def both(self, a: Expr, b: Expr) -> Expr:
         """The conjunction of two masks."""
-        return Apply(Scalar.AND, (a, b), dtypes.bool_)
+        return a if a is b else self._apply(Scalar.AND, (a, b), dtypes.bool_)
 
     def cast(self, value: Expr, dtype: DType) -> Expr:
         if value.dtype is dtype:
             return value
-        if isinstance(value, Const):
+        if isinstance(value, Const) and _same_number(value, dtype):
             return self.const(dtype, value.value)
         # A 16-bit float goes anywhere else through float32, which holds it exactly.
         if value.dtype in _HALVES and dtype is not dtypes.float32:
             return self.cast(self.cast(value, dtypes.float32), dtype)
         if dtype in _HALVES and value.dtype is not dtypes.float32:
             return self.cast(self.cast(value, dtypes.float32), dtype)
-        return Apply(Scalar.CAST, (value,), dtype)
+        return self._apply(Scalar.CAST, (value,), dtype)
+
+    def _apply(self, fn: Scalar, args: tuple[Expr, ...], dtype: DType) -> Expr:
+        return self._node((fn, dtype, *[id(a) for a in args]), lambda: Apply(fn, args, dtype))
+
+    def _node(self, key: tuple[object, ...], make: Callable[[], Expr]) -> Expr:
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = make()
+        return found
+
+    # Indices that are computed ------------------------------------------------------------------------------
+
+    def _computed(self, dim: Dim) -> Expr:
+        """An index that depends on computed values, such as the row of a gather, as arithmetic in int64."""
+        if isinstance(dim, int) or self.bound.keys().isdisjoint(dim.atoms):
+            return self.index(dtypes.int64, dim)
+        atom = dim.is_atom
+        if isinstance(atom, Symbol):
+            return self.bound[atom]
+        if atom is not None:
+            return self._function(atom.kind, [self._computed(arg) for arg in atom.args])
+        total: Expr | None = None
+        plain: Dim = dim.constant
+        for mono, coefficient in dim.terms:
+            own: Dim = coefficient
+            part: Expr | None = None
+            for factor, power in mono.factors:
+                for _ in range(power):
+                    if self.bound.keys().isdisjoint(atom_dim(factor).atoms):
+                        own = own * atom_dim(factor)
+                    else:
+                        part = self._join(Scalar.MUL, part, self._computed(atom_dim(factor)))
+            if part is None:
+                plain = plain + own
+            else:
+                part = part if own == 1 else self._join(Scalar.MUL, part, self.index(dtypes.int64, own))
+                total = self._join(Scalar.ADD, total, part)
+        assert total is not None  # some term mentions a computed value
+        return total if plain == 0 else self._join(Scalar.ADD, total, self.index(dtypes.int64, plain))
+
+    def _join(self, fn: Scalar, a: Expr | None, b: Expr) -> Expr:
+        return b if a is None else self._apply(fn, (a, b), dtypes.int64)
+
+    def _function(self, kind: OpaqueKind, args: list[Expr]) -> Expr:
+        integer, boolean = dtypes.int64, dtypes.bool_
+        if kind in (OpaqueKind.MIN, OpaqueKind.MAX):
+            fn = Scalar.MIN if kind is OpaqueKind.MIN else Scalar.MAX
+            return reduce(lambda a, b: self._apply(fn, (a, b), integer), args)
+        if kind is OpaqueKind.BROADCAST:
+            one = self.const(integer, 1)
+            return reduce(lambda a, b: self._choose(self._apply(Scalar.EQ, (a, one), boolean), b, a), args)
+        # Division rounds towards zero in kernels and down in indices.
+        a, b = args
+        zero = self.const(integer, 0)
+        quotient, rest = self._apply(Scalar.DIV, (a, b), integer), self._apply(Scalar.REM, (a, b), integer)
+        opposite = self._apply(Scalar.LT, (self._apply(Scalar.XOR, (rest, b), integer), zero), boolean)
+        down = self.both(self._apply(Scalar.NE, (rest, zero), boolean), opposite)
+        if kind is OpaqueKind.MOD:
+            return self._choose(down, self._apply(Scalar.ADD, (rest, b), integer), rest)
+        return self._choose(down, self._apply(Scalar.SUB, (quotient, self.const(integer, 1)), integer), quotient)
+
+    def _choose(self, predicate: Expr, a: Expr, b: Expr) -> Expr:
+        return self._apply(Scalar.SELECT, (predicate, a, b), a.dtype)
+
+
+def _same_number(const: Const, dtype: DType) -> bool:
+    """Whether a conversion of a literal needs no rounding, wrapping or saturation that a kernel would have to do."""
+    value = const.value
+    if dtype.is_float:
+        return not isinstance(value, int) or abs(value) <= 2**8
+    if dtype.kind is Kind.BOOL:
+        return isinstance(value, bool)
+    return isinstance(value, int) and np.iinfo(dtype.np).min <= value <= np.iinfo(dtype.np).max
 
 
 def stmt_dims(body: tuple[Stmt, ...]) -> list[Dim]:
@@ -126,10 +214,19 @@ class Rewriter:
     """Applies ``change`` to every index expression and extent, sharing what was shared."""
 
     def __init__(self, change: Callable[[Dim], Dim]) -> None:
-        self.change = change
+        self._change = change
+        self._changed: dict[Dim, Dim] = {}
         self.exprs: dict[int, Expr] = {}
         #: Keeps the keys of ``exprs`` alive, so that an id is never used again.
         self._sources: list[Expr] = []
+
+    def change(self, dim: Dim) -> Dim:
+        if isinstance(dim, int):
+            return dim
+        found = self._changed.get(dim)
+        if found is None:
+            found = self._changed[dim] = self._change(dim)
+        return found
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(self.stmt(stmt) for stmt in body)
@@ -142,13 +239,20 @@ class Rewriter:
             body = self.block(stmt_body(stmt))
             folds = tuple(Fold(f.ref, f.combine, f.init, self.expr(f.value)) for f in stmt.folds)
             return Loop(stmt.role, stmt.var, extent, body, folds)
-        extents = [self.change(e) for e in (stmt.row_extent, stmt.col_extent, stmt.red_extent)]
+        rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)
-        return TileContract(stmt.row, stmt.col, stmt.red, *extents, lhs, rhs, stmt.acc, epilogue, stmt.schedule)
+        return TileContract(stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.schedule)
 
     def expr(self, root: Expr) -> Expr:
-        for expr in walk_exprs((root,)):
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            waiting = [] if id(expr) in self.exprs else [c for c in children(expr) if id(c) not in self.exprs]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
             if id(expr) not in self.exprs:
                 self._sources.append(expr)
                 self.exprs[id(expr)] = self.node(expr)

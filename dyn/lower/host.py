@@ -187,7 +187,7 @@ def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place
     """Where each stored value lies. A slot of the arena is used again once the last reader of its value has run."""
     function = plan.function
     places = {value: Place("input", i) for i, value in enumerate(function.params)}
-    producers = function.producers()
+    producers = plan.producers
     for number, result in enumerate(function.results):
         base = result
         while base not in plan.stored:

@@ -41,9 +41,9 @@ class Condition:
     def decided(self, facts: Facts) -> bool | None:
         """True or False where the facts settle it for every shape."""
         low, high = facts.bounds(self.dim)
-        if low >= self.low and (self.high is None or (high is not None and high <= self.high)):
+        if low is not None and low >= self.low and (self.high is None or (high is not None and high <= self.high)):
             return True
-        if (high is not None and high < self.low) or (self.high is not None and low > self.high):
+        if (high is not None and high < self.low) or (self.high is not None and low is not None and low > self.high):
             return False
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dyn.lower.kernel import Fold, Loop, Ref, Role, Stmt
-from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, substitute
+from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
 from dyn.shapes import symbol as new_symbol
 
 
@@ -92,6 +92,18 @@ def fold_nest(
             folds = tuple(Fold(Ref(f.ref.name, f.ref.dtype), f.combine, f.init, f.ref) for f in folds)
         body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, folds),)
     return body, folds
+
+
+def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
+    """Axes as one, by division: for what does not lie in one stride and must be a single loop all the same."""
+    extent = product(a.extent for a in axes)
+    whole = axis("".join(a.var.name for a in axes), extent)
+    rest: Dim = as_dim(whole.var)
+    change: dict[Symbol, Dim] = {}
+    for position, a in reversed(list(enumerate(axes))):
+        change[a.var] = rest if position == 0 else mod(rest, a.extent)
+        rest = floordiv(rest, a.extent)
+    return [whole], change
 
 
 def split(a: Axis, chunk: int) -> tuple[Axis, Axis, dict[Symbol, Dim]]:

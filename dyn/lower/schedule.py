@@ -1,10 +1,16 @@
-"""The sizes that a target family's schedules are made of."""
+"""The sizes that a target family's schedules are made of: one table a family."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from dyn.dtypes import DType
+from dyn.errors import NotYetError
 from dyn.lower.target import Target
+from dyn.lower.x86.schedule_contract import ContractVariant
+from dyn.lower.x86.schedule_contract import contract_schedules as x86_contract_schedules
+from dyn.shapes import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +25,47 @@ class LoopSchedule:
     columns: int
 
 
+#: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
+_LOOPS = {
+    "x86": LoopSchedule(elements=8192, columns=256),
+    "cuda": LoopSchedule(elements=1024, columns=128),
+    "rocm": LoopSchedule(elements=1024, columns=128),
+}
+
+
 def loop_schedule(target: Target) -> LoopSchedule:
-    """x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few each."""
-    if target.family == "x86":
-        return LoopSchedule(elements=8192, columns=256)
-    return LoopSchedule(elements=1024, columns=128)
+    """The cuts of a target's loop nests."""
+    return _LOOPS[target.family]
+
+
+#: How a family tiles contractions.
+_CONTRACTIONS: dict[str, Callable[..., tuple[ContractVariant, ...]]] = {"x86": x86_contract_schedules}
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a contraction's operands lie: whether neighbours along an axis lie next to each other, in a plain load of the
+    accumulators' dtype."""
+
+    #: The left operand along the reduced dimension.
+    lhs_reduced: bool
+    #: The right operand along the columns, and along the reduced dimension.
+    rhs_columns: bool
+    rhs_reduced: bool
+
+
+def contract_schedules(target: Target, dtype: DType, reach: Reach, cols: Dim) -> tuple[ContractVariant, ...]:
+    """The variants of a contraction whose accumulators have a dtype, by rows: disjoint, and covering.
+
+    ``cols`` is the number of columns.
+    """
+    schedules = _CONTRACTIONS.get(target.family)
+    if schedules is None:
+        raise NotYetError(f"contractions for {target.family} come later.", remedy="compile for x86.")
+    return schedules(
+        target, dtype, col_contiguous=reach.rhs_columns, red_contiguous=reach.rhs_reduced,
+        lhs_contiguous=reach.lhs_reduced, cols=cols,
+    )  # fmt: skip
+
+
+__all__ = ["ContractVariant", "LoopSchedule", "Reach", "contract_schedules", "loop_schedule"]

@@ -57,7 +57,7 @@ def _reference(
     x = x.transpose(*lhs_batch, *free_l, *lhs_contracting).reshape(*batch, int(np.prod(m, dtype=np.int64)), k)
     y = y.transpose(*rhs_batch, *rhs_contracting, *free_r).reshape(*batch, k, int(np.prod(n, dtype=np.int64)))
     with np.errstate(all="ignore"):
-        return np.matmul(x, y).reshape(*batch, *m, *n).astype(lhs.dtype)
+        return np.matmul(x, y).reshape((*batch, *m, *n)).astype(lhs.dtype)
 
 
 def _samples() -> list[Sample]:

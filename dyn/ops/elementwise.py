@@ -13,6 +13,16 @@ from dyn.dtypes import DType, Kind
 from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, OpDef, OpKind, Reference, Sample, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops import rules
+from dyn.ops.identities import (
+    converted_once,
+    first_of,
+    idempotent,
+    involution,
+    neutral,
+    nothing,
+    of_itself,
+    one_branch,
+)
 from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, NUMBER, REAL, pointwise, predicate, same_type, samples
 from dyn.ops.scalar import Scalar
 
@@ -87,9 +97,11 @@ def _power(x: Array, y: Array) -> Array:
 
 
 _any1 = samples(1)
-negative = _op("negate", Scalar.NEG, np.negative, samples(1, (*_F, *_INTS)), same_type(NUMBER))
-abs_ = _op("abs", Scalar.ABS, np.abs, samples(1, (*_F, dtypes.int32)), same_type(REAL))
-sign = _op("sign", Scalar.SIGN, np.sign, samples(1, (*_F, dtypes.int32)), same_type(REAL), grad=NO_GRAD)
+negative = _op("negate", Scalar.NEG, np.negative, samples(1, (*_F, *_INTS)), same_type(NUMBER), simplify=involution)
+abs_ = _op("abs", Scalar.ABS, np.abs, samples(1, (*_F, dtypes.int32)), same_type(REAL), simplify=idempotent)
+sign = _op(
+    "sign", Scalar.SIGN, np.sign, samples(1, (*_F, dtypes.int32)), same_type(REAL), grad=NO_GRAD, simplify=idempotent
+)
 exponential = _op("exponential", Scalar.EXP, np.exp, _any1, same_type(FLOAT))
 exponential_minus_one = _op("exponential_minus_one", Scalar.EXPM1, np.expm1, _any1, same_type(FLOAT))
 log = _op("log", Scalar.LOG, np.log, samples(1, low=0.01, high=9.0), same_type(FLOAT))
@@ -104,25 +116,47 @@ rsqrt = _op(
 cbrt = _op("cbrt", Scalar.CBRT, np.cbrt, _any1, same_type(FLOAT))
 sine = _op("sine", Scalar.SIN, np.sin, _any1, same_type(FLOAT))
 cosine = _op("cosine", Scalar.COS, np.cos, _any1, same_type(FLOAT))
-floor = _op("floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT), grad=NO_GRAD)
-ceil = _op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=NO_GRAD)
-round_nearest_even = _op("round_nearest_even", Scalar.ROUND_EVEN, np.round, _any1, same_type(FLOAT), grad=NO_GRAD)
+floor = _op("floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
+ceil = _op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
+round_nearest_even = _op(
+    "round_nearest_even", Scalar.ROUND_EVEN, np.round, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent
+)
 is_finite = _op("is_finite", Scalar.IS_FINITE, np.isfinite, _any1, predicate(FLOAT), grad=NO_GRAD)
-not_ = _op("not", Scalar.NOT, np.invert, samples(1, (dtypes.bool_, *_INTS)), same_type(BITS), grad=NO_GRAD)
+not_ = _op(
+    "not", Scalar.NOT, np.invert, samples(1, (dtypes.bool_, *_INTS)), same_type(BITS), grad=NO_GRAD, simplify=involution
+)
 
 _two = samples(2, (*_F, *_INTS))
 _bits = samples(2, (dtypes.bool_, *_INTS))
-add = _op("add", Scalar.ADD, np.add, _two, same_type(NUMBER))
-subtract = _op("subtract", Scalar.SUB, np.subtract, _two, same_type(NUMBER))
-multiply = _op("multiply", Scalar.MUL, np.multiply, _two, same_type(NUMBER))
-divide = _op("divide", Scalar.DIV, _truncated_div, _two, same_type(NUMBER))
+add = _op("add", Scalar.ADD, np.add, _two, same_type(NUMBER), simplify=neutral(0, -0.0, left=True))
+subtract = _op("subtract", Scalar.SUB, np.subtract, _two, same_type(NUMBER), simplify=neutral(0, 0.0))
+multiply = _op("multiply", Scalar.MUL, np.multiply, _two, same_type(NUMBER), simplify=neutral(1, 1.0, left=True))
+divide = _op("divide", Scalar.DIV, _truncated_div, _two, same_type(NUMBER), simplify=neutral(1, 1.0))
 remainder = _op("remainder", Scalar.REM, _truncated_rem, _two, same_type(REAL))
 power = _op("power", Scalar.POW, _power, samples(2, _F, low=0.1, high=3.0), same_type(REAL))
-maximum = _op("maximum", Scalar.MAX, np.maximum, _two, same_type(REAL))
-minimum = _op("minimum", Scalar.MIN, np.minimum, _two, same_type(REAL))
-and_ = _op("and", Scalar.AND, np.bitwise_and, _bits, same_type(BITS), grad=NO_GRAD)
-or_ = _op("or", Scalar.OR, np.bitwise_or, _bits, same_type(BITS), grad=NO_GRAD)
-xor = _op("xor", Scalar.XOR, np.bitwise_xor, _bits, same_type(BITS), grad=NO_GRAD)
+maximum = _op("maximum", Scalar.MAX, np.maximum, _two, same_type(REAL), simplify=of_itself)
+minimum = _op("minimum", Scalar.MIN, np.minimum, _two, same_type(REAL), simplify=of_itself)
+and_ = _op(
+    "and",
+    Scalar.AND,
+    np.bitwise_and,
+    _bits,
+    same_type(BITS),
+    grad=NO_GRAD,
+    simplify=first_of(of_itself, neutral(-1, 0.0, left=True, bits=1)),
+)
+or_ = _op(
+    "or",
+    Scalar.OR,
+    np.bitwise_or,
+    _bits,
+    same_type(BITS),
+    grad=NO_GRAD,
+    simplify=first_of(of_itself, neutral(0, 0.0, left=True, bits=0)),
+)
+xor = _op(
+    "xor", Scalar.XOR, np.bitwise_xor, _bits, same_type(BITS), grad=NO_GRAD, simplify=neutral(0, 0.0, left=True, bits=0)
+)
 
 _DIRECTIONS: dict[str, tuple[Scalar, Callable[[Any, Any], Any]]] = {
     "EQ": (Scalar.EQ, operator.eq),
@@ -165,6 +199,7 @@ select = OpDef(
     reference=lambda p, a, b: np.where(p, a, b),
     samples=_select_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=one_branch,
 )  # fmt: skip
 
 
@@ -172,10 +207,10 @@ def _convert_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
     (x,) = operands
     if x.dtype.kind is Kind.COMPLEX and attrs["dtype"].kind is not Kind.COMPLEX:
         raise ctx.fail(f"does not take {x.dtype.name} to {attrs['dtype'].name}", "take .real or .imag")
-    return (TensorType(attrs["dtype"], x.shape),)
+    return (TensorType(attrs["dtype"], x.shape, attrs.get("weak", False)),)
 
 
-def convert_array(x: Array, dtype: DType) -> Array:
+def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
     """NumPy's astype where C leaves it undefined too: floats saturate in integers, and NaN gives 0."""
     if x.dtype.kind != "f" and dtypes.dtype(x.dtype).is_float:
         x = x.astype(np.float32)
@@ -207,7 +242,7 @@ convert = OpDef(
         for s in samples(1, (dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.float16))()
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
-    simplify=lambda b, op: op.operands if op.operands[0].type == op.result.type else None,
+    simplify=converted_once,
 )  # fmt: skip
 
 #: The operand again, in memory of its own.
@@ -219,4 +254,5 @@ copy = OpDef(
     reference=lambda x: np.array(x),
     samples=samples(1, (dtypes.float32, dtypes.bool_)),
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=nothing,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from dyn.dtypes import Kind
 from dyn.ir.core import Dense
 from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
 from dyn.ops.rules import SAMPLE_SHAPES, samples, view
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, RelKind, broadcast, dim_min, floordiv, format_dim, mod, product
@@ -66,7 +67,7 @@ broadcast_in_dim = OpDef(
         Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))}) for s in SAMPLE_SHAPES
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
-    simplify=lambda b, op: op.operands if op.operands[0].shape == op.result.shape else None,
+    simplify=broadcast_once,
 )  # fmt: skip
 
 
@@ -125,7 +126,7 @@ reshape = OpDef(
     reference=lambda x, shape: np.reshape(x, shape),
     samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
-    simplify=lambda b, op: op.operands if op.operands[0].shape == op.result.shape else None,
+    simplify=reshaped_once,
     keeps_order=True,
 )  # fmt: skip
 
@@ -158,7 +159,7 @@ transpose = OpDef(
         for s in SAMPLE_SHAPES
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
-    simplify=lambda b, op: op.operands if list(op.attrs["permutation"]) == sorted(op.attrs["permutation"]) else None,
+    simplify=transposed_once,
 )  # fmt: skip
 
 
@@ -192,6 +193,29 @@ slice_ = OpDef(
         Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=whole_slice,
+)  # fmt: skip
+
+
+# --- reverse ------------------------------------------------------------------------------------------------------
+
+reverse = OpDef(
+    "reverse",
+    OpKind.VIEW,
+    types=lambda ctx, operands, attrs: operands,
+    loops=view(
+        lambda op, index: tuple(
+            op.result.shape[axis] - 1 - i if axis in op.attrs["dimensions"] else i for axis, i in enumerate(index)
+        )
+    ),
+    reference=lambda x, dimensions: np.flip(x, dimensions),
+    samples=lambda: [
+        Sample((np.arange(np.prod(s, dtype=np.int64)).reshape(s),), {"dimensions": axes})
+        for s in SAMPLE_SHAPES
+        for axes in ((), tuple(range(len(s))), tuple(range(len(s)))[:1])
+    ],
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: op.operands if not op.attrs["dimensions"] else None,
 )  # fmt: skip
 
 
@@ -257,6 +281,7 @@ concatenate = OpDef(
         for n in (0, 1, 5)
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=joined_once,
 )  # fmt: skip
 
 
@@ -264,7 +289,18 @@ concatenate = OpDef(
 
 
 def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
-    return k.const(op.result.dtype, op.attrs["value"].array.item())
+    """A number, or for an array of several a choice by position: such arrays are small, others are captured."""
+    array, dtype = op.attrs["value"].array, op.result.dtype
+    numbers = array.ravel().tolist()
+    value = k.const(dtype, numbers[-1] if numbers else 0)
+    place: Dim = 0
+    for i, size in zip(index, array.shape, strict=True):
+        place = place * size + i
+    position = k.index(dtypes.int64, place)
+    for number, element in reversed(list(enumerate(numbers[:-1]))):
+        here = k.apply(Scalar.EQ, [position, k.const(dtypes.int64, number)], dtypes.bool_)
+        value = k.apply(Scalar.SELECT, [here, k.const(dtype, element), value], dtype)
+    return value
 
 
 constant = OpDef(
@@ -275,7 +311,7 @@ constant = OpDef(
     ),
     loops=Elements(_constant_at),
     reference=lambda value, weak=False: value.array,
-    samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7)],
+    samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [])],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
 )  # fmt: skip
 
@@ -307,6 +343,13 @@ def _size_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any
     return size if dtype is dtypes.int64 else k.apply(Scalar.CAST, [size], dtype)
 
 
+def _static_size(b: Any, op: Any) -> tuple[Any, ...] | None:
+    size = op.attrs["size"]
+    if not isinstance(size, int):
+        return None
+    return (b.op("constant", value=Dense(np.asarray(size).astype(op.result.dtype.np)), weak=True),)
+
+
 #: A dim as a scalar: what ``x.shape[0] * y`` computes with. StableHLO's get_dimension_size, of any expression.
 dim_size = OpDef(
     "dim_size",
@@ -316,6 +359,7 @@ dim_size = OpDef(
     reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=_static_size,
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dyn.dtypes import DType
@@ -59,7 +59,7 @@ class Views:
     ``stops`` says which values are an end in themselves, though a view makes them.
     """
 
-    def __init__(self, producers: dict[Value, Op], stops: Callable[[Value], bool]) -> None:
+    def __init__(self, producers: Mapping[Value, Op], stops: Callable[[Value], bool]) -> None:
         self.producers = producers
         self.stops = stops
 
@@ -83,8 +83,12 @@ class Views:
         return value, index
 
 
-def is_permutation(index: Index, symbols: tuple[Symbol, ...]) -> bool:
-    """Whether an index uses each variable once and nothing else, in any order; unit axes may have a 0."""
-    wanted = [as_dim(s) for s in symbols]
+def is_permutation(index: Index, symbols: tuple[Symbol, ...], shape: tuple[Dim, ...]) -> bool:
+    """Whether an index over variables of the axes of ``shape`` uses each once and nothing else, in any order.
+
+    Axes of size 1 need no variable, and may have a 0 in the index.
+    """
     used = [d for d in index if d != 0]
-    return len(used) == len(set(used)) and set(used) <= set(wanted)
+    wanted = {as_dim(s) for s in symbols}
+    needed = {as_dim(s) for s, size in zip(symbols, shape, strict=True) if size != 1}
+    return len(used) == len(set(used)) and needed <= set(used) <= wanted

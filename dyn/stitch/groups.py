@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -56,6 +57,8 @@ class Plan:
     function: Function
     groups: tuple[Group, ...]
     stored: frozenset[Value]
+    #: The op that makes each value of the function.
+    producers: Mapping[Value, Op]
 
     def text(self) -> str:
         """The plan as people and golden files read it; ops are numbered as in the function's text."""

@@ -17,14 +17,13 @@ what it shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import count
-
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts
+from dyn.shapes import Dim, Facts, format_shape
 from dyn.stitch.access import Views, as_index, axis_symbols, is_permutation, view_index
 from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.inline import inline_values, pinned_views
+from dyn.stitch.order import Order
 
 
 def stitch(function: Function) -> Plan:
@@ -41,13 +40,8 @@ class _Draft:
         self.space = space
         self.reduced: frozenset[int] | None = None
         self.ops: list[Op] = []
-        self.ends: list[str] = []
-        #: Bit mask of the groups that must run before this one.
-        self.before = 0
-
-    @property
-    def bit(self) -> int:
-        return 1 << self.number
+        #: Reasons, in order and once each.
+        self.ends: dict[str, None] = {}
 
     def kept(self) -> tuple[Dim, ...]:
         return tuple(d for axis, d in enumerate(self.space) if axis not in (self.reduced or ()))
@@ -58,82 +52,15 @@ class _Stitcher:
         self.function = function
         self.facts: Facts = function.facts
         self.producers = function.producers()
-        self.users = function.users()
-        self.inline = self._inline_values()
-        self.pinned = self._pinned_views()
+        self.inline = inline_values(function, self.producers, function.users())
+        self.pinned = pinned_views(function, self.producers)
         self.views = Views(self.producers, lambda value: value in self.pinned)
-        self.numbers = count()
+        self.order = Order()
         self.groups: dict[int, _Draft] = {}
         self.group_of: dict[Value, _Draft] = {}
-
-    # What needs no group ----------------------------------------------------------------------------------------
-
-    def _inline_values(self) -> set[Value]:
-        """Values that consumers compute themselves: views, constants, iotas, and scalar arithmetic on those."""
-        inline: set[Value] = set()
-        params = set(self.function.params)
-        results = set(self.function.results)
-        for op in self.function.ops:
-            kind = op.opdef.kind
-            scalar = kind is OpKind.POINTWISE and op.result.type.size == 1 and not self._shown(op.result, results)
-            if kind in (OpKind.VIEW, OpKind.GENERATE) or (
-                scalar and all(self._free(v, inline, params) for v in op.operands)
-            ):
-                inline.add(op.result)
-        return inline
-
-    def _shown(self, value: Value, results: set[Value]) -> bool:
-        """Whether a value is a result, or a result is a view of it."""
-        stack = [value]
-        while stack:
-            value = stack.pop()
-            if value in results:
-                return True
-            stack.extend(op.result for op in self.users[value] if op.opdef.kind is OpKind.VIEW)
-        return False
-
-    def _free(self, value: Value, inline: set[Value], params: set[Value]) -> bool:
-        """Whether a scalar's operand is itself computed from sizes, constants and parameters alone."""
-        while value in inline:
-            op = self.producers[value]
-            if op.opdef.kind is not OpKind.VIEW:
-                return True
-            value = op.operands[0]
-        return value in params
-
-    def _pinned_views(self) -> set[Value]:
-        """Views that must lie in memory: a reshape reads them in an order that is not what they show lies in."""
-        pinned: set[Value] = set()
-        for op in self.function.ops:
-            if not op.opdef.keeps_order or self._is_local(op):
-                continue
-            source = op.operands[0]
-            if not self._lies_in_order(source, pinned):
-                pinned.add(source)
-        for value in self.function.results:
-            if not self._lies_in_order(value, pinned):
-                pinned.add(value)
-        return pinned
-
-    def _is_local(self, op: Op) -> bool:
-        """Whether a reshape maps an index without division: it only adds or drops axes of size 1."""
-        symbols = axis_symbols(op.result.shape)
-        index = view_index(op, as_index(symbols))
-        own = as_index(symbols)
-        return all(isinstance(d, int) or any(d is i for i in own) for d in index)
-
-    def _lies_in_order(self, value: Value, pinned: set[Value]) -> bool:
-        """Whether a value's elements lie in memory in its own order, wherever it is stored."""
-        while value not in pinned:
-            op = self.producers.get(value)
-            if op is None or op.opdef.kind is not OpKind.VIEW:
-                return op is None or op.opdef.kind is not OpKind.GENERATE
-            if not op.opdef.keeps_order:
-                return False
-            value = op.operands[0]
-        return True
-
-    # Joining ----------------------------------------------------------------------------------------------------
+        #: The placed ops that read each value, through views and inlined scalars.
+        self.readers: dict[Value, list[Op]] = {}
+        self._known_sources: dict[Value, tuple[Value, ...]] = {}
 
     def run(self) -> Plan:
         for op in self.function.ops:
@@ -143,20 +70,22 @@ class _Stitcher:
                 self._place(op)
         return self._finish()
 
+    # Joining ----------------------------------------------------------------------------------------------------
+
     def _place(self, op: Op) -> None:
         space = op.operands[0].shape if op.opdef.kind is OpKind.REDUCE else op.result.shape
-        reduced = frozenset(op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
+        reduced = frozenset[int](op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
         draft: _Draft | None = None
         candidates = self._candidates(op)
         for candidate in candidates:
             others = [c for c in candidates if c is not candidate and c is not draft]
             reason = self._refusal(op, space, reduced, candidate)
-            if reason is None and any(other.before & candidate.bit for other in others):
-                reason = "another operand waits for the group's results"
+            if reason is None and any(self.order.reaches(candidate.number, other.number) for other in others):
+                reason = "it also reads what is computed from the group's results elsewhere"
             if reason is None and draft is not None:
                 reason = self._merge_refusal(draft, candidate)
             if reason is not None:
-                candidate.ends.append(f"{op.opdef.name} at {op.loc} stays outside: {reason}")
+                candidate.ends[f"{op.opdef.name} at {op.loc} stays outside: {reason}"] = None
             else:
                 draft = candidate if draft is None else self._merge(draft, candidate)
         if draft is None:
@@ -167,71 +96,72 @@ class _Stitcher:
         self._add(draft, op)
 
     def _new(self, kind: GroupKind, space: tuple[Dim, ...]) -> _Draft:
-        draft = _Draft(next(self.numbers), kind, space)
+        draft = _Draft(len(self.group_of), kind, space)
         self.groups[draft.number] = draft
+        self.order.add(draft.number)
         return draft
 
     def _add(self, draft: _Draft, op: Op) -> None:
         draft.ops.append(op)
         self.group_of[op.result] = draft
-        before = 0
-        for source in self._sources(op.operands):
+        for source in self._op_sources(op):
+            self.readers.setdefault(source, []).append(op)
             group = self.group_of.get(source)
             if group is not None and group is not draft:
-                before |= group.bit | group.before
-        self._precede(draft, before)
+                self.order.edge(group.number, draft.number)
 
-    def _precede(self, draft: _Draft, before: int) -> None:
-        """Record that groups run before ``draft`` and so before all that wait for it."""
-        draft.before |= before
-        for other in self.groups.values():
-            if other.before & draft.bit:
-                other.before |= before
+    def _sources(self, value: Value) -> tuple[Value, ...]:
+        """The computed values and parameters that a value is computed from, through views and inlined scalars."""
+        known = self._known_sources.get(value)
+        if known is None:
+            found: dict[Value, None] = {}
+            seen = {value}
+            stack = [value]
+            while stack:
+                base = self.views.base(stack.pop())
+                if base in self.inline and base not in self.pinned:
+                    fresh = [v for v in self.producers[base].operands if v not in seen]
+                    seen.update(fresh)
+                    stack.extend(fresh)
+                else:
+                    found[base] = None
+            known = self._known_sources[value] = tuple(found)
+        return known
 
-    def _sources(self, values: Iterable[Value]) -> list[Value]:
-        """The computed values and parameters that values are computed from, through views and inlined scalars."""
-        found: dict[Value, None] = {}
-        stack = list(values)
-        while stack:
-            value = self.views.base(stack.pop())
-            if value in self.inline and value not in self.pinned:
-                stack.extend(self.producers[value].operands)
-            else:
-                found[value] = None
-        return list(found)
+    def _op_sources(self, op: Op) -> list[Value]:
+        return list(dict.fromkeys(source for v in op.operands for source in self._sources(v)))
 
     def _candidates(self, op: Op) -> list[_Draft]:
         """The groups that make the op's operands, contractions first: an epilogue saves a whole round trip."""
         if op.opdef.kind is OpKind.CONTRACT:
             return []
-        found: dict[int, _Draft] = {}
-        for source in self._sources(op.operands):
-            group = self.group_of.get(source)
-            if group is not None:
-                found[group.number] = group
-        return sorted(found.values(), key=lambda g: (g.kind is not GroupKind.CONTRACT, -g.number))
+        found = dict.fromkeys(self.group_of[s] for s in self._op_sources(op) if s in self.group_of)
+        return sorted(found, key=lambda g: (g.kind is not GroupKind.CONTRACT, -g.number))
 
     def _refusal(self, op: Op, space: tuple[Dim, ...], reduced: frozenset[int] | None, group: _Draft) -> str | None:
         """Why ``op`` cannot join ``group``, or None when it can."""
         if group.kind is GroupKind.CONTRACT and op.opdef.kind is not OpKind.POINTWISE:
             return f"a contraction's epilogue takes no {op.opdef.kind.value} op"
         if group.kind is GroupKind.COPY:
-            return "it is a copy"
+            return "a copy takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
         row = not self._same_shape(space, group.space)
         if row and (reduced is not None or not self._is_row(space, group)):
-            return f"its space {_dims(space)} is not provably the group's {_dims(group.space)}"
+            return f"its space {format_shape(space)} is not provably the group's {format_shape(group.space)}"
         if not all(self._aligned(op, operand, group, row=row, reduced=reduced) for operand in op.operands):
             return "it reads the group's values at other places than its own"
         return None
 
     def _aligned(self, op: Op, operand: Value, group: _Draft, *, row: bool, reduced: frozenset[int] | None) -> bool:
         """Whether what an op reads of a group, if anything, is read at the op's own index or at its kept axes."""
-        if not any(self.group_of.get(source) is group for source in self._sources((operand,))):
+        if not any(self.group_of.get(source) is group for source in self._sources(operand)):
             return True
         if op.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE):
             return False
+        base = self.views.base(operand)
+        if base is operand and not row and self._same_shape(base.shape, group.space) and base not in self.pinned:
+            return True
         axes = reduced if reduced is not None else group.reduced or frozenset[int]()
         rank = len(group.space)
         kept = [axis for axis in range(rank) if axis not in axes]
@@ -265,41 +195,41 @@ class _Stitcher:
 
     def _merge_refusal(self, a: _Draft, b: _Draft) -> str | None:
         if not self._same_shape(a.space, b.space):
-            return f"its spaces {_dims(a.space)} and {_dims(b.space)} differ"
+            return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"
         if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
-            return "the two groups reduce different axes"
+            return "it would join groups that reduce different axes"
         kinds = {a.kind, b.kind}
-        if GroupKind.CONTRACT in kinds and kinds != {GroupKind.CONTRACT, GroupKind.LOOP}:
-            return "a contraction's epilogue takes no reduction and no second contraction"
         if a.kind is b.kind is GroupKind.CONTRACT:
             return "a contraction's epilogue takes no second contraction"
-        for first, second in ((a, b), (b, a)):
-            between = [g for g in self.groups.values() if g not in (a, b) and second.before & g.bit]
-            if any(g.before & first.bit for g in between):
-                return "a group between the two waits for one and is waited for by the other"
-            for op in second.ops:
-                row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.result.shape, second.space)
-                reduced = second.reduced if op.opdef.kind is OpKind.REDUCE else None
-                if not all(self._aligned(op, v, first, row=row, reduced=reduced) for v in op.operands):
-                    return f"{op.opdef.name} at {op.loc} reads one of them at other places than its own"
+        if GroupKind.CONTRACT in kinds and kinds != {GroupKind.CONTRACT, GroupKind.LOOP}:
+            return "a contraction's epilogue takes no reduction"
+        if self.order.between(a.number, b.number) or self.order.between(b.number, a.number):
+            return "a group between the two waits for one and is waited for by the other"
+        small, large = (a, b) if len(a.ops) <= len(b.ops) else (b, a)
+        crossing = [(op, large) for op in small.ops]
+        for op in small.ops:
+            readers = self.readers.get(op.result, ())
+            crossing += [(reader, small) for reader in readers if self.group_of[reader.result] is large]
+        for op, read in crossing:
+            group = self.group_of[op.result]
+            row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.result.shape, group.space)
+            reduced = group.reduced if op.opdef.kind is OpKind.REDUCE else None
+            if not all(self._aligned(op, v, read, row=row, reduced=reduced) for v in op.operands):
+                return f"{op.opdef.name} at {op.loc} reads one of its operands' groups at other places than its own"
         return None
 
     def _merge(self, a: _Draft, b: _Draft) -> _Draft:
-        into, gone = (a, b) if a.kind is GroupKind.CONTRACT or b.kind is not GroupKind.CONTRACT else (b, a)
+        into, gone = (a, b) if len(a.ops) >= len(b.ops) else (b, a)
         into.ops.extend(gone.ops)
-        into.ends.extend(gone.ends)
-        if GroupKind.STITCH in (a.kind, b.kind):
-            into.kind = GroupKind.STITCH
+        into.ends.update(gone.ends)
+        for kind in (GroupKind.STITCH, GroupKind.CONTRACT):
+            if kind in (a.kind, b.kind):
+                into.kind = kind
         into.reduced = into.reduced if into.reduced is not None else gone.reduced
         for op in gone.ops:
             self.group_of[op.result] = into
         del self.groups[gone.number]
-        for other in self.groups.values():
-            if other.before & gone.bit:
-                other.before = (other.before & ~gone.bit) | into.bit
-        before = (into.before | gone.before) & ~into.bit & ~gone.bit
-        into.before = before
-        self._precede(into, before)
+        self.order.merge(into.number, gone.number)
         return into
 
     # Views that are stored ----------------------------------------------------------------------------
@@ -310,7 +240,7 @@ class _Stitcher:
         base, index = self.views.chain(op.operands[0], view_index(op, as_index(symbols)))
         group = self.group_of.get(base)
         full = group is not None and self._same_shape(base.shape, group.space)
-        if group is not None and full and is_permutation(index, symbols) and len(index) == len(symbols):
+        if group is not None and full and is_permutation(index, symbols, op.result.shape):
             self._add(group, op)
             return
         self._add(self._new(GroupKind.COPY, op.result.shape), op)
@@ -318,36 +248,26 @@ class _Stitcher:
     # The result -------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Plan:
-        reads: dict[Value, set[int]] = {}
-        for draft in self.groups.values():
-            for op in draft.ops:
-                for source in self._sources(op.operands):
-                    reads.setdefault(source, set()).add(draft.number)
         results = {self.views.base(value) for value in self.function.results}
+        position = {op: i for i, op in enumerate(self.function.ops)}
         stored = set(self.function.params)
         finished: dict[int, Group] = {}
-        position = {op: i for i, op in enumerate(self.function.ops)}
+        first: dict[int, int] = {}
         for draft in self.groups.values():
             ops = tuple(sorted(draft.ops, key=lambda op: position[op]))
-            outputs = tuple(
-                op.result
-                for op in ops
-                if op.result in results or op.result in self.pinned or reads.get(op.result, set()) - {draft.number}
-            )
+            outputs = tuple(op.result for op in ops if op.result in results or self._is_stored(op.result, draft))
             stored.update(outputs)
+            first[draft.number] = position[ops[0]]
             finished[draft.number] = Group(
                 _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends)
             )
-        order = sorted(self.groups.values(), key=lambda d: (d.before.bit_count(), d.number))
-        return Plan(self.function, tuple(finished[d.number] for d in order), frozenset(stored))
+        order = self.order.sorted(lambda number: first[number])
+        return Plan(self.function, tuple(finished[number] for number in order), frozenset(stored), self.producers)
 
-
-def _unit(value: Value, axis: int) -> bool:
-    return value.shape[axis] == 1
-
-
-def _dims(shape: tuple[Dim, ...]) -> str:
-    return f"[{', '.join(str(d) for d in shape)}]"
+    def _is_stored(self, value: Value, group: _Draft) -> bool:
+        return value in self.pinned or any(
+            self.group_of[reader.result] is not group for reader in self.readers.get(value, ())
+        )
 
 
 def _name(ops: tuple[Op, ...]) -> str:

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import NotYetError, UndecidedDimError
+from dyn.errors import LeakedTracerError, NotYetError, UndecidedDimError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Relation, Symbol, as_dim, evaluate, free_symbols
+from dyn.shapes import Dim, Facts, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes import symbol as new_symbol
 from dyn.source import user_loc
 
@@ -71,15 +71,27 @@ class Trace:
     def namespace(self) -> Namespace:
         return installed_namespace()
 
+    def check_alive(self, what: str, notes: tuple[str, ...] = ()) -> None:
+        """Raise LeakedTracerError, about ``what`` of this trace, when the traced function has returned."""
+        if not self.alive:
+            raise LeakedTracerError(
+                f"{what} of a trace of {self.name!r} is used outside that trace.",
+                loc=user_loc(),
+                notes=notes,
+                remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
+            )
+
     def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
         """Append an op at the user's line."""
+        self.check_alive(f"the op {name}")
         self.builder.loc = user_loc()
         return self.builder.op(name, *operands, **attrs)
 
     def constant(self, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
         """A literal. Its array is copied and never changes."""
         self.builder.loc = user_loc()
-        attrs = {"weak": True} if weak else {}
+        self.check_alive("a constant")
+        attrs: dict[str, Any] = {"weak": True} if weak else {}
         (value,) = self.builder.emit(constant, (), value=Dense(np.array(array, order="C")), **attrs)
         return value
 
@@ -95,26 +107,34 @@ class Trace:
 
     def dim_value(self, dim: Dim) -> Any:
         """A size as a weakly typed scalar."""
+        self.check_alive(f"the dimension {format_dim(dim)}")
         self.builder.loc = user_loc()
         (value,) = self.builder.emit(dim_size, (), size=dim, dtype=dtypes.int64)
         return self.namespace.wrap(self, value)
 
     def decide(self, yes: Relation, no: Relation) -> bool:
-        """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard."""
-        if self.facts.ask(yes).proved or self.facts.ask(no).proved:
-            return self.facts.ask(yes).proved
+        """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard.
+
+        Raises UndecidedDimError where there are no sizes to go by.
+        """
+        question = yes.reason.text.removeprefix("the branch on ")
+        self.check_alive(f"the question {question}")
+        if self.facts.ask(yes).proved:
+            return True
+        if self.facts.ask(no).proved:
+            return False
         symbols = free_symbols(yes.lhs) | free_symbols(yes.rhs)
         if not symbols <= self.sizes.keys():
             raise UndecidedDimError(
-                f"whether {yes.reason.text.removeprefix('the branch on ')} cannot be decided: {self._origins(symbols)}.",
+                f"whether {question} cannot be decided: {self._origins(symbols)}.",
                 loc=user_loc(),
                 remedy="call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
                 "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
             )
         answer = yes.holds(self.sizes)
         taken = yes if answer else no
-        self.guards.append(taken)
         self.builder.facts = self.facts.assume(taken)
+        self.guards.append(taken)
         return answer
 
     def require(self, relation: Relation) -> None:

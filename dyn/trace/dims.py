@@ -6,13 +6,19 @@ guard) where they do not, and not at all where there is no size to go by.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from dyn.errors import UndecidedDimError
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod
+import numpy as np
+
+from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+
+#: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
+_MAX_POWER = 8
 
 
 def wrap_dim(trace: Trace, dim: Dim) -> int | SymbolicDim:
@@ -21,15 +27,18 @@ def wrap_dim(trace: Trace, dim: Dim) -> int | SymbolicDim:
 
 
 def unwrap_dim(dim: object) -> Dim | None:
-    """The Dim that a user's size stands for, or None when it is not a size (bools are not)."""
+    """The Dim that a user's size stands for, or None when it is not a size (bools and arrays are not)."""
     if isinstance(dim, SymbolicDim):
+        dim.trace.check_alive(f"the dimension {dim!r}")
         return dim.dim
-    if isinstance(dim, bool):
+    if isinstance(dim, bool | np.ndarray):
         return None
-    if isinstance(dim, int):
-        return dim
-    index = getattr(type(dim), "__index__", None)
-    return int(index(dim)) if index is not None else None
+    if isinstance(dim, int | np.integer):
+        return int(dim)
+    kind = type(dim)
+    if not hasattr(kind, "__index__") or hasattr(kind, "__array__"):
+        return None
+    return operator.index(dim)  # pyright: ignore[reportArgumentType]  # it has __index__
 
 
 class SymbolicDim:
@@ -40,7 +49,6 @@ class SymbolicDim:
     """
 
     __slots__ = ("dim", "trace")
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # equality may need a guard, so it cannot be a key
     __array_priority__ = 1000
 
     def __init__(self, trace: Trace, dim: Dim) -> None:
@@ -53,20 +61,37 @@ class SymbolicDim:
     # Arithmetic -----------------------------------------------------------------------------------------------
 
     def _dims(self, other: object, compute: Callable[[Dim, Dim], Dim], name: str, *, swap: bool = False) -> Any:
-        dim = unwrap_dim(other)
+        dim = self._size(other)
         if dim is None:
             return self._as_value(other, name, swap=swap)
-        result = compute(dim, self.dim) if swap else compute(self.dim, dim)
-        return wrap_dim(self.trace, result)
+        own = self._own()
+        return wrap_dim(self.trace, compute(dim, own) if swap else compute(own, dim))
 
-    def _as_value(self, other: object, name: str, *, swap: bool) -> Any:
-        """Arithmetic with something that is no size: as a scalar, in the NumPy namespace."""
+    def _own(self) -> Dim:
+        self.trace.check_alive(f"the dimension {self!r}")
+        return self.dim
+
+    def _size(self, other: object) -> Dim | None:
+        """``other`` as a size of the same trace; None when it is no size."""
+        if isinstance(other, SymbolicDim) and other.trace is not self.trace:
+            other.trace.check_alive(f"the dimension {other!r}")
+            raise LeakedTracerError(
+                f"the dimensions {self!r} and {other!r} belong to different traces, "
+                f"of {self.trace.name!r} and of {other.trace.name!r}.",
+                loc=user_loc(),
+                remedy="pass arrays to the inner function as arguments, and take their shapes there.",
+            )
+        return unwrap_dim(other)
+
+    def _as_value(self, other: object, name: str, *, swap: bool = False) -> Any:
+        """Arithmetic that gives no size: as a scalar, in the NumPy namespace."""
         numpy = self.trace.namespace
-        if not numpy.is_operand(other):
+        if not isinstance(other, SymbolicDim) and not numpy.is_operand(other):
             return NotImplemented
-        scalar = self.value()
+        if isinstance(other, SymbolicDim):
+            other = other.value()
         fn = getattr(numpy, name)
-        return fn(other, scalar) if swap else fn(scalar, other)
+        return fn(other, self.value()) if swap else fn(self.value(), other)
 
     def value(self) -> Any:
         """This size as a weakly typed integer scalar of the program."""
@@ -103,59 +128,86 @@ class SymbolicDim:
         return self._dims(other, mod, "remainder", swap=True)
 
     def __truediv__(self, other: object) -> Any:
-        return self.trace.namespace.true_divide(self.value(), _scalar_operand(other))
+        return self._as_value(other, "true_divide")
 
     def __rtruediv__(self, other: object) -> Any:
-        return self.trace.namespace.true_divide(_scalar_operand(other), self.value())
+        return self._as_value(other, "true_divide", swap=True)
 
     def __pow__(self, other: object) -> Any:
-        if isinstance(other, int) and other >= 0:
-            result: Dim = 1
-            for _ in range(other):
-                result = result * self.dim
-            return wrap_dim(self.trace, result)
-        return self.trace.namespace.float_power(self.value(), _scalar_operand(other))
+        if isinstance(other, int) and 0 <= other <= _MAX_POWER:
+            return wrap_dim(self.trace, product([self._own()] * other))
+        return self._as_value(other, "power" if isinstance(other, int) and other >= 0 else "float_power")
+
+    def __rpow__(self, other: object) -> Any:
+        return self._as_value(other, "power", swap=True)
+
+    def __divmod__(self, other: object) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> Any:
+        return other // self, other % self
 
     def __neg__(self) -> Any:
-        return wrap_dim(self.trace, -self.dim)
+        return wrap_dim(self.trace, -self._own())
 
     def __pos__(self) -> SymbolicDim:
         return self
 
+    def __abs__(self) -> Any:
+        own = self._own()
+        return wrap_dim(self.trace, own if self.trace.facts.ge(own, 0).proved else dim_max(own, -own))
+
+    def __round__(self, ndigits: int | None = None) -> SymbolicDim:
+        return self
+
+    def __trunc__(self) -> SymbolicDim:
+        return self
+
+    __floor__ = __ceil__ = __trunc__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's integers with a dim (``np.int64(2) * n``) are sizes; everything else goes to the namespace."""
+        plain = _UFUNCS.get(ufunc)
+        if plain is not None and method == "__call__" and not kwargs and all(_is_size(x) for x in inputs):
+            return plain(*[int(x) if isinstance(x, np.integer) else x for x in inputs])
+        return self.trace.namespace.from_ufunc(ufunc, method, inputs, kwargs)
+
     # Questions ------------------------------------------------------------------------------------------------
 
-    def __eq__(self, other: object) -> bool:
-        dim = unwrap_dim(other)
+    def __eq__(self, other: object) -> Any:
+        dim = self._size(other)
         if dim is None:
-            if self.trace.namespace.is_operand(other):
-                return self.trace.namespace.equal(self.value(), other)
-            return False
-        equal = Relation(RelKind.EQ, self.dim, dim, _guard_reason(f"{self!r} == {other!r}"))
-        unequal = Relation(RelKind.NONZERO, self.dim - dim, 0, _guard_reason(f"{self!r} != {other!r}"))
+            return self._as_value(other, "equal")
+        own = self._own()
+        text = f"{self!r} == {format_dim(dim)}"
+        equal = Relation(RelKind.EQ, own, dim, _guard_reason(text))
+        unequal = Relation(RelKind.NONZERO, own - dim, 0, _guard_reason(f"not {text}"))
         return self.trace.decide(equal, unequal)
 
-    def __ne__(self, other: object) -> bool:
-        result = self.__eq__(other)
-        return not result if isinstance(result, bool) else self.trace.namespace.logical_not(result)
+    def __ne__(self, other: object) -> Any:
+        if self._size(other) is None:
+            return self._as_value(other, "not_equal")
+        return not self.__eq__(other)
 
     def _at_least(self, low: Dim, high: Dim, text: str) -> bool:
         """Whether ``high >= low``."""
         yes = Relation(RelKind.GE, high, low, _guard_reason(text))
-        no = Relation(RelKind.GE, low, high + 1, _guard_reason(f"not {text}"))
+        no = Relation(RelKind.GE, low - 1, high, _guard_reason(f"not {text}"))
         return self.trace.decide(yes, no)
 
     def _compare(self, other: object, symbol: str, name: str) -> Any:
-        dim = unwrap_dim(other)
+        dim = self._size(other)
         if dim is None:
-            return self._as_value(other, name, swap=False)
-        text = f"{self!r} {symbol} {other!r}"
+            return self._as_value(other, name)
+        own = self._own()
+        text = f"{self!r} {symbol} {format_dim(dim)}"
         if symbol == ">=":
-            return self._at_least(dim, self.dim, text)
+            return self._at_least(dim, own, text)
         if symbol == "<=":
-            return self._at_least(self.dim, dim, text)
+            return self._at_least(own, dim, text)
         if symbol == ">":
-            return self._at_least(dim + 1, self.dim, text)
-        return self._at_least(self.dim + 1, dim, text)
+            return self._at_least(dim + 1, own, text)
+        return self._at_least(own + 1, dim, text)
 
     def __lt__(self, other: object) -> Any:
         return self._compare(other, "<", "less")
@@ -170,29 +222,39 @@ class SymbolicDim:
         return self._compare(other, ">=", "greater_equal")
 
     def __bool__(self) -> bool:
-        return self.__ne__(0)
+        return not self.__eq__(0)
 
-    # Never ----------------------------------------------------------------------------------------------------
+    # Only where the facts leave one value ---------------------------------------------------------------------
 
-    def _undecided(self, what: str, remedy: str) -> NoReturn:
+    def known(self, what: str, remedy: str) -> int:
+        """The size where the facts leave only one; else UndecidedDimError, which names ``what`` needs it."""
+        value = self.trace.facts.simplify(self._own())
+        if isinstance(value, int):
+            return value
+        origin = self.trace.origin(self.dim)
         raise UndecidedDimError(
-            f"{what} of the dimension {self!r} ({self.trace.origin(self.dim)}) has no one value: it differs from call to call.",
+            f"{what} needs one value of the dimension {self!r} ({origin}), and it differs from call to call.",
             loc=user_loc(),
             remedy=remedy,
         )
 
     def __int__(self) -> int:
-        self._undecided("int()", "use the dimension itself in shapes and arithmetic, or make it static with shapes=.")
+        return self.known("int()", "use the dimension itself in shapes and arithmetic, or make it static with shapes=.")
 
     def __index__(self) -> int:
-        self._undecided(
-            "the integer value",
+        return self.known(
+            "a Python index or range()",
             "use dyn.numpy operations instead of Python loops and indices, or make it static with shapes=.",
         )
 
     def __float__(self) -> float:
-        self._undecided(
-            "float()", "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar that is computed at each call."
+        return float(
+            self.known("float()", "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar, computed at each call.")
+        )
+
+    def __hash__(self) -> int:
+        return hash(
+            self.known("hash()", "use a key that is no dimension, such as its name, or make it static with shapes=.")
         )
 
 
@@ -200,8 +262,8 @@ def _guard_reason(text: str) -> Reason:
     return Reason(f"the branch on {text}", user_loc())
 
 
-def _scalar_operand(other: object) -> Any:
-    return other.value() if isinstance(other, SymbolicDim) else other
+def _is_size(value: object) -> bool:
+    return isinstance(value, SymbolicDim | int | np.integer) and not isinstance(value, bool)
 
 
 def min_dim(a: Any, b: Any) -> Any:
@@ -215,6 +277,23 @@ def max_dim(a: Any, b: Any) -> Any:
 
 
 def _combine(fn: Callable[..., Dim], a: Any, b: Any) -> Any:
-    trace = a.trace if isinstance(a, SymbolicDim) else b.trace if isinstance(b, SymbolicDim) else None
-    result = fn(unwrap_dim(a), unwrap_dim(b))
+    dims = [unwrap_dim(a), unwrap_dim(b)]
+    for value, dim in zip((a, b), dims, strict=True):
+        if dim is None:
+            raise ArgumentError(
+                f"{value!r} is a {type(value).__name__}, not a size.",
+                loc=user_loc(),
+                remedy="pass ints and dimensions.",
+            )
+    result = fn(*dims)
+    trace = next((d.trace for d in (a, b) if isinstance(d, SymbolicDim)), None)
     return result if trace is None else wrap_dim(trace, result)
+
+
+#: NumPy's functions of sizes that are sizes.
+_UFUNCS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod, np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.lt,
+    np.less_equal: operator.le, np.greater: operator.gt, np.greater_equal: operator.ge,
+    np.minimum: min_dim, np.maximum: max_dim, np.negative: operator.neg,
+}  # fmt: skip

@@ -9,11 +9,26 @@ from typing import Any
 
 from dyn import config, dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import ShapeError, TraceError
+from dyn.errors import ArgumentError, ShapeError, TraceError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, ParamInfo, Value
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, NamedDim, Reason, Relation, Symbol, as_dim, linear_in, parse_constraints, parse_dim
+from dyn.shapes import (
+    Dim,
+    Facts,
+    NamedDim,
+    Reason,
+    Relation,
+    Symbol,
+    SymExpr,
+    as_dim,
+    evaluate,
+    format_dim,
+    free_symbols,
+    linear_in,
+    parse_constraints,
+    parse_dim,
+)
 from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
 from dyn.trace.context import Trace, tracing
@@ -66,10 +81,10 @@ def trace_function(
 
     Errors inside are raised as they are, with the user's lines in them.
     """
-    scope = _Scope(declarations or Declarations())
+    scope = _Scope(leaves, declarations or Declarations())
     params = [scope.param(leaf) for leaf in leaves]
-    facts = scope.facts()
-    trace = Trace(name, Builder(facts, user_loc()), sizes=scope.sizes)
+    scope.find_sizes()
+    trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes)
     with tracing(trace):
         result = call([Tracer(trace, value) for value in params])
         out_leaves, out_tree = flatten(result)
@@ -78,7 +93,7 @@ def trace_function(
         ]
     infos = [ParamInfo(leaf.name) for leaf in leaves] + [info for _, info, _ in trace.hidden]
     function = Function(
-        re.sub(r"\W", "_", name),
+        _identifier(name, "function"),
         (*params, *(value for value, _, _ in trace.hidden)),
         tuple(trace.builder.ops),
         tuple(values),
@@ -107,67 +122,159 @@ def _result(trace: Trace, leaf: Any, path: str) -> Value:
     return value
 
 
-class _Scope:
-    """The dims of one trace: names to symbols, their sizes, what is declared of them."""
+def _identifier(text: str, otherwise: str) -> str:
+    """``text`` as a name in IR text."""
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name.isidentifier() else f"{otherwise}_{name}".strip("_")
 
-    def __init__(self, declarations: Declarations) -> None:
+
+class _Scope:
+    """The dims of one trace: names to symbols, their sizes, what is declared of them.
+
+    A declared name is the dim of the first axis that is that name alone, wherever it stands.
+    """
+
+    def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations) -> None:
         self.declarations = declarations
         self.symbols: dict[str, Symbol] = {}
         self.sizes: dict[Symbol, int] = {}
-        self.own: set[str] = {d.name for d in declarations.dims}
+        #: Each axis whose size is known, with its declared dim.
+        self.axes: list[tuple[LeafSpec, int, Dim, int]] = []
+        #: ``x.shape[0]`` to the symbol that this axis is: what constraints may call it.
+        self.places: dict[str, Symbol] = {}
+        for leaf in leaves:
+            for axis, declared in enumerate(leaf.axes):
+                if isinstance(declared, str) and declared.isidentifier():
+                    self.named(declared, f"{leaf.name}.shape[{axis}]")
 
-    def named(self, name: str, origin: str = "") -> Symbol:
+    def named(self, name: str, origin: str) -> Symbol:
         found = self.symbols.get(name)
         if found is None:
-            found = self.symbols[name] = new_symbol(name, origin or f"the declared dim {name}")
+            found = self.symbols[name] = new_symbol(name, origin)
         return found
 
     def param(self, leaf: LeafSpec) -> Value:
         shape = tuple(self.axis(leaf, axis) for axis in range(len(leaf.axes)))
-        return Value(TensorType(leaf.dtype, shape, leaf.weak), re.sub(r"\W+", "_", leaf.name).strip("_"))
+        return Value(TensorType(leaf.dtype, shape, leaf.weak), _identifier(leaf.name, "arg"))
 
     def axis(self, leaf: LeafSpec, axis: int) -> Dim:
         declared = leaf.axes[axis]
-        size = leaf.sizes[axis] if leaf.sizes is not None else None
         origin = f"{leaf.name}.shape[{axis}]"
         if isinstance(declared, int):
-            if size is not None and size != declared:
-                raise ShapeError(
-                    f"{origin} is {size}, and it is declared to be {declared}.",
-                    remedy=f"pass an array whose axis {axis} has {declared} elements, or change shapes=.",
-                )
-            return declared
-        if declared is None:
-            base = re.sub(r"\W+", "_", leaf.name).strip("_") or "arg"
-            fresh = new_symbol(f"{base}_{axis}", origin)
-            if size is not None:
-                self.sizes[fresh] = size
-            return as_dim(fresh)
-        dim = as_dim(self.named(declared, origin)) if declared.isidentifier() else parse_dim(declared, self.named)
-        if size is not None:
-            self.solve(dim, size)
+            dim: Dim = declared
+        elif declared is None:
+            dim = as_dim(new_symbol(f"{_identifier(leaf.name, 'arg')}_{axis}", origin))
+        else:
+            dim = self.declared(declared, origin)
+        if isinstance(dim, SymExpr) and dim.is_symbol is not None:
+            self.places[origin] = dim.is_symbol
+        if leaf.sizes is not None:
+            self.axes.append((leaf, axis, dim, leaf.sizes[axis]))
         return dim
 
-    def solve(self, dim: Dim, size: int) -> None:
-        """Remember the size of the one symbol of ``dim`` that has none yet."""
-        for symbol in self.symbols.values():
-            linear = linear_in(dim, symbol)
-            if symbol not in self.sizes and linear is not None:
-                factor, rest = linear
-                if isinstance(factor, int) and isinstance(rest, int) and factor != 0:
-                    self.sizes[symbol] = (size - rest) // factor
-                    return
+    def declared(self, text: str, origin: str) -> Dim:
+        def symbol_of(name: str) -> Symbol:
+            if not name.isidentifier():
+                raise ArgumentError(
+                    f"{origin} is declared as {text}, and {name} is not the name of a dim.",
+                    remedy="give that axis a name in shapes=, and use the name.",
+                )
+            return self.named(name, f"the declared dim {name}")
+
+        return parse_dim(text, symbol_of)
+
+    # Sizes ----------------------------------------------------------------------------------------------------
+
+    def find_sizes(self) -> None:
+        """The size of each symbol in the call that is traced, as the compiled program will find it.
+
+        Raises the ShapeError that the compiled program would, where axes do not agree with one another.
+        """
+        pending: list[tuple[Dim, int]] = []
+        for _, _, dim, size in self.axes:
+            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
+            if symbol is None:
+                pending.append((dim, size))
+            else:
+                self.sizes.setdefault(symbol, size)
+        while sum([self.solve(dim, size) for dim, size in pending]):
+            pass
+        for leaf, axis, dim, size in self.axes:
+            self.check(leaf, axis, dim, size)
+
+    def solve(self, dim: Dim, size: int) -> bool:
+        """Find the size of the one symbol of ``dim`` that has none yet."""
+        unknown = [s for s in free_symbols(dim) if s not in self.sizes]
+        linear = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
+        if linear is None:
+            return False
+        factor, rest = (evaluate(part, self.sizes) for part in linear)
+        # The rounding of a division in C; what is left over is found by check().
+        self.sizes[unknown[0]] = abs(size - rest) // abs(factor or 1) * (1 if (size >= rest) == (factor >= 0) else -1)
+        return True
+
+    def check(self, leaf: LeafSpec, axis: int, dim: Dim, size: int) -> None:
+        place = f"{leaf.name}.shape[{axis}]"
+        if isinstance(dim, int):
+            if size != dim:
+                raise ShapeError(
+                    f"{place} is {size}, and it is declared to be {dim}.",
+                    remedy=f"pass an array whose axis {axis} has {dim} elements, or change shapes=.",
+                )
+            return
+        symbols = sorted(free_symbols(dim), key=lambda s: s.uid)
+        if any(s not in self.sizes for s in symbols):
+            return
+        notes = tuple(f"{s.name} is {s.origin} = {self.sizes[s]}" for s in symbols)
+        if evaluate(dim, self.sizes) != size:
+            raise ShapeError(
+                f"{place} is {size}, and it must be {format_dim(dim)} = {evaluate(dim, self.sizes)}.",
+                notes=notes,
+                remedy="pass arrays that agree, or give the two axes different names in shapes=.",
+            )
+        for symbol in symbols:
+            if self.sizes[symbol] < 0:
+                raise ShapeError(
+                    f"{place} is {size}, and it must be {format_dim(dim)}, where {symbol.name} is a size.",
+                    notes=notes,
+                    remedy="pass a larger array, or change shapes=.",
+                )
+
+    # What is declared -----------------------------------------------------------------------------------------
 
     def facts(self) -> Facts:
+        """The declarations, which the sizes of the traced call satisfy."""
         facts = Facts.EMPTY
         for dim in self.declarations.dims:
             symbol = self.symbols.get(dim.name)
             if symbol is not None:
+                self.check_range(dim, symbol)
                 facts = facts.declare(
                     symbol, min=dim.min, max=dim.max, multiple_of=dim.multiple_of, likely=dim.likely,
                     reason=Reason(f"dyn.Dim({dim.name!r}) says so"),
                 )  # fmt: skip
+        names = {**self.places, **self.symbols}
         for text in self.declarations.constraints:
-            for kind, lhs, rhs in parse_constraints(text, self.symbols):
-                facts = facts.assume(Relation(kind, lhs, rhs, Reason(f"constraints={text!r}", Loc("constraints="))))
+            for kind, lhs, rhs in parse_constraints(text, names):
+                relation = Relation(kind, lhs, rhs, Reason(f"constraints={text!r}", Loc("constraints=")))
+                self.check_relation(relation)
+                facts = facts.assume(relation)
         return facts
+
+    def check_range(self, dim: NamedDim, symbol: Symbol) -> None:
+        size = self.sizes.get(symbol)
+        if size is not None and not dim.allows(size):
+            raise ShapeError(
+                f"{symbol.origin} is {size}, and {dim.describe()} was declared.",
+                remedy=f"pass an array of a size that was declared, or change the declaration of {dim.name}.",
+            )
+
+    def check_relation(self, relation: Relation) -> None:
+        symbols = sorted(free_symbols(relation.lhs) | free_symbols(relation.rhs), key=lambda s: s.uid)
+        if all(s in self.sizes for s in symbols) and not relation.holds(self.sizes):
+            raise ShapeError(
+                relation.failure(self.sizes),
+                loc=relation.reason.loc,
+                notes=tuple(f"{s.name} is {s.origin} = {self.sizes[s]}" for s in symbols),
+                remedy="pass arguments whose shapes satisfy it.",
+            )

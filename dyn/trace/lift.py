@@ -25,23 +25,46 @@ WEAK_DTYPES: dict[type, DType] = {
 }
 
 
+def weak_dtype(value: object) -> DType | None:
+    """The dtype of a Python number, an IntEnum's among them; None for anything else. NumPy's numbers are not weak."""
+    if isinstance(value, np.generic):
+        return None
+    return next((dtype for kind, dtype in WEAK_DTYPES.items() if isinstance(value, kind)), None)
+
+
 def is_liftable(value: object) -> bool:
     """Whether ``lift`` takes it."""
+    if isinstance(value, type):
+        return False
     return isinstance(value, Tracer | SymbolicDim | bool | int | float | complex | np.ndarray | np.generic) or (
         hasattr(value, "__array__") or hasattr(value, "__dlpack__")
     )
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """An array-like as a NumPy array, of a dtype that dyn has; without a copy where that is possible."""
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    """An array-like as a NumPy array, of a dtype that dyn has; without a copy where that is possible.
+
+    Raises UnsupportedOpError for dtypes that have no place in a program, and for masked arrays.
+    """
+    if isinstance(value, np.ndarray):
+        array: np.ndarray[Any, Any] = value
+    elif hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        array = np.asarray(value)
+    else:
+        array = np.from_dlpack(value)
+    if isinstance(array, np.ma.MaskedArray):
+        raise UnsupportedOpError(
+            "a masked array has no place in a compiled program: its mask would be lost.",
+            loc=user_loc(),
+            remedy="use array.filled(value), and pass the mask as an array of its own.",
+        )
     if array.dtype.kind in "OSUMmV" and array.dtype.name not in ("bfloat16",):
         raise UnsupportedOpError(
             f"an array of dtype {array.dtype} has no place in a compiled program.",
             loc=user_loc(),
             remedy="convert it to a numeric dtype first, for example array.astype('float32').",
         )
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def lift(trace: Trace, value: Any) -> Value:
@@ -54,7 +77,7 @@ def lift(trace: Trace, value: Any) -> Value:
         return value.value_in(trace)
     if isinstance(value, SymbolicDim):
         return value.value().value_in(trace)
-    weak = WEAK_DTYPES.get(type(value))
+    weak = weak_dtype(value)
     if weak is not None:
         if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
             raise UnsupportedOpError(
@@ -66,6 +89,5 @@ def lift(trace: Trace, value: Any) -> Value:
     if isinstance(value, np.generic):
         return trace.constant(np.array(as_numpy(value)))
     array = as_numpy(value)
-    element = dtypes.dtype(array.dtype)
     shape: tuple[int, ...] = tuple(int(n) for n in array.shape)
-    return trace.captured(value, TensorType(element, shape), f"captured{len(trace.hidden)}")
+    return trace.captured(value, TensorType(dtypes.dtype(array.dtype), shape), f"captured{len(trace.hidden)}")

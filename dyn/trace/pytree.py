@@ -29,4 +29,5 @@ def leaf_names(spec: TreeSpec, root: str) -> list[str]:
 
 def tree_text(spec: TreeSpec) -> str:
     """A structure as people read it: ``({'w': *, 'b': *}, *)``."""
-    return str(spec).removeprefix("PyTreeSpec(").removesuffix(f", namespace='{_NAMESPACE}')").removesuffix(")")
+    text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace={_NAMESPACE!r}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
-from dyn.shapes import DimDecl, parse_shapes
+from dyn.shapes import parse_shapes
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 
 #: What ``shapes=`` may be: text for the positional arguments, or trees of text by position or by name.
@@ -25,18 +26,48 @@ class _Declared:
     axes: Axes
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Static:
+    """A static argument as part of a key: equal to another of the same name, the same type and an equal value.
+
+    Without the type, 2 would find the program of 2.0, and True that of 1.
+    """
+
+    name: str
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Static) or self.name != other.name or type(self.value) is not type(other.value):
+            return False
+        return bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.value))
+
+
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of a call: the array leaves, and all else, which is part of a version's key."""
+    """The arguments of a call: the array leaves, and all else, which is part of a version's key.
+
+    ``keywords`` is the number of positional arguments, as text, and the name of each dynamic argument.
+    """
 
     leaves: list[Any]
     tree: TreeSpec
-    static: tuple[tuple[str, Any], ...]
+    static: tuple[Static, ...]
     keywords: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dynamic arguments, positional ones first."""
+        return self.keywords[1:]
 
 
 class Signature:
-    """How a Python function takes its arguments."""
+    """How a Python function takes its arguments.
+
+    Raises ArgumentError for static arguments that the function does not have, and for ``shapes`` that cannot be read.
+    """
 
     def __init__(
         self,
@@ -51,63 +82,83 @@ class Signature:
             self.signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):
             self.signature = None
-        self.names = self._positional_names()
-        numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        parameters = list(self.signature.parameters.values()) if self.signature is not None else []
+        kinds = {p.kind for p in parameters}
+        self.names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.keyword_names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        self.more_positional = self.signature is None or inspect.Parameter.VAR_POSITIONAL in kinds
+        self.more_keywords = self.signature is None or inspect.Parameter.VAR_KEYWORD in kinds
+        self.static_numbers, self.static_names = self._static(static_argnums, static_argnames)
+        self.shapes = shapes
+        self.groups = parse_shapes(shapes) if isinstance(shapes, str) else ()
+        if isinstance(shapes, Mapping):
+            self._check_names("shapes=", shapes, [*self.names, *self.keyword_names])
+        self.annotations = _annotations(function)
+
+    def _static(
+        self, argnums: int | Sequence[int], argnames: str | Sequence[str]
+    ) -> tuple[frozenset[int], frozenset[str]]:
+        """Both ways to say it, each completed by the other."""
+        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
         count = len(self.names)
         for number in numbers:
-            if not -max(count, 1) <= number and self.signature is not None:
-                raise ArgumentError(f"static_argnums: {self.name} has no argument {number}.")
-        self.static_numbers = frozenset(n % count if n < 0 and count else n for n in numbers)
-        names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self.static_names = frozenset(names) | {self.names[n] for n in self.static_numbers if n < count}
-        self.static_numbers |= {i for i, name in enumerate(self.names) if name in self.static_names}
-        self.shapes = shapes
-        self.annotations = self._annotations()
+            if number < -count or (number >= count and not self.more_positional):
+                raise ArgumentError(
+                    f"static_argnums: {self.name} has no argument {number}.",
+                    remedy=f"it has {count} positional arguments: {', '.join(self.names) or 'none'}.",
+                )
+        self._check_names("static_argnames", names, [*self.names, *self.keyword_names])
+        found = {n + count if n < 0 else n for n in numbers}
+        all_names = {*names, *(self.names[n] for n in found if n < count)}
+        return frozenset(found | {i for i, name in enumerate(self.names) if name in all_names}), frozenset(all_names)
 
-    def _positional_names(self) -> list[str]:
-        if self.signature is None:
-            return []
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return [p.name for p in self.signature.parameters.values() if p.kind in kinds]
-
-    def _annotations(self) -> dict[str, ArraySpec]:
-        try:
-            hints = typing.get_type_hints(self.function)
-        except Exception:  # annotations may mention anything; those that do not resolve declare nothing
-            hints = getattr(self.function, "__annotations__", {})
-        return {name: hint for name, hint in hints.items() if isinstance(hint, ArraySpec)}
+    def _check_names(self, where: str, names: Any, known: list[str]) -> None:
+        for name in names:
+            if name not in known and not self.more_keywords:
+                raise ArgumentError(
+                    f"{where}: {self.name} has no argument {name!r}.",
+                    remedy=f"it has {', '.join(dict.fromkeys(known)) or 'none'}.",
+                )
 
     # Calls ----------------------------------------------------------------------------------------------------
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        """Split a call into array leaves and static parts. Defaults stay with the function."""
+        """Split a call into array leaves and static parts. Defaults stay with the function.
+
+        An argument that may be positional is taken as such, so that ``f(x, w)`` and ``f(x, w=w)`` are one key.
+        """
         if self.signature is not None:
             try:
-                self.signature.bind(*args, **kwargs)
+                call = self.signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise ArgumentError(f"{self.name}(): {error}.", remedy=f"its signature is {self.signature}.") from None
+            args, kwargs = call.args, call.kwargs
         dynamic: dict[str, Any] = {}
-        static: list[tuple[str, Any]] = []
+        static: list[Static] = []
         for number, value in enumerate(args):
             name = self._argument_name(number)
             if number in self.static_numbers:
-                static.append((name, self._hashable(name, value)))
+                static.append(self._static_value(name, value))
             else:
                 dynamic[name] = value
-        for name in sorted(kwargs):
+        for name in sorted(kwargs, key=self._keyword_order):
             if name in self.static_names:
-                static.append((name, self._hashable(name, kwargs[name])))
+                static.append(self._static_value(name, kwargs[name]))
             else:
                 dynamic[name] = kwargs[name]
         leaves, tree = flatten(tuple(dynamic.values()))
         return Bound(leaves, tree, tuple(static), (f"{len(args)}", *dynamic))
 
+    def _keyword_order(self, name: str) -> tuple[int, str]:
+        return (self.keyword_names.index(name) if name in self.keyword_names else len(self.keyword_names), name)
+
     def _argument_name(self, number: int) -> str:
         if number < len(self.names):
             return self.names[number]
-        return f"args[{number - len(self.names)}]" if self.signature is not None else f"args[{number}]"
+        return f"args[{number - len(self.names)}]"
 
-    def _hashable(self, name: str, value: Any) -> Any:
+    def _static_value(self, name: str, value: Any) -> Static:
         try:
             hash(value)
         except TypeError:
@@ -115,14 +166,13 @@ class Signature:
                 f"{self.name}(): the static argument {name} is a {type(value).__name__}, which has no hash.",
                 remedy="pass a tuple or another immutable value, or make the argument an array.",
             ) from None
-        return value
+        return Static(name, value)
 
     def call(self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]) -> Any:
         """Call the function with the leaves of ``bound`` replaced."""
-        count, names = int(bound.keywords[0]), bound.keywords[1:]
-        dynamic = dict(zip(names, unflatten(bound.tree, list(leaves)), strict=True))
-        values = dynamic | dict(bound.static)
-        positional = [values.pop(self._argument_name(number)) for number in range(count)]
+        dynamic = dict(zip(bound.names, unflatten(bound.tree, list(leaves)), strict=True))
+        values = dynamic | {s.name: s.value for s in bound.static}
+        positional = [values.pop(self._argument_name(number)) for number in range(int(bound.keywords[0]))]
         return self.function(*positional, **values)
 
     # What leaves are ------------------------------------------------------------------------------------------
@@ -130,73 +180,66 @@ class Signature:
     def leaf_names(self, bound: Bound) -> list[str]:
         """Each leaf as the user would write it: ``x``, ``params['w']``."""
         found: list[str] = []
-        for name, child in zip(bound.keywords[1:], bound.tree.children(), strict=True):
+        for name, child in zip(bound.names, bound.tree.children(), strict=True):
             found += leaf_names(child, name)
         return found
 
     def declared(self, bound: Bound, ranks: Sequence[int]) -> tuple[list[Axes], list[DType | None]]:
         """The declared axes of each leaf (None for an axis of its own dim), and the declared dtypes."""
-        names = self.leaf_names(bound)
-        specs = self._specs(bound)
         axes: list[Axes] = []
         wanted: list[DType | None] = []
-        for name, rank, spec in zip(names, ranks, specs, strict=True):
-            dtype = spec.dtype if isinstance(spec, ArraySpec) else None
-            shape = self._shape(spec)
+        for name, rank, spec in zip(self.leaf_names(bound), ranks, self._specs(bound), strict=True):
+            shape = self._axes(name, spec.shape) if isinstance(spec, ArraySpec) else None if spec is None else spec.axes
             if shape is not None and len(shape) != rank:
+                plural = "axis" if rank == 1 else "axes"
                 raise ArgumentError(
-                    f"{self.name}(): {name} has {rank} axes, and it is declared with {len(shape)}: "
+                    f"{self.name}(): {name} has {rank} {plural}, and it is declared with {len(shape)}: "
                     f"({', '.join('_' if d is None else str(d) for d in shape)}).",
                     remedy="pass an array of that rank, or change the declaration.",
                 )
             axes.append((None,) * rank if shape is None else shape)
-            wanted.append(dtype)
+            wanted.append(spec.dtype if isinstance(spec, ArraySpec) else None)
         return axes, wanted
 
-    def _shape(self, spec: Any) -> Axes | None:
-        if spec is None:
-            return None
-        return _axes(spec.shape) if isinstance(spec, ArraySpec) else spec.axes
-
-    def _specs(self, bound: Bound) -> list[Any]:
-        """For each leaf what was declared for it: an ArraySpec, axes, or None."""
-        children = bound.tree.children()
-        names = bound.keywords[1:]
-        positional = int(bound.keywords[0]) - sum(1 for n, _ in bound.static if n in self.names)
+    def _specs(self, bound: Bound) -> list[ArraySpec | _Declared | None]:
+        """For each leaf what was declared for it."""
+        names = bound.names
         specs: list[Any] = [None] * len(names)
         if isinstance(self.shapes, str):
-            parsed = parse_shapes(self.shapes)
-            if len(parsed) > len(names):
-                raise ArgumentError(
-                    f"{self.name}(): shapes={self.shapes!r} declares {len(parsed)} arguments, the call has {len(names)}.",
-                    remedy="write one group of dims an array argument, '...' for one that is not declared.",
-                )
-            specs[: len(parsed)] = [None if p is None else _Declared(_axes(p)) for p in parsed]
+            self._check_count(len(self.groups), names)
+            specs[: len(self.groups)] = [None if group is None else _Declared(_plain(group)) for group in self.groups]
         elif isinstance(self.shapes, Mapping):
-            for name in self.shapes:
-                if name not in names:
-                    raise ArgumentError(
-                        f"{self.name}(): shapes= names the argument {name!r}, which this call does not pass.",
-                        remedy=f"its array arguments are {', '.join(names)}.",
-                    )
             specs = [self.shapes.get(name) for name in names]
         elif self.shapes is not None:
             entries = list(self.shapes)
-            specs[: min(len(entries), positional)] = entries[:positional]
-        result: list[Any] = []
-        for name, child, spec in zip(names, children, specs, strict=True):
+            self._check_count(len(entries), names)
+            specs[: len(entries)] = entries
+        result: list[ArraySpec | _Declared | None] = []
+        for name, child, spec in zip(names, bound.tree.children(), specs, strict=True):
             result += self._spread(name, child, self.annotations.get(name) if spec is None else spec)
         return result
 
-    def _spread(self, name: str, tree: TreeSpec, spec: Any) -> list[Any]:
+    def _check_count(self, count: int, names: tuple[str, ...]) -> None:
+        if count > len(names):
+            raise ArgumentError(
+                f"{self.name}(): shapes={self.shapes!r} declares {count} arguments, and the call has {len(names)}.",
+                remedy="write one group of dims an array argument, '...' for one that is not declared.",
+            )
+
+    def _spread(self, name: str, tree: TreeSpec, spec: Any) -> list[ArraySpec | _Declared | None]:
         """A declaration, which may be a tree, over the leaves of an argument."""
         if spec is None or tree.num_leaves == 0:
             return [None] * tree.num_leaves
-        if isinstance(spec, str):
-            (parsed,) = parse_shapes(spec)
-            return [None if parsed is None else _Declared(_axes(parsed))] * tree.num_leaves
         if isinstance(spec, ArraySpec | _Declared):
             return [spec] * tree.num_leaves
+        if isinstance(spec, str):
+            groups = parse_shapes(spec)
+            if len(groups) != 1:
+                raise ArgumentError(
+                    f"{self.name}(): shapes= declares {name} as {spec!r}, which is {len(groups)} arguments.",
+                    remedy="write the axes with spaces between them, without commas.",
+                )
+            return [None if groups[0] is None else _Declared(_plain(groups[0]))] * tree.num_leaves
         if isinstance(spec, Mapping):
             children = dict(zip(tree.entries(), tree.children(), strict=True))
             unknown = [key for key in spec if key not in children]
@@ -205,16 +248,71 @@ class Signature:
                     f"{self.name}(): shapes= declares {name}[{unknown[0]!r}], and the argument is {tree_text(tree)}.",
                     remedy="declare only leaves that are there.",
                 )
-            return [leaf for key, child in children.items() for leaf in self._spread(name, child, spec.get(key))]
-        entries = list(spec)
+            return [
+                leaf
+                for key, child in children.items()
+                for leaf in self._spread(f"{name}[{key!r}]", child, spec.get(key))
+            ]
+        if not isinstance(spec, Sequence):
+            raise ArgumentError(
+                f"{self.name}(): shapes= declares {name} as {spec!r}, a {type(spec).__name__}.",
+                remedy="write text such as 'b s 768', or a tree of such texts.",
+            )
+        entries: list[Any] = list(spec)
+        if tree.is_leaf():  # an array: these are its axes
+            return [_Declared(self._axes(name, entries))]
         children_list = tree.children()
         if len(entries) != len(children_list):
             raise ArgumentError(
                 f"{self.name}(): shapes= has {len(entries)} entries for {name}, and the argument is {tree_text(tree)}.",
                 remedy="write one entry a child, None for one that is not declared.",
             )
-        return [leaf for e, child in zip(entries, children_list, strict=True) for leaf in self._spread(name, child, e)]
+        return [
+            leaf
+            for number, (entry, child) in enumerate(zip(entries, children_list, strict=True))
+            for leaf in self._spread(f"{name}[{number}]", child, entry)
+        ]
+
+    def _axes(self, name: str, entries: Sequence[Any]) -> Axes:
+        """Axes that are written one by one: sizes, texts, and None for one that is not declared."""
+        axes: list[int | str | None] = []
+        for entry in entries:
+            if entry is None:
+                axes.append(None)
+            elif isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0:
+                axes.append(entry)
+            elif isinstance(entry, str) and len(groups := parse_shapes(entry)) == 1 and groups[0] is not None:
+                axes.extend(_plain(groups[0]))
+            else:
+                raise ArgumentError(
+                    f"{self.name}(): {name} is declared with the axis {entry!r}, which is no size and no dim.",
+                    remedy="write an int of at least 0, a name such as 's', or an expression such as '2*n'.",
+                )
+        return tuple(axes)
 
 
-def _axes(declared: tuple[DimDecl, ...]) -> Axes:
-    return tuple(None if d == "_" else d for d in declared)
+def _plain(group: tuple[int | str, ...]) -> Axes:
+    return tuple([None if d == "_" else d for d in group])
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, ArraySpec]:
+    """The annotations that declare arrays. Each is read on its own: others may mention anything, and not resolve."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "__globals__") and not inspect.ismethod(function):
+        function = getattr(type(function), "__call__", function)  # noqa: B004  # the method itself is wanted
+    function = inspect.unwrap(function)
+    scope: dict[str, Any] = dict(getattr(function, "__globals__", {}))
+    with contextlib.suppress(TypeError, ValueError):  # a builtin, or a name of an outer function that is not set yet
+        scope |= inspect.getclosurevars(function).nonlocals
+    found: dict[str, ArraySpec] = {}
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        resolved = hint
+        if isinstance(hint, str):
+            try:
+                resolved = eval(hint, scope)
+            except Exception:  # what does not resolve declares nothing
+                continue
+        if isinstance(resolved, ArraySpec):
+            found[name] = resolved
+    return found

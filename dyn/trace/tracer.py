@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from dyn.dtypes import DType
 from dyn.errors import LeakedTracerError, TraceError
 from dyn.ir.core import Value
+from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
@@ -37,6 +39,11 @@ class Tracer:
         return tuple(wrap_dim(self._trace, d) for d in self._value.shape)
 
     @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The shape as dyn's own dims, which ask no questions of their own."""
+        return self._value.shape
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements."""
         return self._value.dtype.np
@@ -60,8 +67,18 @@ class Tracer:
         return wrap_dim(self._trace, self._value.type.size)
 
     @property
+    def itemsize(self) -> int:
+        """Bytes an element takes."""
+        return self._value.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int | SymbolicDim:
+        """Bytes the elements take."""
+        return wrap_dim(self._trace, self._value.type.nbytes)
+
+    @property
     def T(self) -> Any:
-        return self._numpy("T", "transpose")(self)
+        return self._trace.namespace.transpose(self)
 
     def __repr__(self) -> str:
         return f"Tracer<{self._value.type}>"
@@ -70,18 +87,21 @@ class Tracer:
         """The IR value, for use in ``trace``; an error when the tracer outlived its trace."""
         if self._trace is trace and trace.alive:
             return self._value
+        notes = (f"it was made at {self._loc.describe()}",)
+        self._trace.check_alive(f"an array ({self._value.type})", notes)
         raise LeakedTracerError(
-            f"an array of a trace of {self._trace.name!r} ({self._value.type}) is used outside that trace.",
+            f"an array ({self._value.type}) of a trace of {self._trace.name!r} is used in a trace of {trace.name!r}.",
             loc=user_loc(),
-            notes=(f"it was made at {self._loc.describe()}",),
-            remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
+            notes=notes,
+            remedy="pass it to the inner function as an argument.",
         )
 
     # What it cannot do ----------------------------------------------------------------------------------------
 
     def _concrete(self, what: str, remedy: str) -> NoReturn:
         raise TraceError(
-            f"{what} needs the elements of {self._value.type}, which are not known while {self._trace.name!r} is traced.",
+            f"{what} needs the elements of {self._value.type}, "
+            f"which are not known while {self._trace.name!r} is traced.",
             loc=user_loc(),
             remedy=remedy,
         )
@@ -100,6 +120,12 @@ class Tracer:
 
     def __index__(self) -> int:
         self._concrete("a Python index", "index with the array itself (dyn.numpy.take), or make it a static argument.")
+
+    def __contains__(self, value: object) -> bool:
+        self._concrete("'in'", "use (x == value).any(), which gives an array.")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self._concrete("pickling", "return the array from the function and pickle the result.")
 
     def item(self) -> NoReturn:
         self._concrete("item()", "keep it an array, or return it from the function and call item() outside.")
@@ -123,25 +149,33 @@ class Tracer:
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self._trace.namespace.module()
 
-    def _numpy(self, shown: str, name: str) -> Any:
-        return getattr(self._trace.namespace, name)
-
     def __getattr__(self, name: str) -> Any:
         # NumPy's methods (x.sum(), x.reshape(...)) are the namespace's functions with the array as first argument.
-        if name.startswith("__"):
-            raise AttributeError(name)
+        # Protocols that others ask for (__dlpack__, _repr_html_, …) are not there.
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._trace.namespace.method(self, name)
 
     def __len__(self) -> int:
         if not self._value.shape:
-            raise TypeError("len() of a 0-d array")
-        size = self._value.shape[0]
-        if isinstance(size, int):
-            return size
-        return wrap_dim(self._trace, size).__index__()
+            raise TypeError("len() of unsized object")
+        return self._length("len()", "use x.shape[0] in shapes and arithmetic, or make the axis static with shapes=.")
 
-    def __iter__(self) -> Any:
-        return (self[i] for i in range(len(self)))
+    def __iter__(self) -> Iterator[Any]:
+        if not self._value.shape:
+            raise TypeError("iteration over a 0-d array")
+        remedy = "compute with whole arrays, or make the axis static with shapes=, which unrolls the loop."
+        return (self[i] for i in range(self._length("a Python loop over the rows", remedy)))
+
+    def _length(self, what: str, remedy: str) -> int:
+        size = wrap_dim(self._trace, self._value.shape[0])
+        return size if isinstance(size, int) else size.known(what, remedy)
+
+    def __copy__(self) -> Tracer:
+        return self  # an array of a program never changes
+
+    def __deepcopy__(self, memo: object) -> Tracer:
+        return self
 
     def __getitem__(self, index: Any) -> Any:
         return self._trace.namespace.getitem(self, index)
@@ -156,7 +190,7 @@ class Tracer:
 
 def _binary(name: str) -> Any:
     def operator(self: Tracer, other: Any) -> Any:
-        namespace = self._trace.namespace  # pyright: ignore[reportPrivateUsage]
+        namespace = self._trace.namespace
         return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
 
     return operator
@@ -164,7 +198,7 @@ def _binary(name: str) -> Any:
 
 def _reflected(name: str) -> Any:
     def operator(self: Tracer, other: Any) -> Any:
-        namespace = self._trace.namespace  # pyright: ignore[reportPrivateUsage]
+        namespace = self._trace.namespace
         return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
 
     return operator
@@ -195,5 +229,5 @@ def active_trace(*values: Any) -> Trace | None:
     """The trace that an operation on ``values`` belongs to: a tracer's own, else the current one."""
     for value in values:
         if isinstance(value, Tracer | SymbolicDim):
-            return value._trace if isinstance(value, Tracer) else value.trace  # pyright: ignore[reportPrivateUsage]
+            return value._trace if isinstance(value, Tracer) else value.trace
     return current_trace()

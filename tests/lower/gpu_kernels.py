@@ -145,8 +145,9 @@ def turn() -> Kernel:
 
 
 def norms() -> Kernel:
-    """Uniform scratch: ``y[r] = sum over j of (s[0] + s[1])`` after ``s[k] = sum(x[r, :]) + k``, one thread storing."""
-    rows, cols, times, r, i, j = map(var, ("rows", "cols", "times", "r", "i", "j"))
+    """Uniform scratch, stored by one thread: ``s = (t, t + 1)`` for the sum ``t`` of a row; ``times`` times over,
+    ``s[1]`` is doubled and ``s[0] + s[1]`` added to what ends up, with ``t``, in all of ``y[r, :]``."""
+    rows, cols, times, r, i, j, k = map(var, ("rows", "cols", "times", "r", "i", "j", "k"))
     x, y = Buffer("x", F32), Buffer("y", F32)
     s = Buffer("s", F32, Space.SCRATCH, 2)
     total, again = Ref("total", F32), Ref("again", F32)
@@ -160,7 +161,7 @@ def norms() -> Kernel:
             Store(s, 1, call(Scalar.ADD, total, number(1.0))),
             serial(j, times, Store(s, 1, call(Scalar.MUL, Load(s, 1), number(2.0))),
                    folds=(Fold(again, Scalar.ADD, number(0.0), both),)),
-            Store(y, r, again),
+            lane(k, cols, Store(y, r * cols + k, call(Scalar.ADD, again, total))),
         ),
         scratch=(s,),
     )  # fmt: skip

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dyn import dtypes
-from dyn.backends.x86 import host_target
+from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
 from tests.lower.test_x86_scalars import values
-from tests.lower.x86_run import Compiled, ap, compile_kernels, elementwise
+from tests.lower.x86_run import F32, Compiled, ap, compile_kernels, elementwise
 
 REAL = tuple(d for d in dtypes.ALL if d.kind is not Kind.COMPLEX)
 HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -91,6 +91,16 @@ def test_cast(source: DType, compiled: dict[tuple[DType, DType, bool], Compiled]
             same = (a == b) | ((a != a) & (b != b))
             bad = np.flatnonzero(~same)[:5]
             assert not bad.size, [(source.short, to.short, scalar, x[i], got[i], expected[i]) for i in bad]
+
+
+def test_float16_without_the_instruction() -> None:
+    pairs = [(dtypes.float16, F32), (F32, dtypes.float16), (dtypes.float64, dtypes.float16)]
+    kernels = [elementwise("c", lambda x, b=b: ap(Scalar.CAST, x, dtype=b), [a], b) for a, b in pairs]
+    for (a, b), run in zip(pairs, compile_kernels(kernels, target_for("x86-64")), strict=True):
+        x = inputs(a)
+        got = np.empty(len(x), b.np)
+        run([len(x)], [x, got])
+        np.testing.assert_array_equal(got, expected_cast(x, b))
 
 
 def test_complex_is_not_there_yet() -> None:

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from dyn import dtypes
+from dyn.backends.x86 import host_target
 from dyn.dtypes import DType
+from dyn.errors import NotYetError
 from dyn.lower.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store
+from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, mod, symbol
-from tests.lower.x86_run import F32, SIZES, Compiled, ap, compile_kernels, const, grid, lane, load, serial
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
+from tests.lower.x86_run import F32, SIZES, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
 
 Arrays = list[np.ndarray]
 RNG = np.random.default_rng(0)
@@ -165,9 +168,8 @@ def column_folds(dtype: DType) -> Case:
 
     def expected(x: np.ndarray) -> Arrays:
         wide = x.astype(np.float64) if dtype.is_float else x
-        return [
-            wide.sum(0).astype(x.dtype), x.max(0, initial=dtype.np.type(ends[0])), x.min(0, initial=dtype.np.type(ends[1]))
-        ]  # fmt: skip
+        low, high = (dtype.np.type(end) for end in ends)
+        return [wide.sum(0).astype(x.dtype), x.max(0, initial=low), x.min(0, initial=high)]
 
     return Case(kernel, lambda n: (n % 9, n), lambda m, n: [random(m, n, dtype=dtype)], expected, 1e-5)
 
@@ -250,7 +252,7 @@ def three_grids() -> Case:
     x, y = Buffer("x", dtypes.int16), Buffer("y", dtypes.int16)
     A, B, C = as_dim(a), as_dim(b), as_dim(c)
     store = Store(y, (as_dim(k) * A + as_dim(i)) * B + as_dim(j), load(x, (as_dim(i) * B + as_dim(j)) * C + as_dim(k)))
-    kernel = Kernel("three_grids", (x, y), (a, b, c), (), (grid(i, A, grid(j, B, grid(k, C, store))),))  # pyright: ignore[reportArgumentType]
+    kernel = Kernel("three_grids", (x, y), (a, b, c), (), (grid(i, A, grid(j, B, grid(k, C, store))),))
     return Case(
         kernel,
         lambda n: (3, n, 4),
@@ -278,7 +280,7 @@ def clipped_blocks() -> Case:
 
 
 def extrema() -> Case:
-    """Maximum and minimum of rows with NaNs and both zeros in all places."""
+    """Maximum and minimum of rows, with NaNs and both zeros in all places."""
     m, n, r, i = (symbol(c) for c in "mnri")
     x, hi, lo = (Buffer(c, F32) for c in ("x", "hi", "lo"))
     top, low = Ref("top", F32), Ref("low", F32)
@@ -306,19 +308,92 @@ def extrema() -> Case:
     return Case(kernel, lambda n: (24, n), inputs, expected)
 
 
+def serial_folds() -> Case:
+    """No lanes at all: scalar folds of every kind, the extrema of floats among them."""
+    n, i = symbol("n"), symbol("i")
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    refs = [Ref(c, F32) for c in "shlp"]
+    element = load(x, i)
+    starts = ((Scalar.ADD, 0.0), (Scalar.MAX, -INF), (Scalar.MIN, INF), (Scalar.MUL, 1.0))
+    folds = [Fold(ref, fn, const(init), element) for ref, (fn, init) in zip(refs, starts, strict=True)]
+    body = (serial(i, as_dim(n), folds=folds), *[Store(y, k, ref) for k, ref in enumerate(refs)])
+    kernel = Kernel("serial_folds", (x, y), (n,), (), body)
+
+    def expected(x: np.ndarray) -> Arrays:
+        wide = x.astype(np.float64)
+        return [np.array([wide.sum(), wide.max(initial=-INF), wide.min(initial=INF), wide.prod()])]
+
+    def inputs(n: int) -> Arrays:
+        return [(random(n) * 0.01 + 1).astype(np.float32)]
+
+    return Case(kernel, lambda n: (n,), inputs, expected, 1e-4)
+
+
+def bordered() -> Case:
+    """A uniform element under a uniform mask, beside a varying alternative."""
+    m, n, r, i = (symbol(c) for c in "mnri")
+    x, b, y = (Buffer(c, F32) for c in "xby")
+    inside = ap(Scalar.LT, Index(dtypes.int64, as_dim(r)), const(2, dtypes.int64), dtype=dtypes.bool_)
+    index = as_dim(r) * as_dim(n) + as_dim(i)
+    value = Load(b, as_dim(r), mask=inside, other=load(x, index))
+    body = grid(r, as_dim(m), lane(i, as_dim(n), Store(y, index, value)))
+    kernel = Kernel("bordered", (x, b, y), (m, n), (), (body,))
+
+    def expected(x: np.ndarray, b: np.ndarray) -> Arrays:
+        y = x.copy()
+        y[:2] = b[:, None]
+        return [y]
+
+    return Case(kernel, lambda n: (4, n), lambda m, n: [random(m, n), random(2)], expected)
+
+
+def scratch_twice() -> Case:
+    """Scratch that is read, written again and read again, also inside one loop: no old value may survive."""
+    n, i, j, k = (symbol(c) for c in "nijk")
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    s = Buffer("s", F32, Space.SCRATCH, as_dim(n) + 1)
+    read = load(s, j)
+    doubled = ap(Scalar.ADD, read, read)
+    last = as_dim(n) - 1 - as_dim(k)
+    body = (
+        lane(i, as_dim(n), Store(s, as_dim(i), load(x, i))),
+        lane(j, as_dim(n), Store(s, as_dim(j), doubled), Store(s, as_dim(j), ap(Scalar.ADD, load(s, j), const(1.0)))),
+        lane(k, as_dim(n), Store(y, as_dim(k), load(s, last))),
+    )
+    kernel = Kernel("scratch_twice", (x, y), (n,), (s,), body)
+    return Case(kernel, lambda n: (n,), lambda n: [random(n)], lambda x: [(x + x + 1)[::-1].copy()])
+
+
+def nested_gather() -> Case:
+    """``y[i] = a[b[c[i]]]``."""
+    n, v, i, p, q = (symbol(c) for c in "nvipq")
+    a, b, c, y = (
+        Buffer("a", dtypes.uint8), Buffer("b", dtypes.int64), Buffer("c", dtypes.int64), Buffer("y", dtypes.uint8)
+    )  # fmt: skip
+    inner = Load(b, as_dim(p), ((p, load(c, i)),))
+    store = Store(y, as_dim(i), Load(a, as_dim(q), ((q, inner),)))
+    kernel = Kernel("nested_gather", (a, b, c, y), (n, v), (), (lane(i, as_dim(n), store),))
+
+    def inputs(n: int, v: int) -> Arrays:
+        return [random(v, dtype=dtypes.uint8), RNG.integers(0, v, v), RNG.integers(0, v, n)]
+
+    return Case(kernel, lambda n: (n, 13), inputs, lambda a, b, c: [a[b[c]]])
+
+
 CASES = [
     bias_relu(), *[transposed(d) for d in (dtypes.bool_, dtypes.int8, dtypes.int16, F32, dtypes.float64)], scattered(),
     *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(),
     softmax(F32), softmax(dtypes.float64), layer_norm(),
     *[column_folds(d) for d in (F32, dtypes.float64, dtypes.int32, dtypes.uint8, dtypes.int64)],
     total_of_all(), any_and_all(), concatenated(), padded_rows(), opaque_indices(), three_grids(), clipped_blocks(),
-    extrema(),
+    extrema(), serial_folds(), bordered(), scratch_twice(), nested_gather(),
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def compiled() -> dict[str, Compiled]:
-    return {c.kernel.name: k for c, k in zip(CASES, compile_kernels([c.kernel for c in CASES]), strict=True)}
+@pytest.fixture(scope="module", params=runnable(), ids=lambda target: target.arch)
+def compiled(request: pytest.FixtureRequest) -> dict[str, Compiled]:
+    kernels = compile_kernels([case.kernel for case in CASES], request.param)
+    return {case.kernel.name: kernel for case, kernel in zip(CASES, kernels, strict=True)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel.name)
@@ -349,8 +424,6 @@ def _filled(like: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _grid_size(kernel: Kernel, dims: tuple[int, ...]) -> int:
-    from dyn.shapes import evaluate
-
     env = dict(zip(kernel.dims, dims, strict=True))
     return int(np.prod([evaluate(loop.extent, env) for loop in kernel.grid()[0]]))
 
@@ -378,3 +451,16 @@ def test_folds_do_not_depend_on_alignment(compiled: dict[str, Compiled]) -> None
         run([1, 1000], [x, y])
         results.append(y.tobytes())
     assert len(set(results)) == 1
+
+
+def test_the_extent_of_a_serial_loop_is_uniform() -> None:
+    n, i, j = (symbol(c) for c in "nij")
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    total = Ref("total", F32)
+    inner = serial(j, as_dim(i) + 1, folds=[Fold(total, Scalar.ADD, const(0.0), load(x, j))])
+    kernel = Kernel("ragged", (x, y), (n,), (), (lane(i, as_dim(n), inner, Store(y, as_dim(i), total)),))
+    with pytest.raises(NotYetError) as error:
+        emit_kernel(kernel, host_target())
+    assert str(error.value) == (
+        "kernel ragged: a serial loop whose extent differs between lanes is not generated for x86 yet."
+    )

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.backends.base import Source
-from dyn.backends.x86 import X86Backend
+from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.dtypes import DType
-from dyn.lower.kernel import Apply, Buffer, Const, Expr, Fold, Index, Kernel, Load, Loop, Ref, Role, Space, Store, check
+from dyn.lower.kernel import (
+    Apply,
+    Buffer,
+    Const,
+    Expr,
+    Fold,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Space,
+    Stmt,
+    Store,
+    check,
+)
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import KernelText, emit_kernel, link
 from dyn.ops.scalar import Scalar
@@ -20,6 +36,12 @@ from dyn.shapes import Dim, Symbol, as_dim, evaluate, symbol
 #: The sizes that kernels are tried at: nothing, one, around the vector widths, and many.
 SIZES = (0, 1, 2, 7, 15, 16, 17, 63, 64, 65, 1000)
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def runnable() -> list[Target]:
+    """This machine as it is, and as older ones."""
+    host = host_target()
+    return [host] + [target_for(cpu) for cpu, width in (("x86-64-v3", 32), ("x86-64", 16)) if width < host.vector_bytes]
 
 
 class Compiled:
@@ -79,24 +101,25 @@ def load(buffer: Buffer, index: Dim | Symbol) -> Load:
     return Load(buffer, as_dim(index))
 
 
-def lane(var: Symbol, extent: Dim, *body: Store | Loop, folds: Sequence[Fold] = ()) -> Loop:
+def lane(var: Symbol, extent: Dim, *body: Stmt, folds: Sequence[Fold] = ()) -> Loop:
     return Loop(Role.LANE, var, extent, tuple(body), tuple(folds))
 
 
-def serial(var: Symbol, extent: Dim, *body: Store | Loop, folds: Sequence[Fold] = ()) -> Loop:
+def serial(var: Symbol, extent: Dim, *body: Stmt, folds: Sequence[Fold] = ()) -> Loop:
     return Loop(Role.SERIAL, var, extent, tuple(body), tuple(folds))
 
 
-def grid(var: Symbol, extent: Dim, *body: Store | Loop) -> Loop:
+def grid(var: Symbol, extent: Dim, *body: Stmt) -> Loop:
     return Loop(Role.GRID, var, extent, tuple(body))
 
 
-def elementwise(name: str, make: object, inputs: Sequence[DType], output: DType, *, scalar: bool = False) -> Kernel:
+def elementwise(
+    name: str, make: Callable[..., Expr], inputs: Sequence[DType], output: DType, *, scalar: bool = False
+) -> Kernel:
     """``out[i] = make(in0[i], in1[i], …)``, in vectors or, with ``scalar``, one at a time."""
     n, i = symbol("n"), symbol("i")
     buffers = [Buffer(f"x{k}", d) for k, d in enumerate(inputs)]
     out = Buffer("y", output)
-    assert callable(make)
     value = make(*[load(b, i) for b in buffers])
     loop = (grid if scalar else lane)(i, as_dim(n), Store(out, as_dim(i), value))
     return Kernel(name, (*buffers, out), (n,), (), (loop,))
@@ -117,5 +140,6 @@ __all__ = [
     "grid",
     "lane",
     "load",
+    "runnable",
     "serial",
 ]

@@ -2,12 +2,14 @@
 // gets, and compiled by g++ with -DSHIM_WARP=32 or 64.
 //
 // A block is one fiber per thread, all on one OS thread; blocks are shared among OS threads. A fiber runs until it
-// waits: at __syncthreads() for the block, at a shuffle for its warp. The scheduler resumes all that can run, round by
-// round, in order or in an order shuffled with a seed, so that what a missing barrier leaves to chance does go wrong.
+// waits: at __syncthreads() for the block, at a shuffle for its warp. A warp runs as far as it can before the next one
+// does, the warps and the lanes in order or in orders shuffled with a seed: as far apart as a GPU may let them get, so
+// that what a missing barrier leaves to chance does go wrong.
 // Fibers that wait at different places, or for a thread that has ended, make the launch fail with a message.
 #pragma once
 #include <immintrin.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -106,27 +108,30 @@ inline bool release(std::vector<Fiber>& fibers, size_t first, size_t last, Waits
 }
 
 inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t& random) {
-    std::vector<unsigned> order(fibers.size());
+    std::vector<unsigned> order(fibers.size()), warps;
     for (unsigned i = 0; i < fibers.size(); ++i) {
         void** top = (void**)(((uintptr_t)(stacks + (i + 1) * stack_bytes) & ~uintptr_t(15)) - 8);
         *--top = (void*)enter; // the address that the first switch returns to, below it six registers
         fibers[i] = {{i, 0, 0}, top - 6, Waits::nothing, 0, 0};
         order[i] = i;
+        if (i % SHIM_WARP == 0) warps.push_back(i);
     }
-    for (;;) {
-        for (size_t i = fibers.size(); launch->seed != 0 && i > 1; --i) {
+    auto shuffle = [&](auto first, auto last) {
+        for (; launch->seed != 0 && last - first > 1; --last) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-            std::swap(order[i - 1], order[random % i]);
+            std::iter_swap(last - 1, first + random % (last - first));
         }
-        bool ran = false;
-        for (unsigned i : order)
-            if (fibers[i].waits == Waits::nothing) {
-                ran = true, me = &fibers[i];
-                shim_switch(&scheduler, me->stack_pointer);
-            }
-        for (size_t warp = 0; warp < fibers.size(); warp += SHIM_WARP)
-            ran |= release(fibers, warp, std::min(warp + SHIM_WARP, fibers.size()), Waits::warp);
-        if (ran) continue;
+    };
+    for (;;) {
+        shuffle(warps.begin(), warps.end());
+        for (unsigned first : warps) {
+            const unsigned last = std::min<size_t>(first + SHIM_WARP, fibers.size());
+            do {
+                shuffle(order.begin() + first, order.begin() + last);
+                for (unsigned i = first; i < last; ++i)
+                    if ((me = &fibers[order[i]])->waits == Waits::nothing) shim_switch(&scheduler, me->stack_pointer);
+            } while (release(fibers, first, last, Waits::warp));
+        }
         if (release(fibers, 0, fibers.size(), Waits::ended)) return "";
         if (release(fibers, 0, fibers.size(), Waits::block)) continue;
         for (const Fiber& f : fibers)

@@ -14,7 +14,7 @@ a LANE loop is one access to each place that it touches, and no barrier stands i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from dyn.lower.kernel import Expr, Kernel, Load, Loop, Role, Stmt, Store, stmt_exprs, walk_exprs, walk_stmts
@@ -26,8 +26,6 @@ class Point(Enum):
 
     #: In front of it.
     BEFORE = "before"
-    #: A uniform Store: between evaluating the value, in all threads, and storing it in one.
-    STORE = "store"
     #: A SERIAL loop: in front of its folds' values, at the end of the body.
     FOLDS = "folds"
     #: A LANE loop with folds: in front of what the warps put into the slots.
@@ -82,9 +80,10 @@ class Barriers:
     def _block(self, body: tuple[Stmt, ...], state: State) -> State:
         for stmt in body:
             if isinstance(stmt, Store):
-                state = self._touch(state, stmt, Point.BEFORE, self._loads((stmt.value,), None))
+                accesses = [replace(load, owner="first thread") for load in self._loads((stmt.value,), None)]
                 if id(stmt.buffer) in self._scratch:
-                    state = self._touch(state, stmt, Point.STORE, [Access(id(stmt.buffer), True, "first thread")])
+                    accesses.append(Access(id(stmt.buffer), True, "first thread"))
+                state = self._touch(state, stmt, Point.BEFORE, accesses)
             elif isinstance(stmt, Loop) and stmt.role is Role.LANE:
                 state = self._lane_loop(stmt, state)
             elif isinstance(stmt, Loop):

@@ -199,12 +199,17 @@ class _Emitter:
 
     def store(self, store: Store) -> None:
         self.barrier(store, Point.BEFORE)
-        value = self.eval(store.value)
-        self.barrier(store, Point.STORE)
-        guard = "" if self.lane_loop is not None else f"if ({self.dialect.thread} == 0) "
-        self.line(f"{guard}{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        if self.lane_loop is not None:
+            self.assign(store)
+        else:  # one thread is enough, for the value too
+            with self.braces(f"if ({self.dialect.thread} == 0)"):
+                self.assign(store)
         if id(store.buffer) in self.scratch:
             self.forget_scratch()
+
+    def assign(self, store: Store) -> None:
+        value = self.eval(store.value)
+        self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
 
     def loop(self, loop: Loop) -> None:
         lane = loop.role is Role.LANE

@@ -52,13 +52,17 @@ def from_half(m: Machine, dtype: DType, ty: VType, a: str) -> str:
         wide = ty.of("i32")
         shifted = fn.op("shl", wide, fn.cast("zext", ty, a, wide), constant(16, wide))
         return fn.cast("bitcast", wide, shifted, ty.of("float"))
-    half = ty.of("half")
-    return fn.cast("fpext", half, fn.cast("bitcast", ty, a, half), ty.of("float"))
+    if m.has_f16c:
+        half = ty.of("half")
+        return fn.cast("fpext", half, fn.cast("bitcast", ty, a, half), ty.of("float"))
+    return _half_to_float(m, ty, a)
 
 
 def to_half(m: Machine, dtype: DType, ty: VType, a: str) -> str:
     """A float32 as the bits of a float16 or bfloat16, rounded to nearest, ties to even; NaN stays NaN."""
     fn = m.fn
+    if dtype is dtypes.float16 and not m.has_f16c:
+        return _float_to_half(m, ty, a)
     if dtype is dtypes.float16:
         half = ty.of("half")
         return fn.cast("bitcast", half, fn.cast("fptrunc", ty, a, half), ty.of("i16"))
@@ -69,6 +73,37 @@ def to_half(m: Machine, dtype: DType, ty: VType, a: str) -> str:
     quiet = fn.op("or", wide, bits, constant(0x00400000, wide))
     rounded = fn.select(fn.op("fcmp uno", ty, a, a), wide, quiet, rounded)
     return fn.cast("trunc", wide, fn.op("lshr", wide, rounded, constant(16, wide)), ty.of("i16"))
+
+
+def _half_to_float(m: Machine, ty: VType, a: str) -> str:
+    """Without the instruction: the exponent and fraction moved into place, times 2**112, which is exact."""
+    fn, bits, single = m.fn, ty.of("i32"), ty.of("float")
+    wide = fn.cast("zext", ty, a, bits)
+    size = fn.op("shl", bits, fn.op("and", bits, wide, constant(0x7FFF, bits)), constant(13, bits))
+    scaled = fn.op("fmul", single, fn.cast("bitcast", bits, size, single), constant(2.0**112, single))
+    number = fn.cast("bitcast", single, scaled, bits)
+    special = fn.op("icmp uge", bits, size, constant(0x7C00 << 13, bits))  # infinity and NaN keep their fraction
+    number = fn.select(special, bits, fn.op("or", bits, size, constant(0x7F800000, bits)), number)
+    sign = fn.op("shl", bits, fn.op("and", bits, wide, constant(0x8000, bits)), constant(16, bits))
+    return fn.cast("bitcast", bits, fn.op("or", bits, number, sign), single)
+
+
+def _float_to_half(m: Machine, ty: VType, a: str) -> str:
+    """Without the instruction. Adding 0.5 to what will be denormal rounds it where its last bit will be."""
+    fn, bits = m.fn, ty.of("i32")
+    pattern = fn.cast("bitcast", ty, a, bits)
+    size = fn.intrinsic("fabs", ty, a)
+    number = fn.cast("bitcast", ty, size, bits)
+    odd = fn.op("and", bits, fn.op("lshr", bits, number, constant(13, bits)), constant(1, bits))
+    rounded = fn.op("add", bits, fn.op("add", bits, number, constant(0xFFF - (112 << 23), bits)), odd)
+    normal = fn.op("lshr", bits, rounded, constant(13, bits))
+    small = fn.cast("bitcast", ty, fn.op("fadd", ty, size, constant(0.5, ty)), bits)
+    denormal = fn.op("sub", bits, small, constant(0x3F000000, bits))
+    result = fn.select(fn.op("fcmp olt", ty, size, constant(2.0**-14, ty)), bits, denormal, normal)
+    result = fn.select(fn.op("fcmp oge", ty, size, constant(65520.0, ty)), bits, constant(0x7C00, bits), result)
+    result = fn.select(fn.op("fcmp uno", ty, a, a), bits, constant(0x7E00, bits), result)
+    sign = fn.op("and", bits, fn.op("lshr", bits, pattern, constant(16, bits)), constant(0x8000, bits))
+    return fn.cast("trunc", bits, fn.op("or", bits, result, sign), ty.of("i16"))
 
 
 def round_to_odd(m: Machine, ty: VType, a: str) -> str:

@@ -40,6 +40,7 @@ from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, 
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.tile import emit_tile
 from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, Symbol, floordiv, linear_in
@@ -58,7 +59,8 @@ class KernelText:
 
     ``dims`` are the kernel's dims as i64, ``buffers`` the addresses of its global buffers, ``scratch`` is 64-byte
     aligned and has room for ``scratch_bytes`` (an expression over ``Kernel.dims``), one for each concurrent caller.
-    ``[begin, end)`` is a range of the GRID loops' linear space, the first loop slowest; without GRID loops it is [0, 1).
+    ``[begin, end)`` is a range of the GRID loops' linear space, the first loop slowest; without GRID loops the space is
+    [0, 1).
     """
 
     symbol: str
@@ -239,8 +241,8 @@ class KernelEmitter:
 
     def _apply(self, expr: Apply) -> Value:
         args = [self.eval(arg) for arg in expr.args]
-        varying = any([arg.varying for arg in args])
-        volatile = any([arg.volatile for arg in args])
+        varying = any(arg.varying for arg in args)
+        volatile = any(arg.volatile for arg in args)
         if varying:
             args = [self.spread(arg) for arg in args]
         depth = max([arg.depth for arg in args])
@@ -312,8 +314,6 @@ class KernelEmitter:
                 else:
                     raise AssertionError("a GRID loop inside another statement")
             else:
-                from dyn.lower.x86.tile import emit_tile
-
                 emit_tile(self, stmt)
 
     # --- the function ------------------------------------------------------------------------------------------
@@ -331,7 +331,8 @@ class KernelEmitter:
             self._pointers[id(buffer)] = self.alloc_scratch(buffer.size * buffer.dtype.itemsize)
         loops.grid_loops(self)
         fn.emit("ret void")
-        header = f"define void @{symbol}(ptr %dims, ptr %buffers, ptr %scratch, i64 %begin, i64 %end) {self.machine.attributes()} {{"
+        parameters = "ptr %dims, ptr %buffers, ptr %scratch, i64 %begin, i64 %end"
+        header = f"define void @{symbol}({parameters}) {self.machine.attributes()} {{"
         definition = "\n".join([header, "entry:", render(fn.body), "}"])
         externals = (*fn.declarations, *self.machine.helpers.values())
         return KernelText(symbol, self.scratch_bytes, externals, definition)

@@ -1,8 +1,8 @@
 """Accumulators of folds: what a loop carries from iteration to iteration, and what becomes of it.
 
-An :class:`Accumulator` has ``count`` parts, vectors or scalars, that are combined independently; ``narrow`` joins them in
-a fixed tree, and ``horizontal`` joins the lanes of what is left in another. So the order of a reduction depends on the
-extent, the vector width and the unrolling alone.
+An :class:`Accumulator` has ``count`` parts, vectors or scalars, that are combined independently; ``narrow`` joins them
+in a fixed tree, and ``horizontal`` joins the lanes of what is left in another. So the order of a reduction depends on
+the extent, the vector width and the unrolling alone.
 
 The maximum and minimum of floats carry more than the extremum. The machine's instruction forgets NaNs and takes
 either zero for the other, and mending both in each step would cost six instructions and a long chain; so the loop

@@ -290,8 +290,8 @@ class FunctionText:
 class CountedLoop:
     """``for index in range(start, stop, step)`` with values carried from one iteration to the next.
 
-    Opening it leaves ``fn`` inside the body, where ``index`` and ``carried`` are names. ``close(next)`` gives the values
-    to carry on, leaves the loop, and returns the names of the final values: the initial ones if it did not run.
+    Opening it leaves ``fn`` inside the body, where ``index`` and ``carried`` are names. ``close(next)`` gives the
+    values to carry on, leaves the loop, and returns the names of the final values: the initial ones if it did not run.
     ``at_least_once`` leaves out the test before the first iteration.
     """
 

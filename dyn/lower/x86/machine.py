@@ -9,7 +9,7 @@ from dyn.lower.x86.llvm_text import FunctionText, VType, render
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 #: What is assumed where a target names no features.
-_IMPLIED = {64: _AVX512 | {"avx2", "fma"}, 32: frozenset({"avx2", "fma"}), 16: frozenset[str]()}
+_IMPLIED = {64: _AVX512 | {"avx2", "fma", "f16c"}, 32: frozenset({"avx2", "fma", "f16c"}), 16: frozenset[str]()}
 
 
 class Machine:
@@ -24,6 +24,7 @@ class Machine:
         #: 512-bit vectors with the instructions for doublewords and bytes, and masks in registers of their own.
         self.avx512 = target.vector_bytes == 64 and has >= _AVX512
         self.has_fma = "fma" in has or self.avx512
+        self.has_f16c = "f16c" in has or self.avx512
 
     def attributes(self) -> str:
         """The attributes of every function. Without the widths LLVM prefers 256 bits on some CPUs."""

@@ -29,7 +29,7 @@ def load(em: KernelEmitter, expr: Load) -> Value:
             em.scopes.symbols[symbol] = (value.depth, "poison")
         else:
             em.scopes.symbols[symbol] = (value.depth, value.parts[0])
-    volatile = em.is_scratch(expr.buffer) or any([em.eval(bound).volatile for _, bound in expr.bound])
+    volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
     if indices.varies(expr.index) or (mask is not None and mask.varying):
         result = _varying(em, expr, mask, volatile)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dyn import dtypes
 from dyn.lower.kernel import Apply, Load, Loop, Store, stmt_exprs, walk_exprs, walk_stmts
 from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, Symbol, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 #: About how many instructions a function takes; one for those not named.
 _WEIGHT = {
     Scalar.EXP: 12, Scalar.EXPM1: 20, Scalar.LOG: 20, Scalar.LOG1P: 24, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
-    Scalar.ERF: 24, Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 24, Scalar.SIN: 24, Scalar.COS: 24,
+    Scalar.ERF: 14, Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 24, Scalar.SIN: 24, Scalar.COS: 24,
     Scalar.POW: 60, Scalar.DIV: 4, Scalar.REM: 8, Scalar.MAX: 3, Scalar.MIN: 3,
 }  # fmt: skip
 
@@ -31,7 +32,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     integer; narrower and wider values take parts of registers and several. Light bodies go four at a time to hide
     latencies, heavy ones fewer, to stay in the registers."""
     floats, integers = 0, 1
-    weight, heavy = 0, False
+    weight, scattered = 0, False
     seen: set[int] = set()
     for stmt in walk_stmts((loop,)):
         if isinstance(stmt, Store):
@@ -39,6 +40,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
             if stmt.buffer.dtype in (dtypes.float32, dtypes.float64):
                 floats = max(floats, stmt.buffer.dtype.itemsize)
             integers = max(integers, stmt.buffer.dtype.itemsize)
+            scattered |= _is_scattered(stmt.index, loop.var)
         for expr in walk_exprs(stmt_exprs(stmt)):
             if id(expr) in seen or not em.varying(expr):
                 continue
@@ -48,11 +50,18 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 floats = max(floats, expr.dtype.itemsize)
             if isinstance(expr, Apply):
                 weight += _WEIGHT.get(expr.fn, 1)
-                heavy |= _WEIGHT.get(expr.fn, 1) >= 12
             elif isinstance(expr, Load):
                 weight += 1
+                scattered |= _is_scattered(expr.index, loop.var) or any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
             weight += len(stmt.folds)
-    width = em.target.lanes(floats if floats else integers)
-    unroll = 4 if weight <= 12 else 2 if weight <= 48 else 1
-    return LanePlan(width, unroll)
+    width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
+    room = em.target.registers // 16  # how many bodies' values fit
+    unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
+    return LanePlan(width, min(unroll, 2) if scattered else unroll)
+
+
+def _is_scattered(index: Dim, var: Symbol) -> bool:
+    """Whether the lanes' elements are not neighbours: then each costs an instruction, and addresses fill registers."""
+    linear = linear_in(index, var)
+    return linear is None or linear[0] not in (0, 1, -1)

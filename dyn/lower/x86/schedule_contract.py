@@ -1,8 +1,7 @@
 """Which tiles a contraction is compiled with on x86.
 
 Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a few rows, where the
-right operand is read once and the memory decides, and one for all others. Both add up in the same order, so which of
-them runs cannot be seen in the result.
+memory decides and the right operand is read where it lies, and one for all others, which packs it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,9 @@ PACKED_ROW_CHUNK = 96
 #: Panels that share a packed left operand.
 PACKED_PANELS = 4
 
+#: Up to how many rows dot products beat transposing the right operand.
+DOT_ROWS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class ContractVariant:
@@ -38,13 +40,23 @@ class ContractVariant:
 
 
 def contract_schedules(
-    target: Target, dtype: DType, *, col_contiguous: bool, lhs_contiguous: bool = True, cols: Dim | None = None
+    target: Target,
+    dtype: DType,
+    *,
+    col_contiguous: bool,
+    red_contiguous: bool = False,
+    lhs_contiguous: bool = True,
+    cols: Dim | None = None,
 ) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
 
-    ``col_contiguous`` says that neighbouring columns of the right operand lie next to each other, ``lhs_contiguous``
-    that the reduced dimension of the left one does, and that both are plain loads of ``dtype``. ``cols``, where it is
-    a number, chooses among tiles of about the same speed one that divides it.
+    ``col_contiguous`` says that the right operand is a plain load of ``dtype`` in which neighbouring columns lie next
+    to each other, ``red_contiguous`` the same of the reduced dimension (a transposed weight); ``lhs_contiguous`` that
+    the left operand is such a load, with the reduced dimension contiguous. ``cols``, where it is a number, chooses
+    among tiles of the same speed one that divides it.
+
+    A packing variant adds up in the order of the reduced dimension, and so does a direct one for contiguous columns:
+    which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
     """
     lanes = target.lanes(dtype.itemsize)
     rows, vectors = _tile(target, dtype, cols)
@@ -52,16 +64,17 @@ def contract_schedules(
     chunk = ROW_CHUNK if lhs_contiguous else PACKED_ROW_CHUNK
     chunk = max(chunk // rows, 1) * rows
     main = TileSchedule(rows, vectors, pack_rhs=True, unroll=1)
-    name = f"{rows}x{vectors * lanes}"
-    if not col_contiguous or dtype.itemsize < 4:
-        return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, f"packed {name}"),)
-    low_rows, low_vectors = _low_tile(target)
+    note = f"packed {rows}x{vectors * lanes}"
+    direct = col_contiguous or (red_contiguous and lhs_contiguous)
+    if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
+        return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
+    few = rows - 1 if col_contiguous else DOT_ROWS
+    low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
     low = TileSchedule(low_rows, low_vectors, pack_rhs=False, unroll=1)
-    few = rows - 1
-    low_name = f"{low_rows}x{low_vectors * lanes}"
+    low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
     return (
-        ContractVariant(low, chunk, low_vectors * lanes, 0, few, f"direct {low_name}, at most {few} rows"),
-        ContractVariant(main, chunk, panels * vectors * lanes, few + 1, None, f"packed {name}"),
+        ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note),
+        ContractVariant(main, chunk, panels * vectors * lanes, few + 1, None, note),
     )
 
 
@@ -82,6 +95,4 @@ def _tile(target: Target, dtype: DType, cols: Dim | None) -> tuple[int, int]:
 
 def _low_tile(target: Target) -> tuple[int, int]:
     """Low and wide: long pieces of each row of the right operand, which is read once."""
-    if target.registers < 32:
-        return (4, 3) if target.vector_bytes == 32 else (2, 4)
-    return 4, 6
+    return (4, 6) if target.registers >= 32 else (4, 3)

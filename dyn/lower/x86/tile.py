@@ -17,8 +17,8 @@ per panel, so a tail costs no second copy of the nest. Accumulators go through a
 epilogue is then one loop over vectors, with one copy of its code however heavy it is, at the price of one store and
 one load for each ``depth`` multiply-adds.
 
-Scratch is bounded by constants: 192 KiB for the panel, as much again and more for a packed left operand, and a block of
-partial accumulators when the reduced dimension may need more than one block.
+Scratch is bounded by constants, 830 KiB in all: 192 KiB for the panel, about 400 for a packed left operand, and a block
+of partial accumulators when the reduced dimension may need more than one block.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 
 from dyn.lower.kernel import TileContract
 from dyn.lower.x86.scopes import Lanes
-from dyn.lower.x86.tile_ints import Ints
-from dyn.lower.x86.tile_kernels import Micro, Rhs
+from dyn.lower.x86.tile_dot import Dot
+from dyn.lower.x86.tile_ints import Ints, known_factor
+from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import Block, Packer, define, lane_mask, strided
 
 if TYPE_CHECKING:
@@ -94,15 +95,22 @@ class _Tile:
         self.vec = em.register(tile.acc.dtype, em.target.lanes(itemsize))
         w = self.w = self.vec.lanes
         self.height, self.vectors = schedule.rows, schedule.vectors
+        if isinstance(tile.row_extent, int):
+            while self.height > 1 and tile.row_extent <= self.height // 2:
+                self.height //= 2
         self.half = max(self.height // 2, 1)
-        self.narrow = max(self.vectors // 4, 1)
+        self.narrow = max(self.vectors // 3, 1)
         self.width = self.vectors * w
 
         self.lhs = strided(tile.lhs, tile.row, tile.red)
         if self.lhs is not None and self.lhs.fast != 1:
             self.lhs = None
         self.rhs = strided(tile.rhs, tile.red, tile.col)
-        if self.rhs is not None and self.rhs.fast != 1:
+        #: Whether vectors lie along the reduced dimension.
+        self.dots = not schedule.pack_rhs and self._dots()
+        if self.rhs is not None and self.rhs.fast != 1 and not self.dots:
+            self.rhs = None
+        if em.target.vector_bytes < 32 and schedule.pack_rhs:  # masked loads are branches
             self.rhs = None
         #: PACKED if the panel is packed before the micro-kernels run.
         self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if schedule.pack_rhs else Rhs.DIRECT
@@ -124,6 +132,11 @@ class _Tile:
         # What ``nest`` finds first. ``slot`` is the number of elements from the accumulators of one tile to those of
         # the next: with one block of the reduced dimension all share a place.
         self.rows = self.row_tiles = self.first_low = self.slot = "0"
+
+    def _dots(self) -> bool:
+        if self.lhs is None or self.rhs is None or not can_transpose(self.vec):
+            return False
+        return self.rhs.slow == 1 and self.rhs.fast != 1
 
     def _scratch(self, itemsize: int) -> None:
         em, tile = self.em, self.tile
@@ -152,19 +165,24 @@ class _Tile:
             full, rest = divmod(cols, self.width)
             wide = full > 0 or rest > self.width - self.narrow * self.w
             narrow = 0 < rest <= self.width - self.narrow * self.w
+        if self.dots or known_factor(cols) % self.width == 0:
+            narrow = False
         self.has_narrow = narrow
         vectors = self.vectors if wide or not narrow else self.narrow
         rhs = Rhs.DIRECT if self.mode is Rhs.DIRECT else Rhs.PACKED
         #: The micro-kernels for a wide panel, for a narrow one, for half a tile of rows, and the one that packs.
         self.main = self._leaf(self.height, vectors, rhs)
         self.main_narrow = self._leaf(self.height, self.narrow, rhs) if narrow else self.main
-        whole = isinstance(tile.row_extent, int) and tile.row_extent % self.height == 0
+        whole = known_factor(tile.row_extent) % self.height == 0
         self.low = self.main if whole else self._leaf(self.half, vectors, rhs)
         self.packing = self._leaf(self.height, vectors, Rhs.PACKING) if self.mode is Rhs.PACKING else self.main
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
         fma, unroll = self.em.machine.has_fma, self.tile.schedule.unroll
-        leaf = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma).leaf()
+        if self.dots:
+            leaf = Dot(self.vec, rows, self.width, fma).leaf()
+        else:
+            leaf = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma).leaf()
         define(self.em, leaf)
         return f"@{leaf.name}"
 
@@ -222,7 +240,7 @@ class _Tile:
         em, ints = self.em, self.ints
         if self.lhs is None:
             self.lhs_packer.pack(Block(part.i0, part.k0, self.rows, part.depth, self.lhs_block, self.lhs_step))
-        narrow_width = self.narrow * self.w
+        narrow_width = self.narrow * self.w if self.has_narrow else self.width
         whole = ints.div(width, str(self.width))
         covered = ints.mul(whole, str(self.width))
         rest = ints.sub(width, covered)
@@ -232,7 +250,7 @@ class _Tile:
         with em.scope(guarded=True):
             loop = self.fn.loop("0", panels, 1, hint="panel")
             panel = loop.index
-            is_wide = ints.test("slt", panel, wide) if self.main != self.main_narrow else "true"
+            is_wide = ints.test("slt", panel, wide) if self.has_narrow else "true"
             at = ints.mul(panel, str(self.width))
             size = str(self.width)
             if self.has_narrow:
@@ -254,7 +272,7 @@ class _Tile:
                 em.bind(tile.red, part.k0)
                 em.bind(tile.col, panel.j)
                 source = em.address(self.rhs.buffer, self.rhs.index)
-            lds = em.dim(self.rhs.slow)
+            lds = em.dim(self.rhs.fast if self.dots else self.rhs.slow)
             if self.mode is Rhs.DIRECT:
                 b, ldb = source, lds
         main = ints.choose(panel.is_wide, self.main, self.main_narrow)
@@ -300,8 +318,7 @@ class _Tile:
                 finish, done = fn.label("finish"), fn.label("more")
                 fn.branch_if(part.last, finish, done)
                 fn.start(finish)
-            extent = self.tile.col_extent
-            if isinstance(extent, int) and extent % self.w == 0:
+            if known_factor(self.tile.col_extent) % self.w == 0:
                 self._vectors("0", panel.cols, part, panel, rows, masked=False)
             elif self.em.machine.avx512:
                 self._vectors("0", panel.cols, part, panel, rows, masked=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, render, vtype
 
@@ -25,10 +26,11 @@ PACK_PARAMS = "ptr %src, i64 %si, i64 %sj, i64 %m, i64 %n, ptr %dst, i64 %ldd"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A function: its symbol without the ``@``, its definition, and the declarations that it needs."""
+    """A function without a result: its symbol without the ``@``, its parameters, its body, and what that calls."""
 
     name: str
-    text: str
+    params: str
+    body: str
     declarations: tuple[str, ...]
 
 
@@ -70,28 +72,25 @@ class Micro:
         kind = self.rhs.value + ("" if self.resumes else ".whole")
         return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
 
+    @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> Leaf:
         fn = FunctionText()
         vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
-        masks = [_mask(fn, vec, "%cols", v) for v in range(self.vectors)] if self.rhs is not Rhs.PACKED else []
+        masks = [column_mask(fn, vec, "%cols", v) for v in range(self.vectors)] if self.rhs is not Rhs.PACKED else []
         if self.rhs is not Rhs.PACKED:
             fn.emit(f"%ahead = mul nsw i64 %ldb, {PREFETCH}")
-        a_rows = ["%a"]
-        for r in range(1, self.rows):  # rows that do not exist are the last one once more
-            following = fn.gep(elem, a_rows[-1], "%lda")
-            exists = fn.op("icmp sgt", I64, "%rows", str(r))
-            a_rows.append(fn.value(f"select i1 {exists}, ptr {following}, ptr {a_rows[-1]}"))
+        a_rows = row_pointers(fn, elem, self.rows)
         accs = self._initial(fn)
         pointers = ["%b", "%panel"] if self.rhs is Rhs.PACKING else ["%b"]
         whole = "0"
         if self.unroll > 1:
-            whole = fn.value(f"and i64 %depth, {-self.unroll}")
+            whole = fn.op("sub nsw", I64, "%depth", fn.op("urem", I64, "%depth", str(self.unroll)))
             accs, pointers = self._loop(fn, accs, a_rows, masks, pointers, "0", whole, self.unroll)
         accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
         for i, acc in enumerate(accs):
             fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
         fn.emit("ret void")
-        return _leaf(self.name, MICRO_PARAMS, vec, fn)
+        return finish_leaf(self.name, MICRO_PARAMS, fn)
 
     def _initial(self, fn: FunctionText) -> list[str]:
         zero = constant(0, self.vec)
@@ -152,6 +151,20 @@ class Micro:
         return final[: len(accs)], final[len(accs) :]
 
 
+def row_pointers(fn: FunctionText, elem: str, rows: int) -> list[str]:
+    """The left operand's rows; those that do not exist are the last one once more.
+
+    The choice is among pointers, not distances: loop strength reduction sees through the latter, and takes twice the
+    time for nothing.
+    """
+    pointers = ["%a"]
+    for r in range(1, rows):
+        following = fn.gep(elem, pointers[-1], "%lda")
+        exists = fn.op("icmp sgt", I64, "%rows", str(r))
+        pointers.append(fn.value(f"select i1 {exists}, ptr {following}, ptr {pointers[-1]}"))
+    return pointers
+
+
 def multiply_add(fn: FunctionText, vec: VType, a: str, b: str, c: str, *, fma: bool) -> str:
     """``a * b + c``; rounded once where the machine can."""
     if not vec.is_float:
@@ -159,7 +172,7 @@ def multiply_add(fn: FunctionText, vec: VType, a: str, b: str, c: str, *, fma: b
     return fn.fma(vec, a, b, c) if fma else fn.op("fadd", vec, fn.op("fmul", vec, a, b), c)
 
 
-def _mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:
+def column_mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:
     """The lanes of a vector of columns that lie below an extent."""
     wide = vtype("i64", vec.lanes)
     return fn.op("icmp slt", wide, iota("i64", vec.lanes, vector * vec.lanes), fn.splat(wide, extent))
@@ -171,6 +184,7 @@ def prefetch(fn: FunctionText, pointer: str) -> None:
     fn.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
+@lru_cache(maxsize=64)
 def gather_leaf(vec: VType) -> Leaf:
     """``dst[i, j] = src[i*si + j*sj]`` for i < m, j < n, zeros up to a multiple of W columns; element by element."""
     fn = FunctionText()
@@ -186,7 +200,7 @@ def gather_leaf(vec: VType) -> Leaf:
     cols.close([fn.gep(elem, cols.carried[0], "%sj")])
     rows.close([fn.gep(elem, src, "%si"), fn.gep(elem, dst, "%ldd")])
     fn.emit("ret void")
-    return _leaf(f"dyn.pack.gather.{vec.mangled}", PACK_PARAMS, vec, fn)
+    return finish_leaf(f"dyn.pack.gather.{vec.mangled}", PACK_PARAMS, fn)
 
 
 def can_transpose(vec: VType) -> bool:
@@ -194,6 +208,7 @@ def can_transpose(vec: VType) -> bool:
     return vec.bits in (32, 64) and vec.lanes * vec.bits >= 128
 
 
+@lru_cache(maxsize=64)
 def transpose_leaf(vec: VType) -> Leaf:
     """``dst[i, j] = src[i + j*sj]`` for i < m, j < n, by blocks in registers.
 
@@ -208,26 +223,30 @@ def transpose_leaf(vec: VType) -> Leaf:
     part = vtype(elem, inner)
     last = fn.value("add nsw i64 %n, -1")
     stop = fn.value(f"and i64 {fn.value(f'add nsw i64 %n, {w - 1}')}, {-w}")
-    cols = fn.loop("0", stop, inner, hint="col")
-    sources: list[str] = []
+    rows = fn.loop("0", "%m", w, [(PTR, "%src"), (PTR, "%dst")], hint="row")
+    src, dst = rows.carried
+    mask = column_mask(fn, vec, fn.op("sub nsw", I64, "%m", rows.index), 0)
+    cols = fn.loop("0", stop, inner, [(PTR, dst)], hint="col")
+    block: list[str] = []
     for t in range(inner):
         j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(t)), last)
-        sources.append(fn.gep(elem, "%src", fn.op("mul nsw", I64, j, "%sj")))
-    rows = fn.loop("0", "%m", w, [(PTR, fn.gep(elem, "%dst", cols.index))], hint="row")
-    mask = _mask(fn, vec, fn.op("sub nsw", I64, "%m", rows.index), 0)
-    block = [fn.masked_load(vec, fn.gep(elem, s, rows.index), size, mask, constant(0, vec)) for s in sources]
+        source = fn.gep(elem, src, fn.op("mul nsw", I64, j, "%sj"))
+        prefetch(fn, fn.gep("i8", source, "256"))
+        block.append(fn.masked_load(vec, source, size, mask, constant(0, vec)))
     block = transpose_parts(fn, vec, block)
-    dst = rows.carried[0]
+    at = cols.carried[0]
     for i in range(w):
         piece = block[i % inner]
         if w > inner:
             piece = fn.shuffle(vec, piece, "poison", range(i // inner * inner, (i // inner + 1) * inner))
-        fn.store(part, piece, dst, size)
-        dst = fn.gep(elem, dst, "%ldd")
-    rows.close([dst])
-    cols.close()
+        fn.store(part, piece, at, size)
+        if i + 1 < w:
+            at = fn.gep(elem, at, "%ldd")
+    cols.close([fn.gep(elem, cols.carried[0], str(inner))])
+    step = fn.op("mul nsw", I64, "%ldd", str(w))
+    rows.close([fn.gep(elem, src, str(w)), fn.gep(elem, dst, step)])
     fn.emit("ret void")
-    return _leaf(f"dyn.pack.transpose.{vec.mangled}", PACK_PARAMS, vec, fn)
+    return finish_leaf(f"dyn.pack.transpose.{vec.mangled}", PACK_PARAMS, fn)
 
 
 def transpose_parts(fn: FunctionText, vec: VType, block: list[str]) -> list[str]:
@@ -236,20 +255,28 @@ def transpose_parts(fn: FunctionText, vec: VType, block: list[str]) -> list[str]
     Each round replaces two vectors by their low halves, interleaved, and their high halves, ``d`` elements at a time:
     single instructions on every x86. It leaves the vectors in bit-reversed order.
     """
-    w, inner = vec.lanes, len(block)
+    inner = len(block)
     block = list(block)
     d = 1
     while d < inner:
-        halves: list[list[int]] = []
-        for half in (0, inner // 2):
-            starts = [part + half + offset for part in range(0, w, inner) for offset in range(0, inner // 2, d)]
-            halves.append([lane for at in starts for side in (0, w) for lane in range(side + at, side + at + d)])
+        low, high = interleave(vec, d)
         for r in range(inner):
             if not r & d:
                 a, b = block[r], block[r + d]
-                block[r], block[r + d] = (fn.shuffle(vec, a, b, lanes) for lanes in halves)
+                block[r], block[r + d] = fn.shuffle(vec, a, b, low), fn.shuffle(vec, a, b, high)
         d *= 2
     return [block[_reverse_bits(r, inner)] for r in range(inner)]
+
+
+def interleave(vec: VType, d: int) -> tuple[list[int], list[int]]:
+    """The lanes of two vectors that interleave, ``d`` elements at a time, the low halves of their 16-byte parts, and
+    those for the high halves."""
+    w, inner = vec.lanes, 128 // vec.bits
+    halves: list[list[int]] = []
+    for half in (0, inner // 2):
+        starts = [part + half + offset for part in range(0, w, inner) for offset in range(0, inner // 2, d)]
+        halves.append([lane for at in starts for side in (0, w) for lane in range(side + at, side + at + d)])
+    return halves[0], halves[1]
 
 
 def _reverse_bits(number: int, size: int) -> int:
@@ -260,8 +287,6 @@ def _reverse_bits(number: int, size: int) -> int:
     return result
 
 
-def _leaf(name: str, params: str, vec: VType, fn: FunctionText) -> Leaf:
-    bits = vec.bits * vec.lanes  # or LLVM prefers 256 bits on some CPUs
-    attributes = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-    text = f"define internal void @{name}({params}) {attributes} {{\nentry:\n{render(fn.body)}\n}}\n"
-    return Leaf(name, text, tuple(fn.declarations))
+def finish_leaf(name: str, params: str, fn: FunctionText) -> Leaf:
+    """The function that has been written."""
+    return Leaf(name, params, render(fn.body), tuple(fn.declarations))

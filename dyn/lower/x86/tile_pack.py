@@ -6,7 +6,7 @@ ways is taken is decided by how the operand lies in memory:
 
 * a plain load, contiguous along ``j``: the left operand is not packed, and the right one is packed by the first
   micro-kernel that reads it, which is not the business of this file;
-* a plain load, contiguous along ``i``: W×W blocks are transposed in registers;
+* a plain load, contiguous along ``i``: blocks are transposed in registers;
 * a plain load of any other strides: element by element;
 * anything else is computed by the emitter, in vectors along whichever of the symbols its loads are contiguous in; if
   that is ``i``, into a small stage first, which is then transposed.
@@ -169,6 +169,9 @@ def lane_mask(em: KernelEmitter, left: str, lanes: int) -> str:
 
 
 def define(em: KernelEmitter, leaf: Leaf) -> None:
-    """Put a leaf function in front of the kernel, once."""
-    for declaration in (*leaf.declarations, leaf.text):
-        em.fn.declare(declaration)
+    """Put a leaf function beside the kernel, once."""
+    if leaf.name not in em.machine.helpers:
+        for declaration in leaf.declarations:
+            em.fn.declare(declaration)
+        header = f"define internal void @{leaf.name}({leaf.params}) {em.machine.attributes()} {{"
+        em.machine.helpers[leaf.name] = "\n".join([header, "entry:", leaf.body, "}"])

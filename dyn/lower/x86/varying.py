@@ -49,7 +49,7 @@ class Varying:
             return known[id(root)]
         for expr in walk_exprs((root,)):
             if id(expr) not in known:
-                known[id(expr)] = any([known[id(child)] for child in children(expr)]) or self._itself(expr)
+                known[id(expr)] = any(known[id(child)] for child in children(expr)) or self._itself(expr)
         return known[id(root)]
 
     def _itself(self, expr: Expr) -> bool:

@@ -1,0 +1,155 @@
+"""The sweeps of a stitched group over its reduced axes, and what is kept in scratch between them.
+
+A reduction of something that needs no other reduction of the group is folded in sweep 0, one that needs a result of
+sweep 0 in sweep 1, and so on; a full-size value that is stored is computed in the first sweep that has all it needs.
+What a later sweep needs of an earlier one is computed again where that is cheap, and kept in scratch otherwise.
+For softmax: sweep 0 folds the maximum; sweep 1 computes exp(x - max), keeps it and folds the sum; sweep 2 divides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import Elements, OpKind
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim
+from dyn.stitch.access import Views, as_index, axis_symbols
+from dyn.stitch.groups import Group, Plan
+
+#: Functions that cost tens of instructions: worth keeping a result for.
+_HEAVY = frozenset(
+    {Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.POW,
+     Scalar.SIN, Scalar.COS, Scalar.CBRT}
+)  # fmt: skip
+#: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
+_HEAVY_WEIGHT = 4
+_GATHER_WEIGHT = 2
+#: From this weight on, what an element costs to compute again outweighs a store and a load of scratch.
+_KEEP = 3
+
+
+@dataclass
+class Sweep:
+    """What one pass over the reduced axes does."""
+
+    reduces: list[Op] = field(default_factory=list[Op])
+    stored: list[Value] = field(default_factory=list[Value])
+    kept: list[Value] = field(default_factory=list[Value])
+
+    def __bool__(self) -> bool:
+        return bool(self.reduces or self.stored or self.kept)
+
+
+class Sweeps:
+    """Deals the members of a group to sweeps. ``scratch`` says whether there is room to keep rows."""
+
+    def __init__(self, plan: Plan, group: Group, *, scratch: bool) -> None:
+        self.plan, self.group = plan, group
+        self.members = {op.result: op for op in group.ops}
+        self.views = Views(plan.producers, lambda v: v in self.members)
+        self._full = {op.result: self._is_full(op) for op in group.ops}
+        self._level = self._levels()
+        self.sweeps = [Sweep() for _ in range(max(self._level.values(), default=0) + 1)]
+        for op in group.ops:
+            if op.opdef.kind is OpKind.REDUCE:
+                self.sweeps[self._level[op.result] - 1].reduces.append(op)
+        for value in group.outputs:
+            if self._full[value]:
+                self.sweeps[self._level[value]].stored.append(value)
+        if scratch:
+            self._keep()
+
+    def is_full(self, value: Value) -> bool:
+        """Whether a member spans the whole space, not just its kept axes."""
+        return self._full[value]
+
+    def _is_full(self, op: Op) -> bool:
+        value, space = op.result, self.group.space
+        if op.opdef.kind is OpKind.VIEW:  # a view that is stored permutes a full value
+            return True
+        if op.opdef.kind is OpKind.REDUCE or len(value.shape) != len(space):
+            return False
+        facts = self.plan.function.facts
+        return all(value.shape[a] is space[a] or facts.eq(value.shape[a], space[a]).proved for a in self.group.reduced)
+
+    def _levels(self) -> dict[Value, int]:
+        """The first sweep in which each member is known: for a reduction's result, the one after its own."""
+        levels: dict[Value, int] = {}
+        for op in self.group.ops:
+            level = max((levels.get(self.views.base(v), 0) for v in op.operands), default=0)
+            levels[op.result] = level + (op.opdef.kind is OpKind.REDUCE)
+        return levels
+
+    # What is kept ---------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Keep what a second sweep needs and what is not cheap to compute again."""
+        weights = self._weights()
+        first: dict[Value, int] = {}
+        for number, sweep in enumerate(self.sweeps):
+            targets = [*sweep.stored, *(self.views.base(op.operands[0]) for op in sweep.reduces)]
+            dear = {v for v in first if weights[v] >= _KEEP}
+            for value in self._needed([v for v in targets if self._full.get(v, False)], dear):
+                if value not in first:
+                    first[value] = number
+                elif value in dear and value not in self.sweeps[first[value]].kept:
+                    self.sweeps[first[value]].kept.append(value)
+
+    def _needed(self, targets: list[Value], dear: set[Value]) -> list[Value]:
+        """The full-size members that a sweep computes or reads; what ``dear`` ones are made of is not asked for."""
+        needed = dict.fromkeys(targets)
+        stack = list(reversed(needed))
+        while stack:
+            value = stack.pop()
+            if value in dear:
+                continue
+            for operand in self.members[value].operands:
+                base = self.views.base(operand)
+                if self._full.get(base, False) and base not in needed:
+                    needed[base] = None
+                    stack.append(base)
+        return list(needed)
+
+    def _weights(self) -> dict[Value, int]:
+        """What an element of each full-size member costs to compute from memory. What a row has once costs nothing."""
+        weights: dict[Value, int] = {}
+        for op in self.group.ops:
+            own = 0
+            for base in dict.fromkeys(self.views.base(v) for v in op.operands):
+                if base in self.members:
+                    own += weights[base]
+                elif base.shape and base in self.plan.stored:
+                    own += 1
+            if op.opdef.kind is OpKind.INDEXED:
+                own += _GATHER_WEIGHT
+            elif op.opdef.kind is OpKind.POINTWISE and _is_heavy(op):
+                own += _HEAVY_WEIGHT
+            shared = op.opdef.kind is OpKind.VIEW or not self._full[op.result]
+            weights[op.result] = 0 if shared else min(own, 2 * _KEEP)
+        return weights
+
+
+class _Probe:
+    """A ScalarBuilder that only remembers which functions a rule applies."""
+
+    def __init__(self) -> None:
+        self.functions: set[Scalar] = set()
+
+    def apply(self, fn: Scalar, args: object, dtype: object) -> None:
+        self.functions.add(fn)
+
+    def const(self, dtype: object, value: object) -> None: ...
+
+    def index(self, dtype: object, expr: object) -> None: ...
+
+    def bind(self, value: object) -> Dim:
+        return 0
+
+
+def _is_heavy(op: Op) -> bool:
+    """Whether a pointwise op computes one of the costly functions."""
+    assert isinstance(op.opdef.loops, Elements)
+    probe = _Probe()
+    op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
+    return bool(probe.functions & _HEAVY)

@@ -1,0 +1,103 @@
+"""The micro-kernel for a few rows and a right operand that is contiguous along the reduced dimension.
+
+Packing such an operand means transposing all of it, which does not pay when each element is used once or a few times.
+Here the vectors lie along the reduced dimension of both operands, and lanes are added up at the end: a few rows times
+four columns at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.tile_kernels import (
+    I64,
+    MICRO_PARAMS,
+    PTR,
+    Leaf,
+    column_mask,
+    finish_leaf,
+    interleave,
+    multiply_add,
+    row_pointers,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """``acc[rows, cols] = a[rows, depth] · b[depth, cols]`` for any number of columns.
+
+    Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns. Products are summed in a fixed
+    order that depends on ``depth`` and the vector width alone.
+    """
+
+    vec: VType
+    rows: int
+    stride: int
+    fma: bool
+
+    @property
+    def name(self) -> str:
+        return f"dyn.tile.dot.{self.vec.mangled}.{self.rows}.s{self.stride}"
+
+    @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
+    def leaf(self) -> Leaf:
+        fn = FunctionText()
+        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        group = 16 // size
+        a_rows = row_pointers(fn, elem, self.rows)
+        whole = fn.value(f"and i64 %depth, {-vec.lanes}")
+        mask = column_mask(fn, vec, fn.op("sub nsw", I64, "%depth", whole), 0)
+        last = fn.value("add nsw i64 %cols, -1")
+        cols = fn.loop("0", "%cols", group, [(PTR, "%acc")], hint="col")
+        columns: list[str] = []
+        for c in range(group):  # columns that do not exist are the last one once more
+            j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(c)), last)
+            columns.append(fn.gep(elem, "%b", fn.op("mul nsw", I64, j, "%ldb")))
+        zeros = [(vec, constant(0, vec))] * (self.rows * group)
+        reds = fn.loop("0", whole, vec.lanes, zeros, hint="red")
+        accs = reds.close(self._step(fn, a_rows, columns, reds.index, reds.carried, ""))
+        accs = self._step(fn, a_rows, columns, whole, accs, mask)
+        acc = cols.carried[0]
+        part = vtype(elem, group)
+        for r in range(self.rows):
+            sums = _add_lanes(fn, vec, accs[r * group : (r + 1) * group])
+            fn.store(part, sums, fn.gep(elem, acc, str(r * self.stride)), size)
+        cols.close([fn.gep(elem, acc, str(group))])
+        fn.emit("ret void")
+        return finish_leaf(self.name, MICRO_PARAMS, fn)
+
+    def _step(
+        self, fn: FunctionText, a_rows: list[str], columns: list[str], k: str, accs: list[str], mask: str
+    ) -> list[str]:
+        """One vector of the reduced dimension, from ``k`` on."""
+        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+
+        def load(pointer: str) -> str:
+            p = fn.gep(elem, pointer, k)
+            return fn.masked_load(vec, p, size, mask, constant(0, vec)) if mask else fn.load(vec, p, size)
+
+        left = [load(a) for a in a_rows]
+        right = [load(b) for b in columns]
+        pairs = [(a, b) for a in left for b in right]
+        return [multiply_add(fn, vec, a, b, c, fma=self.fma) for (a, b), c in zip(pairs, accs, strict=True)]
+
+
+def _add_lanes(fn: FunctionText, vec: VType, accs: list[str]) -> str:
+    """The sums of the lanes of as many vectors as 16 bytes hold elements, side by side in 16 bytes."""
+    add = "fadd" if vec.is_float else "add"
+    vectors = list(accs)
+    d = 1
+    while len(vectors) > 1:
+        low, high = interleave(vec, d)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [fn.op(add, vec, fn.shuffle(vec, a, b, low), fn.shuffle(vec, a, b, high)) for a, b in pairs]
+        d *= 2
+    result, lanes = vectors[0], vec.lanes
+    while lanes * vec.bits > 128:
+        ty, lanes = vtype(vec.elem, lanes), lanes // 2
+        low = fn.shuffle(ty, result, "poison", range(lanes))
+        high = fn.shuffle(ty, result, "poison", range(lanes, 2 * lanes))
+        result = fn.op(add, vtype(vec.elem, lanes), low, high)
+    return result

@@ -1,0 +1,117 @@
+"""Softmax and its kin, and normalisation of rows. Of nothing they give nothing.
+
+Each is written as the reductions and element functions that it consists of, in the order in which one pass over a row
+can follow another; stitching makes one kernel of them. Sums of 16-bit floats are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.numpy._operands import cast, promote, to_float
+from dyn.numpy._public import Array, ArrayLike, Axis, public
+
+__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax", "standardize"]
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+def _float(what: str, x: ArrayLike) -> Array:
+    return promote(what, x, choose=to_float)[0]
+
+
+# ---- softmax ---------------------------------------------------------------------------------------------------------
+
+
+@public
+def softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None) -> Array:
+    """``exp(x)`` over its sum along ``axis``, without overflow.
+
+    Elements that ``where`` leaves out count as -inf and give 0, also where it leaves out a whole row. Without ``where``
+    a row of -inf alone gives NaN, as in JAX.
+    """
+    value = _float("softmax", x)
+    if where is not None:
+        value = dnp.where(where, value, -dnp.inf)
+    # Not shifted by -inf: the row has no other element, and -inf less -inf is NaN.
+    exponentials = dnp.exp(value - dnp.max(value, axis, True, initial=-dnp.inf))
+    if where is not None:
+        exponentials = dnp.where(where, exponentials, 0)
+    result = exponentials / dnp.sum(exponentials, axis, None, True)
+    return result if where is None else dnp.where(where, result, 0)
+
+
+@public
+def log_softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None) -> Array:
+    """``log(softmax(x))``, precise where the softmax is small; -inf for elements that ``where`` leaves out."""
+    value = _float("log_softmax", x)
+    if where is not None:
+        value = dnp.where(where, value, -dnp.inf)
+    shifted = value - dnp.max(value, axis, True, initial=-dnp.inf)
+    result = shifted - dnp.log(dnp.sum(dnp.exp(shifted), axis, None, True, where=where))
+    return result if where is None else dnp.where(where, result, -dnp.inf)
+
+
+@public
+def logsumexp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """``log(sum(exp(x)))`` without overflow; -inf of nothing."""
+    value = _float("logsumexp", x)
+    high = dnp.max(value, axis, True, initial=-dnp.inf)
+    # An infinite greatest element would make NaN of a difference.
+    shift = dnp.where(dnp.isfinite(high), high, 0)
+    total = dnp.sum(dnp.exp(value - shift), axis, None, keepdims)
+    shift = shift if keepdims else dnp.reshape(shift, dnp.shape(total))
+    return dnp.log(total) + shift
+
+
+# ---- normalisation ---------------------------------------------------------------------------------------------------
+
+
+def _wide(dtype: DType) -> DType:
+    return dtypes.float32 if dtype in _HALVES else dtype
+
+
+def _scaled(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, dtype: DType) -> Array:
+    if weight is not None:
+        value = value * weight
+    if bias is not None:
+        value = value + bias
+    # A 16-bit input was computed in float32 only for precision; wider weights make a wider result.
+    return cast(value, dtype) if value.element_type is dtypes.float32 and dtype in _HALVES else value
+
+
+@public
+def standardize(x: ArrayLike, /, axis: Axis = -1, *, epsilon: float = 1e-5) -> Array:
+    """``x`` less its mean, over the square root of its variance plus ``epsilon``, along ``axis``."""
+    return layer_norm(x, axis=axis, epsilon=epsilon)
+
+
+@public
+def layer_norm(
+    x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: Axis = -1, *,
+    epsilon: float = 1e-5,
+) -> Array:  # fmt: skip
+    """Layer normalisation (https://arxiv.org/abs/1607.06450): rows of mean 0 and variance 1, scaled and shifted.
+
+    Mean and variance are taken in two passes along ``axis``, of 16-bit floats in float32. ``weight`` and ``bias``
+    broadcast with ``x``.
+    """
+    given = _float("layer_norm", x)
+    value: Array = cast(given, _wide(given.element_type))
+    centred = value - dnp.mean(value, axis, None, True)
+    variance = dnp.mean(centred * centred, axis, None, True)
+    return _scaled(centred * _rsqrt(variance + epsilon), weight, bias, given.element_type)
+
+
+@public
+def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, axis: Axis = -1, *, epsilon: float = 1e-6) -> Array:
+    """``x`` over its root mean square along ``axis``, scaled (https://arxiv.org/abs/1910.07467)."""
+    given = _float("rms_norm", x)
+    value: Array = cast(given, _wide(given.element_type))
+    mean_square = dnp.mean(value * value, axis, None, True)
+    return _scaled(value * _rsqrt(mean_square + epsilon), weight, None, given.element_type)
+
+
+def _rsqrt(x: Array) -> Array:
+    return dnp.power(x, -0.5)

@@ -1,0 +1,269 @@
+"""Arithmetic of two arrays, element by element, with NumPy's broadcasting and promotion."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from dyn.dtypes import Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._broadcast import align, elementwise
+from dyn.numpy._operands import cast, common_dtype, emit, promote, to_float
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._unary import filled
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "add", "clip", "divide", "divmod", "float_power", "floor_divide", "fmax", "fmin", "fmod", "heaviside", "hypot",
+    "logaddexp", "maximum", "minimum", "mod", "multiply", "pow", "power", "remainder", "subtract", "true_divide",
+]  # fmt: skip
+
+#: Static integer exponents up to this are multiplied out.
+_UNROLLED_POWER = 8
+
+
+def _is_bool(x: Tracer) -> bool:
+    return x.element_type.kind is Kind.BOOL
+
+
+def _numeric(name: str, on_bool: str, what: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    """An op that on booleans is a logical one."""
+    a, b = align(what, promote(what, x, y))
+    return emit(on_bool if _is_bool(a) else name, a, b)
+
+
+def _no_bool(what: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
+    a, b = align(what, promote(what, x, y))
+    if _is_bool(a):
+        raise UnsupportedOpError(
+            f"{what} does not take two arrays of booleans.", loc=user_loc(), remedy="use logical_xor, or .astype first."
+        )
+    return a, b
+
+
+def _flag(name: str, x: Tracer, value: bool | int | float) -> Tracer:
+    return emit("compare", x, filled(x, value), direction=name)
+
+
+# ---- sums, products, quotients ---------------------------------------------------------------------------------------
+
+
+@public
+def add(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x + y``; of booleans whether either is true."""
+    return _numeric("add", "or", "add", x, y)
+
+
+@public
+def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x - y``. Raises UnsupportedOpError for two arrays of booleans."""
+    return emit("subtract", *_no_bool("subtract", x, y))
+
+
+@public
+def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * y``; of booleans whether both are true."""
+    return _numeric("multiply", "and", "multiply", x, y)
+
+
+@public
+def true_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x / y``; of integers in the default float dtype."""
+    return elementwise("divide", "true_divide", x, y, choose=to_float)
+
+
+divide = true_divide
+
+
+@public
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x // y``, rounded down as in Python. Integers divided by 0 give 0."""
+    a, b = _no_bool("floor_divide", x, y)
+    rest = emit("remainder", a, b)
+    off = _signs_differ(rest, b)
+    if not a.element_type.is_float:
+        quotient = emit("divide", a, b)
+        return quotient if off is None else emit("subtract", quotient, cast(off, a.element_type, weak=a.weak))
+    assert off is not None
+    # (a - rest) / b is whole but for rounding, as CPython and NumPy compute it.
+    whole = emit("subtract", emit("divide", emit("subtract", a, rest), b), cast(off, a.element_type, weak=a.weak))
+    down = emit("floor", whole)
+    up = emit("compare", emit("subtract", whole, down), filled(down, 0.5), direction="GT")
+    down = emit("select", up, emit("add", down, filled(down, 1)), down)
+    return emit("select", _flag("EQ", b, 0), emit("divide", a, b), down)
+
+
+def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:
+    """Where truncated division rounded up: the rest is not 0, and its sign is not the divisor's."""
+    if rest.element_type.kind is Kind.UINT:
+        return None
+    opposite = emit("xor", _flag("LT", rest, 0), _flag("LT", divisor, 0))
+    return emit("and", _flag("NE", rest, 0), opposite)
+
+
+@public
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x % y`` with the sign of ``y``, as in Python. Integers modulo 0 give 0."""
+    a, b = _no_bool("remainder", x, y)
+    rest = emit("remainder", a, b)
+    off = _signs_differ(rest, b)
+    if off is None:
+        return rest
+    result = emit("select", off, emit("add", rest, b), rest)
+    if a.element_type.is_float:
+        zero = emit("select", _flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
+        result = emit("select", _flag("EQ", rest, 0), zero, result)
+    return result
+
+
+mod = remainder
+
+
+@public
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
+    """``(x // y, x % y)``."""
+    return floor_divide(x, y), remainder(x, y)
+
+
+@public
+def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The remainder with the sign of ``x``, as in C. Integers modulo 0 give 0."""
+    return emit("remainder", *_no_bool("fmod", x, y))
+
+
+# ---- powers ----------------------------------------------------------------------------------------------------------
+
+
+@public
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y``. Small whole numbers written as such multiply, and 0.5 is a square root.
+
+    Raises UnsupportedOpError for an integer array and a negative whole number, as NumPy does.
+    """
+    if type(y) in (int, float):
+        (base,) = promote("power", x)
+        result_of, _ = common_dtype([base, y])
+        if not result_of.is_inexact and y < 0:
+            raise UnsupportedOpError(
+                f"integers to negative integer powers are not whole: x ** {y}.",
+                loc=user_loc(),
+                remedy="convert the array with .astype('float32'), or use dyn.numpy.float_power.",
+            )
+        if result_of.is_float or result_of.is_integer:
+            value = _static_power(cast(base, result_of, weak=base.weak), y)
+            if value is not None:
+                return value
+    a, b = align("power", promote("power", x, y))
+    if _is_bool(a):
+        raise UnsupportedOpError("power does not take booleans.", loc=user_loc(), remedy="convert them with .astype.")
+    return emit("power", a, b)
+
+
+def _static_power(x: Tracer, exponent: int | float) -> Tracer | None:
+    """``x ** exponent`` by multiplication or roots, where that is as good."""
+    if x.element_type.is_float and builtins.abs(exponent) == 0.5:
+        return emit("sqrt" if exponent > 0 else "rsqrt", x)
+    if exponent != int(exponent) or builtins.abs(exponent) > _UNROLLED_POWER:
+        return None
+    left = builtins.abs(int(exponent))
+    result: Tracer | None = None
+    factor = x
+    while left:
+        if left & 1:
+            result = factor if result is None else emit("multiply", result, factor)
+        left >>= 1
+        if left:
+            factor = emit("multiply", factor, factor)
+    if result is None:
+        return filled(x, 1)
+    return emit("divide", filled(x, 1), result) if exponent < 0 else result
+
+
+@public
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y`` in floats: integers become the default float dtype first."""
+    (base,) = promote("float_power", x, choose=to_float)
+    return power(base, y)
+
+
+pow = power
+
+
+@public
+def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``sqrt(x * x + y * y)`` without overflow in between."""
+    a, b = (emit("abs", v) for v in align("hypot", promote("hypot", x, y, choose=to_float)))
+    high, low = emit("maximum", a, b), emit("minimum", a, b)
+    # Of (0, 0) and (inf, anything) the quotient has no use.
+    plain = emit("or", _flag("EQ", high, 0), _flag("EQ", high, float("inf")))
+    ratio = emit("select", plain, filled(high, 0), emit("divide", low, high))
+    root = emit("sqrt", emit("add", emit("multiply", ratio, ratio), filled(ratio, 1)))
+    either = emit("or", _flag("EQ", a, float("inf")), _flag("EQ", b, float("inf")))
+    return emit("select", either, filled(high, float("inf")), emit("multiply", high, root))
+
+
+@public
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``log(exp(x) + exp(y))`` without overflow in between."""
+    a, b = align("logaddexp", promote("logaddexp", x, y, choose=to_float))
+    gap = emit("negate", emit("abs", emit("subtract", a, b)))
+    value = emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", gap)))
+    # Infinities of one sign have no gap: their sum is one of them.
+    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, math.log(2))), value)
+
+
+# ---- the greater and the less ----------------------------------------------------------------------------------------
+
+
+@public
+def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The greater of each two elements; NaN where either is."""
+    return _numeric("maximum", "or", "maximum", x, y)
+
+
+@public
+def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The less of each two elements; NaN where either is."""
+    return _numeric("minimum", "and", "minimum", x, y)
+
+
+def _ignoring_nan(what: str, name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    a, b = align(what, promote(what, x, y))
+    if not a.element_type.is_float:
+        return _numeric(name, "or" if name == "maximum" else "and", what, a, b)
+    a_nan, b_nan = (emit("compare", v, v, direction="NE") for v in (a, b))
+    return emit("select", a_nan, b, emit("select", b_nan, a, emit(name, a, b)))
+
+
+@public
+def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The greater of each two elements; NaN only where both are."""
+    return _ignoring_nan("fmax", "maximum", x, y)
+
+
+@public
+def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The less of each two elements; NaN only where both are."""
+    return _ignoring_nan("fmin", "minimum", x, y)
+
+
+@public
+def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """0 where ``x < 0``, 1 where ``x > 0``, ``y`` where it is 0; NaN stays."""
+    a, b = align("heaviside", promote("heaviside", x, y, choose=to_float))
+    step = emit("select", _flag("LT", a, 0), filled(a, 0), emit("select", _flag("GT", a, 0), filled(a, 1), a))
+    return emit("select", _flag("EQ", a, 0), b, step)
+
+
+@public
+def clip(x: ArrayLike, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Array:
+    """``x`` held between two bounds, each of which may be None or an array."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    (value,) = promote("clip", x)
+    if low is not None:
+        value = maximum(value, low)
+    if high is not None:
+        value = minimum(value, high)
+    return value

@@ -1,0 +1,323 @@
+"""Arrays from nothing but sizes and numbers.
+
+Floats are of the default float dtype (float32, see ``dyn.config``), integers int64. Sizes may be dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import UnsupportedOpError
+from dyn.ir.types import TensorType
+from dyn.numpy._axes import shape_in
+from dyn.numpy._broadcast import expand
+from dyn.numpy._joining import stack
+from dyn.numpy._manipulation import broadcast_arrays, view
+from dyn.numpy._operands import (
+    cast,
+    constant,
+    default_float,
+    dtype_of,
+    emit,
+    made,
+    operand,
+    promote,
+    shape_of,
+)
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
+from dyn.numpy._unary import filled
+from dyn.shapes import Dim, dim_max, floordiv
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim, unwrap_dim
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "empty", "empty_like", "eye", "full",
+    "full_like", "identity", "linspace", "meshgrid", "ones", "ones_like", "tri", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+# ---- one value -------------------------------------------------------------------------------------------------------
+
+
+def _strong(dtype: DType, weak: bool) -> DType:
+    """The dtype that a new array of weak values has."""
+    return default_float() if weak and dtype.is_float else dtype
+
+
+def _full(what: str, shape: Shape, value: ArrayLike, dtype: DTypeLike) -> Tracer:
+    trace = trace_of(shape, value)
+    dims = shape_in(trace, shape, what)
+    (scalar,) = promote(what, value)
+    scalar = cast(scalar, _strong(scalar.element_type, scalar.weak) if dtype is None else dtype_of(dtype))
+    return expand(scalar, dims)
+
+
+@public
+def full(shape: Shape, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+    """An array of one value, or of values that broadcast to the shape."""
+    return _full("full", shape, fill_value, dtype)
+
+
+@public
+def zeros(shape: Shape, dtype: DTypeLike = None) -> Array:
+    """An array of zeros."""
+    return _full("zeros", shape, 0.0, default_float() if dtype is None else dtype)
+
+
+@public
+def ones(shape: Shape, dtype: DTypeLike = None) -> Array:
+    """An array of ones."""
+    return _full("ones", shape, 1.0, default_float() if dtype is None else dtype)
+
+
+@public
+def empty(shape: Shape, dtype: DTypeLike = None) -> Array:
+    """An array of zeros: nothing is left to chance."""
+    return _full("empty", shape, 0.0, default_float() if dtype is None else dtype)
+
+
+@public
+def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+    """An array of one value with the shape and dtype of ``x``, unless others are given."""
+    value = operand("full_like", x, fill_value)
+    (scalar,) = promote("full_like", fill_value)
+    scalar = cast(scalar, value.element_type if dtype is None else dtype_of(dtype))
+    return expand(scalar, shape_of(value) if shape is None else shape_in(value._trace, shape, "full_like"))
+
+
+@public
+def zeros_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+    """Zeros with the shape and dtype of ``x``, unless others are given."""
+    return full_like(x, 0, dtype, shape)
+
+
+@public
+def ones_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+    """Ones with the shape and dtype of ``x``, unless others are given."""
+    return full_like(x, 1, dtype, shape)
+
+
+@public
+def empty_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+    """Zeros with the shape and dtype of ``x``, unless others are given."""
+    return full_like(x, 0, dtype, shape)
+
+
+# ---- ranges ----------------------------------------------------------------------------------------------------------
+
+
+def indices(trace: Trace, shape: tuple[Dim, ...], axis: int, dtype: DType) -> Tracer:
+    """Each element's index along an axis."""
+    return made(trace, "iota", shape=shape, dimension=axis, dtype=dtype)
+
+
+@public
+def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None) -> Array:
+    """``start, start + step, …`` up to but not ``stop``; ``arange(n)`` starts at 0. Integers give int64.
+
+    Bounds are ints, dimensions, or Python floats; the step is a Python number. A traced value is an UnsupportedOpError.
+    """
+    trace = trace_of(start, stop)
+    low, high = (0, start) if stop is None else (start, stop)
+    if any(isinstance(v, float) for v in (low, high, step)):
+        return _float_range(trace, low, high, step, dtype)
+    for bound in (low, high):
+        if isinstance(bound, Tracer) or unwrap_dim(bound) is None:
+            raise UnsupportedOpError(
+                f"arange does not take the {type(bound).__name__} {bound!r} for a bound.",
+                loc=user_loc(),
+                remedy="use an int, or a dimension such as x.shape[0].",
+            )
+    if isinstance(step, SymbolicDim | Tracer) or int(step) == 0:
+        raise UnsupportedOpError(
+            f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use an int other than 0."
+        )
+    first, last, stride = unwrap_dim(low), unwrap_dim(high), int(step)
+    assert first is not None
+    assert last is not None
+    span = last - first if stride > 0 else first - last
+    count = trace.facts.simplify(dim_max(floordiv(span + abs(stride) - 1, abs(stride)), 0))
+    element = dtypes.int64 if dtype is None else dtype_of(dtype)
+    # Steps are taken in int64 where the indices alone may not fit the dtype.
+    plain = isinstance(first, int) and first == 0 and stride == 1
+    places = indices(trace, (count,), 0, element if plain or element.is_float else dtypes.int64)
+    return cast(_scaled(places, low, stride), element)
+
+
+def _scaled(places: Tracer, start: Any, step: int | float) -> Tracer:
+    """``start + step * places``."""
+    if step != 1:
+        places = emit("multiply", places, filled(places, step))
+    if isinstance(start, int | float) and start == 0:
+        return places
+    (first,) = (promote("arange", places, start)[1],)
+    return emit("add", places, expand(first, shape_of(places)))
+
+
+def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high, step)):
+        raise UnsupportedOpError(
+            "arange of floats takes Python numbers only.",
+            loc=user_loc(),
+            remedy="compute dyn.numpy.arange(n) * step + start.",
+        )
+    count = max(math.ceil((high - low) / step), 0)
+    element = default_float() if dtype is None else dtype_of(dtype)
+    places = indices(trace, (count,), 0, dtypes.float64)
+    return cast(_scaled(places, float(low), float(step)), element)
+
+
+@public
+def linspace(start: float, stop: float, /, num: Size = 50, *, dtype: DTypeLike = None, endpoint: bool = True) -> Array:
+    """``num`` numbers from ``start`` to ``stop`` at equal distances; without ``endpoint`` the last is left out."""
+    trace = trace_of(start, stop, num)
+    (count,) = shape_in(trace, num, "linspace")
+    element = default_float() if dtype is None else dtype_of(dtype)
+    places = indices(trace, (count,), 0, dtypes.float64)
+    low, high = (expand(v, (count,)) for v in promote("linspace", places, start, stop)[1:])
+    steps = trace.facts.simplify(dim_max(count - 1, 1) if endpoint else dim_max(count, 1))
+    size = expand(made(trace, "dim_size", size=steps, dtype=dtypes.float64), (count,))
+    value = emit("add", low, emit("divide", emit("multiply", places, emit("subtract", high, low)), size))
+    if endpoint:
+        # The last one exactly, but of a single number the first.
+        at_end = emit("compare", places, size, direction="EQ")
+        value = emit("select", at_end, high, value)
+    return cast(value, element)
+
+
+# ---- matrices --------------------------------------------------------------------------------------------------------
+
+
+def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) -> Tracer:
+    """Where the column compares so with the row plus ``k``, over the last two axes."""
+    rank = len(shape)
+    rows = indices(trace, shape, rank - 2, dtypes.int64)
+    columns = indices(trace, shape, rank - 1, dtypes.int64)
+    return emit("compare", columns, _scaled(rows, k, 1), direction=direction)
+
+
+@public
+def eye(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    trace = trace_of(n_rows, n_cols, k)
+    shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "eye")
+    return cast(diagonal_mask(trace, shape, k, "EQ"), default_float() if dtype is None else dtype_of(dtype))
+
+
+@public
+def identity(n: Size, dtype: DTypeLike = None) -> Array:
+    """The identity matrix."""
+    return eye(n, n, 0, dtype)
+
+
+@public
+def tri(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
+    """Ones at and below the k-th diagonal, zeros above."""
+    trace = trace_of(n_rows, n_cols, k)
+    shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "tri")
+    return cast(diagonal_mask(trace, shape, k, "LE"), default_float() if dtype is None else dtype_of(dtype))
+
+
+def _triangle(what: str, x: ArrayLike, k: Any, direction: str) -> Tracer:
+    value = operand(what, x, k)
+    if value.ndim < 2:
+        # As NumPy: a vector is every row of a square matrix.
+        size = shape_of(value)[0]
+        value = expand(value, (size, size))
+    keep = diagonal_mask(value._trace, shape_of(value), k, direction)
+    return emit("select", keep, value, filled(value, 0))
+
+
+@public
+def tril(x: ArrayLike, /, k: Any = 0) -> Array:
+    """``x`` with zeros above the k-th diagonal of its last two axes."""
+    return _triangle("tril", x, k, "LE")
+
+
+@public
+def triu(x: ArrayLike, /, k: Any = 0) -> Array:
+    """``x`` with zeros below the k-th diagonal of its last two axes."""
+    return _triangle("triu", x, k, "GE")
+
+
+@public
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
+    """1-d arrays as the coordinates of a grid, rows first with ``"ij"``, columns first with ``"xy"``."""
+    values = [operand("meshgrid", x, *arrays) for x in arrays]
+    rank = len(values)
+    places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    spread: list[Tracer] = []
+    for value, place in zip(values, places, strict=True):
+        (size,) = shape_of(view(value, (value._value.type.size,)))
+        spread.append(view(value, tuple(size if a == place else 1 for a in range(rank))))
+    return broadcast_arrays(*spread)
+
+
+# ---- conversion ------------------------------------------------------------------------------------------------------
+
+
+@public
+def asarray(x: Any, dtype: DTypeLike = None, *, copy: bool | None = None) -> Array:
+    """``x`` as an array: an array, a number, a dimension, or nested lists of numbers and arrays.
+
+    A NumPy array is read anew at each call; numbers in lists are part of the program.
+    """
+    trace = trace_of(x)
+    if isinstance(x, list | tuple):
+        value = _from_list(trace, x)
+    else:
+        (value,) = promote("asarray", x)
+        value = cast(value, _strong(value.element_type, value.weak))
+    return value if dtype is None else cast(value, dtype_of(dtype))
+
+
+def _from_list(trace: Trace, items: Any) -> Tracer:
+    if _holds_arrays(items):
+        parts = [_from_list(trace, v) if isinstance(v, list | tuple) else v for v in items]
+        values = promote("asarray", *parts)
+        element = _strong(values[0].element_type, values[0].weak)
+        return stack([cast(v, element) for v in values])
+    array = np.array(items)
+    if array.dtype.kind == "O":
+        raise UnsupportedOpError(
+            "asarray: nested lists of different lengths are no array.",
+            loc=user_loc(),
+            remedy="make the lists equally long.",
+        )
+    if array.dtype == np.float64:
+        array = array.astype(default_float().np)
+    if array.ndim == 0 or array.size == 1:
+        return view(constant(trace, array.item(), dtypes.dtype(array.dtype)), array.shape)
+    shape: tuple[int, ...] = tuple(int(n) for n in array.shape)
+    name = f"literal{len(trace.hidden)}"
+    return Tracer(trace, trace.captured(array, TensorType(dtypes.dtype(array.dtype), shape), name))
+
+
+def _holds_arrays(items: Any) -> bool:
+    return any(
+        _holds_arrays(v) if isinstance(v, list | tuple) else not isinstance(v, bool | int | float | complex | str)
+        for v in items
+    )
+
+
+asanyarray = asarray
+ascontiguousarray = asarray
+
+
+@public
+def array(x: Any, dtype: DTypeLike = None, *, copy: bool = True) -> Array:
+    """``x`` as a new array; see ``asarray``."""
+    return asarray(x, dtype)
+
+
+@public
+def copy(x: ArrayLike, /) -> Array:
+    """``x``: arrays of a program never change, so nothing needs copying."""
+    return operand("copy", x)

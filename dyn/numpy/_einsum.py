@@ -1,0 +1,141 @@
+"""Einstein summation: operands are contracted from left to right, two at a time.
+
+Each step is a multiplication where nothing is summed, else one ``dot_general``; labels that only one operand has are
+summed first. An ellipsis stands for labels of its own, which broadcast.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from dyn import dtypes
+from dyn.errors import NotYetError, ShapeError
+from dyn.numpy._binary import multiply
+from dyn.numpy._linalg import check_contracted, contract
+from dyn.numpy._manipulation import permuted, view
+from dyn.numpy._operands import promote, shape_of
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._reductions import fold
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["einsum"]
+
+#: A label a letter. Those of an ellipsis are digits, numbered from the last axis.
+Labels = str
+_ELLIPSIS = string.digits
+
+
+@public
+def einsum(subscripts: str, /, *operands: ArrayLike, **options: Any) -> Array:
+    """The sums of products that ``"bqd,bkd->bqk"`` says; without ``->`` the result's labels are those that stand once.
+
+    Labels with a size of 1 on one side broadcast. Raises ShapeError where other sizes differ; a label twice in one
+    operand (a diagonal) comes later.
+    """
+    if options.keys() - {"optimize"}:
+        raise NotYetError(
+            f"einsum does not take {', '.join(sorted(options))} yet.", loc=user_loc(), remedy="leave it out."
+        )
+    values = promote("einsum", *operands)
+    inputs, output = _parse(subscripts, values)
+    value, labels = values[0], inputs[0]
+    for place in range(1, len(values)):
+        later = output + "".join(inputs[place + 1 :])
+        value, labels = _pair(subscripts, value, labels, values[place], inputs[place], later)
+    value, labels = _sum_out(value, labels, output)
+    return permuted(value, [labels.index(label) for label in output])
+
+
+# ---- what the subscripts say -----------------------------------------------------------------------------------------
+
+
+def _fail(subscripts: str, problem: str, remedy: str) -> NoReturn:
+    raise ShapeError(f"einsum({subscripts!r}): {problem}.", loc=user_loc(), remedy=remedy)
+
+
+def _parse(subscripts: str, values: Sequence[Tracer]) -> tuple[list[Labels], Labels]:
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(values):
+        _fail(subscripts, f"{len(terms)} groups of labels for {len(values)} arrays", "write one group an array.")
+    inputs = [_labels(subscripts, term, x) for term, x in zip(terms, values, strict=True)]
+    dots = _ELLIPSIS[: max((sum(c in _ELLIPSIS for c in labels) for labels in inputs), default=0)][::-1]
+    if arrow:
+        output = right.replace("...", dots)
+    else:
+        letters = "".join(inputs)
+        output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in _ELLIPSIS))
+    for label in output:
+        if output.count(label) > 1 or not any(label in labels for labels in inputs):
+            _fail(subscripts, f"the label {label} of the result stands twice, or in no array", "correct the labels.")
+    return inputs, output
+
+
+def _labels(subscripts: str, term: str, x: Tracer) -> Labels:
+    letters = term.replace("...", "")
+    spare = x.ndim - len(letters)
+    if not all(c in string.ascii_letters for c in letters):
+        _fail(subscripts, f"{term!r} is not made of letters", "use letters, commas, '->' and '...'.")
+    if spare < 0 or (spare and "..." not in term) or spare > len(_ELLIPSIS):
+        _fail(subscripts, f"{term!r} does not label the {x.ndim} axes of an array", "write one label an axis.")
+    if len(set(letters)) != len(letters):
+        raise NotYetError(
+            f"einsum({subscripts!r}): a label twice in one array (a diagonal) comes later.",
+            loc=user_loc(),
+            remedy="take the diagonal outside of the compiled function.",
+        )
+    return term.replace("...", _ELLIPSIS[:spare][::-1])
+
+
+# ---- one step --------------------------------------------------------------------------------------------------------
+
+
+def _sum_out(x: Tracer, labels: Labels, kept: str) -> tuple[Tracer, Labels]:
+    """``x`` summed over the labels that nobody needs any more."""
+    gone = tuple(axis for axis, label in enumerate(labels) if label not in kept)
+    if not gone:
+        return x, labels
+    combine = "or" if x.element_type is dtypes.bool_ else "add"
+    return fold(x, combine, gone, False), "".join(label for label in labels if label in kept)
+
+
+def _drop_units(x: Tracer, labels: Labels, others: Labels) -> tuple[Tracer, Labels]:
+    """``x`` without axes of size 1 that the other operand has too: they broadcast."""
+    dims = shape_of(x)
+    kept = [axis for axis, label in enumerate(labels) if not (dims[axis] == 1 and label in others)]
+    return view(x, tuple(dims[a] for a in kept)), "".join(labels[a] for a in kept)
+
+
+def _pair(subscripts: str, x: Tracer, xs: Labels, y: Tracer, ys: Labels, later: str) -> tuple[Tracer, Labels]:
+    """Two operands as one, with the labels that ``later`` needs."""
+    x, xs = _sum_out(x, xs, later + ys)
+    y, ys = _sum_out(y, ys, later + xs)
+    x, xs = _drop_units(x, xs, ys)
+    y, ys = _drop_units(y, ys, xs)
+    summed = [label for label in xs if label in ys and label not in later]
+    if not summed:
+        return _product(x, xs, y, ys)
+    batch = [label for label in xs if label in ys and label in later]
+    places = [(xs.index(label), ys.index(label)) for label in (*batch, *summed)]
+    check_contracted(f"einsum({subscripts!r})", x, y, places)
+    lb, rb = tuple(xs.index(c) for c in batch), tuple(ys.index(c) for c in batch)
+    lc, rc = tuple(xs.index(c) for c in summed), tuple(ys.index(c) for c in summed)
+    result = contract(x, y, (lb, rb), (lc, rc))
+    free = [c for c in xs if c not in ys] + [c for c in ys if c not in xs]
+    return result, "".join([*batch, *free])
+
+
+def _product(x: Tracer, xs: Labels, y: Tracer, ys: Labels) -> tuple[Tracer, Labels]:
+    """Nothing is summed: a broadcast multiplication over the labels of both."""
+    labels = xs + "".join(c for c in ys if c not in xs)
+    return multiply(_spread(x, xs, labels), _spread(y, ys, labels)), labels
+
+
+def _spread(x: Tracer, own: Labels, labels: Labels) -> Tracer:
+    """``x`` with its axes in the order of ``labels`` and size 1 for those it has not."""
+    x = permuted(x, [own.index(c) for c in labels if c in own])
+    sizes = iter(shape_of(x))
+    return view(x, tuple(next(sizes) if c in own else 1 for c in labels))

@@ -1,0 +1,273 @@
+"""Arrays put together and taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from dyn.errors import NotYetError, ShapeError
+from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of
+from dyn.numpy._broadcast import expand
+from dyn.numpy._manipulation import expand_dims, view
+from dyn.numpy._operands import cast, dtype_of, emit, operand, promote, shape_of, size_in
+from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "array_split", "concat", "concatenate", "hstack", "pad", "repeat", "roll", "split", "stack", "tile", "unstack",
+    "vstack",
+]  # fmt: skip
+
+
+# ---- together --------------------------------------------------------------------------------------------------------
+
+
+@public
+def concatenate(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dtype: DTypeLike = None) -> Array:
+    """Arrays one after the other along an axis that they have; with ``axis=None`` all elements in one axis.
+
+    Raises ShapeError where the other axes differ: at once where that is proved, otherwise when called.
+    """
+    values = _several("concatenate", arrays)
+    if dtype is not None:
+        values = [cast(v, dtype_of(dtype)) for v in values]
+    if axis is None:
+        values = [view(v, (product(shape_of(v)),)) for v in values]
+    number = one_axis("concatenate", 0 if axis is None else axis, values[0].ndim)
+    _check_joined("concatenate", values, number)
+    return values[0] if len(values) == 1 else emit("concatenate", *values, dimension=number)
+
+
+concat = concatenate
+
+
+def _several(what: str, arrays: Sequence[ArrayLike]) -> list[Tracer]:
+    if not isinstance(arrays, list | tuple) or not arrays:
+        raise ShapeError(f"{what} takes a list of at least one array.", loc=user_loc(), remedy=f"write {what}([x, y]).")
+    return promote(what, *arrays)
+
+
+def _check_joined(what: str, values: list[Tracer], axis: int | None) -> None:
+    """Refuse arrays that differ on another axis than ``axis``, or on any where it is None."""
+    facts, first = values[0]._trace.facts, shape_of(values[0])
+    for other in values[1:]:
+        dims = shape_of(other)
+        bad = "the numbers of axes differ" if len(dims) != len(first) else ""
+        for a, (d, e) in enumerate(zip(first, dims, strict=False)):
+            if not bad and a != axis and facts.eq(d, e).refuted:
+                bad = f"axis {a} has {format_dim(d)} and {format_dim(e)} elements"
+        if bad:
+            raise ShapeError(
+                f"{what}: {text_of(values[0])} and {text_of(other)} do not fit: {bad}.",
+                loc=user_loc(),
+                remedy="all axes have to be equal." if axis is None else f"all axes but axis {axis} have to be equal.",
+            )
+
+
+@public
+def stack(arrays: Sequence[ArrayLike], /, axis: int = 0) -> Array:
+    """Arrays of one shape along a new axis."""
+    values = _several("stack", arrays)
+    number = one_axis("stack", axis, values[0].ndim + 1)
+    _check_joined("stack", values, None)
+    return concatenate([expand_dims(v, number) for v in values], number)
+
+
+@public
+def vstack(arrays: Sequence[ArrayLike], /) -> Array:
+    """Arrays on top of each other; 1-d ones are rows."""
+    values = _several("vstack", arrays)
+    return concatenate([view(v, (1,) * (2 - v.ndim) + shape_of(v)) if v.ndim < 2 else v for v in values], 0)
+
+
+@public
+def hstack(arrays: Sequence[ArrayLike], /) -> Array:
+    """Arrays side by side: along axis 1, and 1-d ones along axis 0."""
+    values = [view(v, (1,)) if v.ndim == 0 else v for v in _several("hstack", arrays)]
+    return concatenate(values, 0 if values[0].ndim == 1 else 1)
+
+
+@public
+def tile(x: ArrayLike, /, reps: Any) -> Array:
+    """``x`` repeated as a whole, ``reps`` times along each axis; missing axes count as 1."""
+    value = operand("tile", x, reps)
+    given = reps if isinstance(reps, tuple | list) else (reps,)
+    times: list[Dim] = [size_in(value._trace, r, "tile") for r in given]
+    rank = max(len(times), value.ndim)
+    times = [1] * (rank - len(times)) + times
+    dims: list[Dim] = [1] * (rank - value.ndim) + list(shape_of(value))
+    pairs = [d for t, n in zip(times, dims, strict=True) for d in (t, n)]
+    spread = expand(view(value, tuple(d for n in dims for d in (1, n))), tuple(pairs))
+    return view(spread, tuple(t * n for t, n in zip(times, dims, strict=True)))
+
+
+@public
+def repeat(x: ArrayLike, /, repeats: Size, axis: int | None = None) -> Array:
+    """``x`` with each element repeated along an axis; without ``axis`` all elements in one axis.
+
+    ``repeats`` is one number; numbers that differ from element to element come later.
+    """
+    value = operand("repeat", x, repeats)
+    if isinstance(repeats, Tracer) or getattr(repeats, "ndim", 0) or isinstance(repeats, list | tuple):
+        raise NotYetError(
+            "repeat with a number for each element comes later: its result has a data-dependent shape.",
+            loc=user_loc(),
+            remedy="repeat every element equally often.",
+        )
+    times = size_in(value._trace, repeats, "repeat")
+    if axis is None:
+        value = view(value, (product(shape_of(value)),))
+    number = one_axis("repeat", 0 if axis is None else axis, value.ndim)
+    dims = shape_of(value)
+    before, size, after = dims[:number], dims[number], dims[number + 1 :]
+    spread = expand(view(value, (*before, size, 1, *after)), (*before, size, times, *after))
+    return view(spread, (*before, size * times, *after))
+
+
+# ---- apart -----------------------------------------------------------------------------------------------------------
+
+
+def cut(x: Tracer, axis: int, start: Dim, limit: Dim) -> Tracer:
+    """The elements from ``start`` to ``limit`` of an axis; both must be inside."""
+    dims = shape_of(x)
+    if start == 0 and limit is dims[axis]:
+        return x
+    starts = tuple(start if a == axis else 0 for a in range(len(dims)))
+    limits = tuple(limit if a == axis else d for a, d in enumerate(dims))
+    return emit("slice", x, start=starts, limit=limits, strides=(1,) * len(dims))
+
+
+def _cut_clamped(x: Tracer, axis: int, start: Dim, limit: Dim) -> Tracer:
+    facts, size = x._trace.facts, shape_of(x)[axis]
+    low = facts.simplify(dim_min(start, size))
+    return cut(x, axis, low, facts.simplify(dim_max(dim_min(limit, size), low)))
+
+
+@public
+def split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """``x`` cut along an axis: in that many equal parts, or before each of the indices in a list.
+
+    Raises ShapeError where the parts cannot be equal.
+    """
+    value = operand("split", x)
+    number = one_axis("split", axis, value.ndim)
+    size = shape_of(value)[number]
+    if isinstance(indices_or_sections, list | tuple):
+        return _split_at(value, number, [size_in(value._trace, i, "split") for i in indices_or_sections])
+    parts = _parts("split", indices_or_sections)
+    if value._trace.facts.divides(parts, size).refuted:
+        raise ShapeError(
+            f"split: axis {number} of {text_of(value)} cannot be cut in {parts} equal parts.",
+            loc=user_loc(),
+            remedy="use array_split, or a list of indices.",
+        )
+    reason = Reason(f"split cuts axis {number} in {parts} equal parts", user_loc())
+    value._trace.require(Relation(RelKind.DIVIDES, parts, size, reason))
+    each = value._trace.facts.simplify(floordiv(size, parts))
+    return [cut(value, number, each * i, each * (i + 1)) for i in range(parts)]
+
+
+def _parts(what: str, sections: Any) -> int:
+    index = getattr(type(sections), "__index__", None)
+    parts = int(index(sections)) if index is not None else 0
+    if parts < 1:
+        raise ShapeError(
+            f"{what}: {sections!r} is no number of parts.", loc=user_loc(), remedy="use an int of 1 or more."
+        )
+    return parts
+
+
+def _split_at(x: Tracer, axis: int, places: list[Dim]) -> list[Tracer]:
+    if any(isinstance(p, int) and p < 0 for p in places):
+        raise NotYetError("split at negative indices comes later.", loc=user_loc(), remedy="count from the front.")
+    bounds = [0, *places, shape_of(x)[axis]]
+    return [_cut_clamped(x, axis, low, high) for low, high in pairwise(bounds)]
+
+
+@public
+def array_split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """``split`` whose parts may differ by one element, longer ones first."""
+    value = operand("array_split", x)
+    number = one_axis("array_split", axis, value.ndim)
+    if isinstance(indices_or_sections, list | tuple):
+        return split(value, indices_or_sections, number)
+    parts = _parts("array_split", indices_or_sections)
+    size = shape_of(value)[number]
+    each, longer = floordiv(size, parts), mod(size, parts)
+    bounds = [value._trace.facts.simplify(each * i + dim_min(longer, i)) for i in range(parts)] + [size]
+    return [cut(value, number, low, high) for low, high in pairwise(bounds)]
+
+
+@public
+def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Array, ...]:
+    """The elements along an axis of static size, as arrays without that axis."""
+    value = operand("unstack", x)
+    number = one_axis("unstack", axis, value.ndim)
+    dims = shape_of(value)
+    count = dims[number]
+    if not isinstance(count, int):
+        raise ShapeError(
+            f"unstack: axis {number} of {text_of(value)} has no static size, so how many arrays it gives is open.",
+            loc=user_loc(),
+            remedy="declare the size with shapes=, or compute on the whole array.",
+        )
+    rest = (*dims[:number], *dims[number + 1 :])
+    return tuple(view(cut(value, number, i, i + 1), rest) for i in range(count))
+
+
+# ---- moved -----------------------------------------------------------------------------------------------------------
+
+
+@public
+def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
+    """``x`` with elements moved along an axis, those that leave coming in on the other side."""
+    value = operand("roll", x, shift)
+    if axis is None:
+        return view(roll(view(value, (product(shape_of(value)),)), shift, 0), shape_of(value))
+    axes = all_axes("roll", axis, value.ndim) if not isinstance(axis, tuple | list) else tuple(axis)
+    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
+    for a, s in zip(axes, shifts, strict=True):
+        number = one_axis("roll", a, value.ndim)
+        size = shape_of(value)[number]
+        # Of an empty axis nothing moves; the divisor only has to be a number.
+        first = value._trace.facts.simplify(size - mod(size_in(value._trace, s, "roll"), dim_max(size, 1)))
+        value = emit("concatenate", cut(value, number, first, size), cut(value, number, 0, first), dimension=number)
+    return value
+
+
+@public
+def pad(x: ArrayLike, /, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Array:
+    """``x`` with a constant before and after its elements: ``n``, ``(before, after)``, or a pair for each axis."""
+    value = operand("pad", x)
+    if mode != "constant":
+        raise NotYetError(f"pad with mode={mode!r} comes later.", loc=user_loc(), remedy="use mode='constant'.")
+    for axis, (before, after) in enumerate(_pad_widths(value, pad_width)):
+        dims = shape_of(value)
+        fill = promote("pad", value, constant_values)[1]
+        parts = [value]
+        for place, width in ((0, before), (2, after)):
+            if width != 0:
+                block = expand(cast(fill, value.element_type), (*dims[:axis], width, *dims[axis + 1 :]))
+                parts.insert(0 if place == 0 else len(parts), block)
+        value = parts[0] if len(parts) == 1 else emit("concatenate", *parts, dimension=axis)
+    return value
+
+
+def _pad_widths(x: Tracer, widths: Any) -> list[tuple[Dim, Dim]]:
+    if not isinstance(widths, list | tuple):
+        widths = ((widths, widths),) * x.ndim
+    elif len(widths) == 2 and not isinstance(widths[0], list | tuple):
+        widths = (tuple(widths),) * x.ndim
+    elif len(widths) == 1:
+        widths = (tuple(widths[0]),) * x.ndim
+    if len(widths) != x.ndim:
+        raise ShapeError(
+            f"pad: {len(widths)} pairs of widths are given, and {text_of(x)} has {x.ndim} axes.",
+            loc=user_loc(),
+            remedy="give one pair for each axis.",
+        )
+    pairs = [shape_in(x._trace, tuple(pair), "pad") for pair in widths]
+    return [(before, after) for before, after in pairs]

@@ -1,0 +1,204 @@
+"""Comparisons, logic and bits, element by element."""
+
+from __future__ import annotations
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._broadcast import align, elementwise
+from dyn.numpy._operands import cast, emit, promote
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._unary import filled
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "bitwise_and", "bitwise_invert", "bitwise_not", "bitwise_or", "bitwise_xor", "equal", "greater", "greater_equal",
+    "invert", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "less", "less_equal", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "not_equal",
+]  # fmt: skip
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    return elementwise("compare", what, x, y, direction=direction)
+
+
+@public
+def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x == y``, a boolean array; false where either is NaN."""
+    return _compare("equal", "EQ", x, y)
+
+
+@public
+def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x != y``, a boolean array; true where either is NaN."""
+    return _compare("not_equal", "NE", x, y)
+
+
+@public
+def less(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x < y``, a boolean array; false where either is NaN."""
+    return _compare("less", "LT", x, y)
+
+
+@public
+def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x <= y``, a boolean array; false where either is NaN."""
+    return _compare("less_equal", "LE", x, y)
+
+
+@public
+def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x > y``, a boolean array; false where either is NaN."""
+    return _compare("greater", "GT", x, y)
+
+
+@public
+def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x >= y``, a boolean array; false where either is NaN."""
+    return _compare("greater_equal", "GE", x, y)
+
+
+# ---- kinds of numbers ------------------------------------------------------------------------------------------------
+
+
+@public
+def isnan(x: ArrayLike, /) -> Array:
+    """Whether each element is NaN."""
+    (value,) = promote("isnan", x)
+    return emit("compare", value, value, direction="NE")
+
+
+@public
+def isfinite(x: ArrayLike, /) -> Array:
+    """Whether each element is neither NaN nor infinite."""
+    (value,) = promote("isfinite", x)
+    if not value.element_type.is_float:
+        return emit("compare", value, value, direction="EQ")
+    return emit("is_finite", value)
+
+
+def _is_infinity(what: str, x: ArrayLike, sign: int) -> Tracer:
+    (value,) = promote(what, x)
+    if not value.element_type.is_float:
+        return emit("compare", value, value, direction="NE")
+    if sign == 0:
+        value = emit("abs", value)
+    return emit("compare", value, filled(value, float("-inf") if sign < 0 else float("inf")), direction="EQ")
+
+
+@public
+def isinf(x: ArrayLike, /) -> Array:
+    """Whether each element is infinite."""
+    return _is_infinity("isinf", x, 0)
+
+
+@public
+def isposinf(x: ArrayLike, /) -> Array:
+    """Whether each element is +inf."""
+    return _is_infinity("isposinf", x, 1)
+
+
+@public
+def isneginf(x: ArrayLike, /) -> Array:
+    """Whether each element is -inf."""
+    return _is_infinity("isneginf", x, -1)
+
+
+@public
+def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
+    a, b = align("isclose", promote("isclose", x, y, choose=_float_or_default))
+    gap = emit("abs", emit("subtract", a, b))
+    bound = emit("add", filled(b, atol), emit("multiply", filled(b, rtol), emit("abs", b)))
+    near = emit("and", emit("compare", gap, bound, direction="LE"), emit("is_finite", b))
+    result = emit("or", near, emit("compare", a, b, direction="EQ"))
+    if equal_nan:
+        both = emit("and", emit("compare", a, a, direction="NE"), emit("compare", b, b, direction="NE"))
+        result = emit("or", result, both)
+    return result
+
+
+def _float_or_default(dtype: DType) -> DType:
+    return dtype if dtype.is_float else dtypes.float64
+
+
+# ---- logic -----------------------------------------------------------------------------------------------------------
+
+
+def truth(x: Tracer) -> Tracer:
+    """Whether each element is not 0."""
+    return cast(x, dtypes.bool_)
+
+
+def _logical(name: str, what: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    return emit(name, *align(what, [truth(promote(what, v)[0]) for v in (x, y)]))
+
+
+@public
+def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Whether both are not 0."""
+    return _logical("and", "logical_and", x, y)
+
+
+@public
+def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Whether either is not 0."""
+    return _logical("or", "logical_or", x, y)
+
+
+@public
+def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Whether one of the two is not 0."""
+    return _logical("xor", "logical_xor", x, y)
+
+
+@public
+def logical_not(x: ArrayLike, /) -> Array:
+    """Whether each element is 0."""
+    return emit("not", truth(promote("logical_not", x)[0]))
+
+
+# ---- bits ------------------------------------------------------------------------------------------------------------
+
+
+def _bits(name: str, what: str, *values: ArrayLike) -> Tracer:
+    operands = promote(what, *values)
+    if operands[0].element_type.kind not in (Kind.BOOL, Kind.INT, Kind.UINT):
+        raise UnsupportedOpError(
+            f"{what} takes integers or booleans, not {operands[0].element_type.name}.",
+            loc=user_loc(),
+            remedy="convert the array with .astype first, or use logical_and, logical_or, logical_not.",
+        )
+    return emit(name, *align(what, operands))
+
+
+@public
+def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x & y`` of integers or booleans."""
+    return _bits("and", "bitwise_and", x, y)
+
+
+@public
+def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x | y`` of integers or booleans."""
+    return _bits("or", "bitwise_or", x, y)
+
+
+@public
+def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ^ y`` of integers or booleans."""
+    return _bits("xor", "bitwise_xor", x, y)
+
+
+@public
+def bitwise_not(x: ArrayLike, /) -> Array:
+    """``~x`` of integers or booleans."""
+    return _bits("not", "bitwise_not", x)
+
+
+invert = bitwise_not
+bitwise_invert = bitwise_not

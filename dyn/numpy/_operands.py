@@ -1,0 +1,195 @@
+"""From what users write to operands of one dtype.
+
+Python numbers and dimensions are weak: beside an array they take its dtype (NEP 50, https://numpy.org/neps/nep-0050).
+They become constants of that dtype at once, so that no conversion stands in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dyn import config, dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._public import trace_of
+from dyn.shapes import Dim
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.lift import WEAK_DTYPES, is_liftable, lift
+from dyn.trace.tracer import Tracer
+
+#: Changes the common dtype of an operation's operands to the one it computes in.
+Choose = Callable[[DType], DType]
+
+
+def default_float() -> DType:
+    """The dtype of floats that meet no array."""
+    return dtypes.dtype(config.current().default_float)
+
+
+def dtype_of(value: Any) -> DType:
+    """The dtype that a user means; an error at the user's line where there is none."""
+    try:
+        return dtypes.dtype(value)
+    except UnsupportedOpError as error:
+        raise UnsupportedOpError(error.problem, loc=user_loc(), remedy=error.remedy) from None
+
+
+def to_float(dtype: DType) -> DType:
+    """Inexact dtypes as they are, others as the default float."""
+    return dtype if dtype.is_inexact else default_float()
+
+
+# ---- single operands -------------------------------------------------------------------------------------------------
+
+
+def emit(name: str, *operands: Tracer, **attrs: Any) -> Tracer:
+    """Append an op to the operands' trace."""
+    trace = operands[0]._trace
+    return Tracer(trace, trace.emit(name, *(x._value for x in operands), **attrs))
+
+
+def made(trace: Trace, name: str, **attrs: Any) -> Tracer:
+    """Append an op without operands."""
+    return Tracer(trace, trace.emit(name, **attrs))
+
+
+def shape_of(x: Tracer) -> tuple[Dim, ...]:
+    """The dims of an array, without the face that users see."""
+    return x._value.shape
+
+
+def tracer(trace: Trace, value: Any, what: str) -> Tracer:
+    """An operand as a tracer of ``trace``, in its own dtype."""
+    if isinstance(value, Tracer):
+        value.value_in(trace)
+        return value
+    if not is_liftable(value):
+        kind = type(value).__name__
+        remedy = "make it an array with dyn.numpy.asarray." if isinstance(value, list | tuple) else "pass an array."
+        raise UnsupportedOpError(f"{what} does not take a {kind} for an array.", loc=user_loc(), remedy=remedy)
+    return Tracer(trace, lift(trace, value))
+
+
+def operand(what: str, value: Any, *others: Any) -> Tracer:
+    """The first operand of a function that takes one array, in its own dtype."""
+    return tracer(trace_of(value, *others), value, what)
+
+
+def constant(trace: Trace, value: bool | int | float | complex, dtype: DType, *, weak: bool = False) -> Tracer:
+    """A scalar of the program."""
+    try:
+        with np.errstate(all="ignore"):
+            array = np.array(value, dtype.np)
+    except OverflowError:
+        raise UnsupportedOpError(
+            f"the Python integer {value} does not fit in {dtype.name}.",
+            loc=user_loc(),
+            remedy="convert the array it meets to a wider dtype with .astype.",
+        ) from None
+    return Tracer(trace, trace.constant(array, weak=weak))
+
+
+def like(x: Tracer, value: bool | int | float) -> Tracer:
+    """A scalar of the dtype of ``x``, as weak as ``x``."""
+    return constant(x._trace, value, x.element_type, weak=x.weak)
+
+
+def cast(x: Tracer, dtype: DType, *, weak: bool = False) -> Tracer:
+    """``x`` in another dtype; itself where it has it."""
+    if x.element_type is dtype and x.weak == weak:
+        return x
+    return emit("convert", x, dtype=dtype, **({"weak": True} if weak else {}))
+
+
+# ---- several operands of one dtype -----------------------------------------------------------------------------------
+
+
+def _is_weak(value: Any) -> bool:
+    if isinstance(value, Tracer):
+        return value.weak
+    return isinstance(value, SymbolicDim) or type(value) in WEAK_DTYPES
+
+
+def _kind(value: Any) -> Kind:
+    if isinstance(value, Tracer):
+        return value.element_type.kind
+    return Kind.INT if isinstance(value, SymbolicDim) else WEAK_DTYPES[type(value)].kind
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, Tracer) or value.ndim == 0
+
+
+def _weak_dtype(kind: Kind, scalar: bool) -> DType:
+    """The dtype of weak values among themselves: as precise as Python's while they are scalars."""
+    default = default_float()
+    if kind is Kind.FLOAT:
+        return dtypes.float64 if scalar else default
+    if kind is Kind.COMPLEX:
+        return dtypes.complex128 if scalar or default is dtypes.float64 else dtypes.complex64
+    return dtypes.bool_ if kind is Kind.BOOL else dtypes.int64
+
+
+def common_dtype(values: Sequence[Any]) -> tuple[DType, bool]:
+    """The dtype that tracers, Python numbers and dimensions combine to, and whether it is weak."""
+    strong: DType | None = None
+    weak: Kind | None = None
+    for value in values:
+        if _is_weak(value):
+            kind = _kind(value)
+            weak = kind if weak is None or kind.value > weak.value else weak
+        else:
+            strong = value.element_type if strong is None else dtypes.promote(strong, value.element_type)
+    if strong is None:
+        assert weak is not None
+        return _weak_dtype(weak, all(_is_scalar(v) for v in values)), True
+    return (strong if weak is None else dtypes.weak_promote(weak, strong, default_float())), False
+
+
+def promote(what: str, *values: Any, choose: Choose | None = None) -> list[Tracer]:
+    """Operands of one dtype: the common one, after ``choose``. Their shapes stay as they are."""
+    trace = trace_of(*values)
+    items = [v if type(v) in WEAK_DTYPES or isinstance(v, SymbolicDim) else tracer(trace, v, what) for v in values]
+    dtype, weak = common_dtype(items)
+    if choose is not None:
+        chosen = choose(dtype)
+        if weak and chosen is not dtype:
+            chosen = _weak_dtype(chosen.kind, all(_is_scalar(v) for v in items))
+        dtype = chosen
+    return [_in_dtype(trace, item, dtype, weak) for item in items]
+
+
+def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
+    if isinstance(item, Tracer):
+        return cast(item, dtype, weak=weak and item.weak)
+    if isinstance(item, SymbolicDim):
+        _check_home(trace, item)
+        if dtype.kind is Kind.BOOL:
+            return cast(made(trace, "dim_size", size=item.dim, dtype=dtypes.int64), dtype)
+        return made(trace, "dim_size", size=item.dim, dtype=dtype)
+    return constant(trace, item, dtype, weak=weak)
+
+
+def _check_home(trace: Trace, dim: SymbolicDim) -> None:
+    if dim.trace is not trace or not trace.alive:
+        dim.value().value_in(trace)  # raises, with both places
+
+
+def size_in(trace: Trace, size: Any, what: str) -> Dim:
+    """A size that a user gives: an int, a dimension of ``trace``, or what has ``__index__``."""
+    if isinstance(size, SymbolicDim):
+        _check_home(trace, size)
+        return size.dim
+    index = None if isinstance(size, bool) else getattr(type(size), "__index__", None)
+    if index is None:
+        raise UnsupportedOpError(
+            f"{what} does not take the {type(size).__name__} {size!r} for a size.",
+            loc=user_loc(),
+            remedy="use an int, or a dimension such as x.shape[0].",
+        )
+    return int(index(size))

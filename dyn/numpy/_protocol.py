@@ -1,0 +1,145 @@
+"""The namespace as tracers see it: operators, methods, ``np.*`` functions and ufuncs all lead here."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from dyn.errors import UnsupportedOpError
+from dyn.ir.core import Value
+from dyn.numpy._indexing import getitem
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.lift import is_liftable
+from dyn.trace.tracer import Tracer
+
+#: Methods that are the function of the same name with the array in front.
+_METHODS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
+        "dot", "flatten", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "sort", "squeeze", "std",
+        "sum", "swapaxes", "take", "trace", "var",
+    }
+)  # fmt: skip
+#: Attributes that are a function of the array.
+_ATTRIBUTES = {"mT": "matrix_transpose", "real": "real", "imag": "imag"}
+
+
+class NumpyNamespace:
+    """The one implementation of ``dyn.trace.context.Namespace``."""
+
+    def is_operand(self, value: object) -> bool:
+        """Whether operators take ``value`` beside an array."""
+        return is_liftable(value)
+
+    def wrap(self, trace: Trace, value: Value) -> Tracer:
+        """The tracer of a value."""
+        return Tracer(trace, value)
+
+    def module(self) -> ModuleType:
+        """``dyn.numpy``."""
+        return sys.modules["dyn.numpy"]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return getattr(self.module(), name)
+
+    def getitem(self, x: Tracer, index: Any) -> Tracer:
+        """``x[index]``."""
+        return getitem(x, index)
+
+    def method(self, x: Tracer, name: str) -> Any:
+        """``x.name``: a bound method, or an attribute that is computed."""
+        if name in _METHODS:
+            return functools.partial(getattr(self, name), x)
+        if name in _ATTRIBUTES:
+            return getattr(self, _ATTRIBUTES[name])(x)
+        if name == "reshape":
+            return functools.partial(_reshape, x)
+        if name == "transpose":
+            return functools.partial(_transpose, x)
+        if name in ("itemsize", "nbytes"):
+            itemsize = x.element_type.itemsize
+            return itemsize if name == "itemsize" else x.size * itemsize
+        raise AttributeError(self._no_attribute(x, name))
+
+    def _no_attribute(self, x: Tracer, name: str) -> str:
+        text = f"an array that is being traced ({x!r}) has no attribute {name!r}."
+        if name in self._names():
+            return f"{text} There is a function: dyn.numpy.{name}(x)."
+        near = difflib.get_close_matches(name, [*_METHODS, *_ATTRIBUTES, "reshape", "transpose"], 1)
+        return f"{text} Did you mean {near[0]!r}?" if near else text
+
+    def _names(self) -> list[str]:
+        return list(self.module().__all__)
+
+    # ---- NumPy's protocols -------------------------------------------------------------------------------------------
+
+    def from_ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``np.add(x, y)`` and its like."""
+        name = ufunc.__name__
+        if method != "__call__":
+            raise UnsupportedOpError(
+                f"np.{name}.{method} is not there for arrays that are being traced.",
+                loc=user_loc(),
+                remedy="use a function such as dyn.numpy.sum, prod, max, min, any or all.",
+            )
+        if kwargs:
+            self._refuse_options(name, kwargs)
+        return self._call(name, inputs, {})
+
+    def from_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``np.sum(x)`` and its like."""
+        name = func.__name__
+        if func.__module__ != "numpy":
+            name = f"{func.__module__}.{name}".removeprefix("numpy.")
+        if kwargs.get("out") is not None:
+            self._refuse_options(name, {"out": kwargs["out"]})
+        return self._call(name, args, {k: v for k, v in kwargs.items() if k != "out"})
+
+    def _refuse_options(self, name: str, options: dict[str, Any]) -> None:
+        listed = " and ".join(f"{option}=" for option in sorted(options))
+        raise UnsupportedOpError(
+            f"np.{name} does not take {listed} for arrays that are being traced.",
+            loc=user_loc(),
+            remedy="use the result; arrays do not change, and dyn.numpy.where replaces where=."
+            if options.keys() & {"out", "where"}
+            else "leave it out, and use .astype for another dtype.",
+        )
+
+    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name not in self._names():
+            near = difflib.get_close_matches(name, self._names(), 1, 0.75)
+            hint = f"; dyn.numpy.{near[0]} is the nearest that is there" if near else ""
+            raise UnsupportedOpError(
+                f"np.{name} is not a function that dyn knows.",
+                loc=user_loc(),
+                remedy=f"build it from functions of dyn.numpy, or compute it outside of the compiled function{hint}.",
+            )
+        function = getattr(self, name)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, UnsupportedOpError) or "argument" not in str(error):
+                raise
+            raise UnsupportedOpError(
+                f"dyn.numpy does not take these arguments of np.{name}: {error}.",
+                loc=user_loc(),
+                remedy="leave out what dyn.numpy's function of that name does not have.",
+            ) from None
+
+
+def _reshape(x: Tracer, *shape: Any, order: str = "C") -> Any:
+    given = shape[0] if len(shape) == 1 else shape
+    return NAMESPACE.reshape(x, given, order)
+
+
+def _transpose(x: Tracer, *axes: Any) -> Any:
+    given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes
+    return NAMESPACE.transpose(x, given if given else None)
+
+
+NAMESPACE = NumpyNamespace()

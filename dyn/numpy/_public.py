@@ -1,0 +1,69 @@
+"""What makes a function public: inside a trace it records ops, outside of one it runs at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dyn.numpy._eager import call_eagerly
+from dyn.trace.context import Trace, current_trace
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.tracer import Tracer
+
+#: An array: a tracer inside a trace, and what the caller's arrays are outside of one.
+Array = Any
+#: An array, a NumPy array or scalar, a Python number or a dimension.
+ArrayLike = Any
+#: A dtype in any spelling that NumPy or dyn has.
+DTypeLike = Any
+#: An int or a dimension such as ``x.shape[0]``.
+Size = Any
+#: One size, or a sequence of sizes.
+Shape = Any
+#: One axis, several, or None for all.
+Axis = int | tuple[int, ...] | None
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def public(fn: F) -> F:
+    """Record ``fn`` in the current trace; where there is none, compile and run it."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if found_trace(*args, *kwargs.values()) is None:
+            return call_eagerly(fn, args, kwargs)
+        return fn(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+
+def _trace_among(values: Any) -> Trace | None:
+    """The trace of the first tracer or dimension in ``values``, lists and tuples included."""
+    for value in values:
+        if isinstance(value, Tracer):
+            return value._trace
+        if isinstance(value, SymbolicDim):
+            return value.trace
+        if isinstance(value, list | tuple):
+            found = _trace_among(value)
+            if found is not None:
+                return found
+    return None
+
+
+def trace_of(*values: Any) -> Trace:
+    """The trace that a call records in.
+
+    A tracer that outlived its trace leads to that trace, which says so when the tracer is used.
+    """
+    trace = found_trace(*values)
+    assert trace is not None, "only reached through `public`"
+    return trace
+
+
+def found_trace(*values: Any) -> Trace | None:
+    """The trace that a call records in, or None outside of traces."""
+    trace = current_trace()
+    return _trace_among(values) if trace is None else trace

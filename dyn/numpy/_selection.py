@@ -1,0 +1,187 @@
+"""Elements chosen by a condition or by integer arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dyn import dtypes
+from dyn.errors import NotYetError
+from dyn.numpy._axes import one_axis
+from dyn.numpy._broadcast import align
+from dyn.numpy._indexing import getitem
+from dyn.numpy._logic import truth
+from dyn.numpy._manipulation import view
+from dyn.numpy._operands import cast, default_float, emit, operand, promote, shape_of, tracer
+from dyn.numpy._public import Array, ArrayLike, public, trace_of
+from dyn.numpy._unary import filled
+from dyn.shapes import product
+from dyn.source import user_loc
+
+__all__ = [
+    "argsort", "argwhere", "compress", "cumprod", "cumsum", "cumulative_sum", "diff", "extract", "flatnonzero",
+    "nan_to_num", "nonzero", "select", "sort", "take", "take_along_axis", "unique", "where",
+]  # fmt: skip
+
+
+@public
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Array:
+    """``x`` where the condition is not 0, else ``y``; all three broadcast together."""
+    if x is None or y is None:
+        _data_dependent("where with one argument", "pass both values: where(condition, x, y).")
+    trace = trace_of(condition, x, y)
+    mask = truth(tracer(trace, condition, "where"))
+    a, b = promote("where", x, y)
+    if a.weak and b.weak and mask.ndim and a.element_type.is_inexact:
+        # Python floats that meet no array, in more than one element.
+        a, b = (cast(v, default_float(), weak=True) if v.element_type.is_float else v for v in (a, b))
+    return emit("select", *align("where", [mask, a, b]))
+
+
+@public
+def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, mode: str = "clip") -> Array:
+    """The elements of ``x`` at integer ``indices`` along an axis; without ``axis`` of all elements in their order.
+
+    Negative indices count from the end, and what is out of range is clamped. Shape: the axis is replaced by the
+    indices' axes. Raises ShapeError when called where elements are taken from an empty axis.
+    """
+    value = operand("take", x, indices)
+    if mode not in ("clip", "raise"):
+        raise NotYetError(f"take with mode={mode!r} comes later.", loc=user_loc(), remedy="use mode='clip'.")
+    if axis is None:
+        value = view(value, (product(shape_of(value)),))
+    number = one_axis("take", 0 if axis is None else axis, value.ndim)
+    places = getitem_index(value, indices)
+    return emit("take", value, places, axis=number)
+
+
+def getitem_index(x: Any, indices: ArrayLike) -> Any:
+    """Indices as an integer tracer."""
+    (places,) = promote("take", indices)
+    return cast(places, dtypes.int64) if places.weak else places
+
+
+@public
+def select(condlist: list[ArrayLike], choicelist: list[ArrayLike], default: ArrayLike = 0) -> Array:
+    """The choice whose condition is the first to be true, else ``default``."""
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = where(condition, choice, result)
+    return result
+
+
+@public
+def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
+    """``x`` with NaN replaced by ``nan``, and infinities by the greatest and least numbers unless others are given."""
+    (value,) = promote("nan_to_num", x)
+    if not value.element_type.is_float:
+        return value
+    limit = float(_finfo_max(value.element_type))
+    result = emit("select", emit("compare", value, value, direction="NE"), filled(value, nan), value)
+    for infinity, given, default in ((float("inf"), posinf, limit), (float("-inf"), neginf, -limit)):
+        hit = emit("compare", value, filled(value, infinity), direction="EQ")
+        result = emit("select", hit, filled(value, default if given is None else given), result)
+    return result
+
+
+def _finfo_max(dtype: dtypes.DType) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.finfo(dtype.np).max
+
+
+@public
+def diff(x: ArrayLike, /, n: int = 1, axis: int = -1) -> Array:
+    """Each element less the one before it, ``n`` times over."""
+    value = operand("diff", x)
+    number = one_axis("diff", axis, value.ndim)
+    for _ in range(n):
+        lead = (slice(None),) * number
+        later, sooner = getitem(value, (*lead, slice(1, None))), getitem(value, (*lead, slice(None, -1)))
+        name = "xor" if value.element_type is dtypes.bool_ else "subtract"
+        value = emit(name, *align("diff", [later, sooner]))
+    return value
+
+
+# ---- what comes later ------------------------------------------------------------------------------------------------
+
+
+def _data_dependent(what: str, remedy: str) -> NoReturn:
+    raise NotYetError(
+        f"{what} has a data-dependent shape; data-dependent shapes come later.", loc=user_loc(), remedy=remedy
+    )
+
+
+def _later(what: str) -> NoReturn:
+    raise NotYetError(f"{what} comes later.", loc=user_loc(), remedy="compute it outside of the compiled function.")
+
+
+_KEEP = "keep the shape, and choose with dyn.numpy.where."
+
+
+@public
+def nonzero(x: ArrayLike, /) -> Array:
+    """Not yet: where the elements are that are not 0."""
+    _data_dependent("nonzero", _KEEP)
+
+
+@public
+def flatnonzero(x: ArrayLike, /) -> Array:
+    """Not yet: where the elements are that are not 0, in the flat array."""
+    _data_dependent("flatnonzero", _KEEP)
+
+
+@public
+def argwhere(x: ArrayLike, /) -> Array:
+    """Not yet: the indices of elements that are not 0."""
+    _data_dependent("argwhere", _KEEP)
+
+
+@public
+def unique(x: ArrayLike, /, **options: Any) -> Array:
+    """Not yet: the different elements."""
+    _data_dependent("unique", _KEEP)
+
+
+@public
+def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Array:
+    """Not yet: the slices for which the condition holds."""
+    _data_dependent("compress", _KEEP)
+
+
+@public
+def extract(condition: ArrayLike, x: ArrayLike, /) -> Array:
+    """Not yet: the elements for which the condition holds."""
+    _data_dependent("extract", _KEEP)
+
+
+@public
+def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: Any = None) -> Array:
+    """Not yet: sums of all elements up to each."""
+    _later("cumsum")
+
+
+cumulative_sum = cumsum
+
+
+@public
+def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: Any = None) -> Array:
+    """Not yet: products of all elements up to each."""
+    _later("cumprod")
+
+
+@public
+def sort(x: ArrayLike, /, axis: int = -1, **options: Any) -> Array:
+    """Not yet: the elements in order."""
+    _later("sort")
+
+
+@public
+def argsort(x: ArrayLike, /, axis: int = -1, **options: Any) -> Array:
+    """Not yet: the indices that put the elements in order."""
+    _later("argsort")
+
+
+@public
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) -> Array:
+    """Not yet: an element for each index, along an axis."""
+    _later("take_along_axis")

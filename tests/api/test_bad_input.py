@@ -1,0 +1,158 @@
+"""Bad input through the public API: the whole text of every error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+
+
+def text_of(error: type[Exception], call) -> str:
+    with pytest.raises(error) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_wrong_rank_against_a_declaration() -> None:
+    f = dyn.jit(lambda x: x + 1, shapes="b s")
+    assert text_of(dyn.errors.ArgumentError, lambda: f(np.zeros((2, 3, 4), "f4"))) == (
+        "<lambda>(): x has 3 axes, and it is declared with 2: (b, s).\n"
+        "  help: pass an array of that rank, or change the declaration."
+    )
+
+
+def test_wrong_dtype_against_an_annotation() -> None:
+    @dyn.jit
+    def f(x: dyn.f32["n"]):
+        return x + 1
+
+    assert text_of(dyn.errors.ArgumentError, lambda: f(np.zeros(3, "f8"))) == (
+        "f(): x is float64, and it is annotated as float32.\n  help: pass x.astype('float32')."
+    )
+
+
+def test_a_broken_equality() -> None:
+    f = dyn.jit(lambda x, w: x @ w)
+    f(np.zeros((2, 3), "f4"), np.zeros((3, 4), "f4"))
+    text = text_of(dyn.errors.ShapeError, lambda: f(np.zeros((2, 3), "f4"), np.zeros((5, 4), "f4")))
+    assert "x_1 == w_0 is required, but x_1 is 3 and w_0 is 5" in text
+    assert "x_1 is x.shape[1] = 3" in text and "w_0 is w.shape[0] = 5" in text
+    assert "test_bad_input.py" in text and "x @ w" in text
+
+
+def test_a_broken_declared_dim() -> None:
+    f = dyn.jit(lambda x: x + 1, shapes="n 768")
+    f(np.zeros((1, 768), "f4"))
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.zeros((1, 767), "f4"))) == (
+        "x.shape[1] is 767, and it is declared to be 768.\n"
+        "  help: pass an array whose axis 1 has 768 elements, or change shapes=."
+    )
+
+
+def test_a_dim_out_of_its_range() -> None:
+    f = dyn.jit(lambda x: x + 1, shapes="s", dims=[dyn.Dim("s", min=1, max=512)])
+    f(np.zeros(3, "f4"))
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.zeros(513, "f4"))) == (
+        "x.shape[0] is 513, and 1 <= s <= 512 was declared.\n"
+        "  help: pass an array of a size that was declared, or change the declaration of s."
+    )
+
+
+def test_sizes_whose_product_passes_2_to_63() -> None:
+    f = dyn.jit(lambda x, y: dnp.sum(x[:, None] * y[None, :], axis=1))
+    f(np.zeros(2, "f4"), np.zeros(3, "f4"))
+    big = np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (2**40,), (0,))
+    g = dyn.jit(lambda x: dnp.zeros((x.shape[0], 2**33, x.shape[0]), dtype="float32"))
+    g(np.zeros(0, "i1"))
+    text = text_of(dyn.errors.ShapeError, lambda: g(np.zeros(2**20, "i1")))
+    assert text.startswith("an array of this call would have more than 2^63 bytes")
+    assert big.shape == (2**40,)
+
+
+def test_mismatched_pytrees_compile_separately() -> None:
+    f = dyn.jit(lambda params: params["a"] + params.get("b", 1))
+    assert f({"a": np.float32(1)}) == 2
+    assert f({"a": np.float32(1), "b": np.float32(3)}) == 4
+    assert f.cache_info().compiles == 2
+
+
+def test_a_compiled_stage_refuses_another_tree() -> None:
+    f = dyn.jit(lambda params: params["a"] * 2)
+    compiled = f.trace({"a": np.zeros(3, "f4")}).lower().compile()
+    assert compiled({"a": np.ones(5, "f4")}).tolist() == [2.0] * 5
+    text = text_of(dyn.errors.ArgumentError, lambda: compiled({"b": np.ones(5, "f4")}))
+    assert text.startswith("dyn.jit(<lambda>) was compiled for arguments ({'a': *},), not ({'b': *},).")
+
+
+def test_a_numpy_function_that_dyn_does_not_know() -> None:
+    f = dyn.jit(lambda x: np.unwrap(x))
+    text = text_of(dyn.errors.UnsupportedOpError, lambda: f(np.zeros(3, "f4")))
+    assert "unwrap" in text and "help:" in text and "test_bad_input.py" in text
+
+
+def test_int_of_a_dim() -> None:
+    f = dyn.jit(lambda x: x * int(x.shape[0]))
+    text = text_of(dyn.errors.UndecidedDimError, lambda: f(np.zeros(3, "f4")))
+    assert text.startswith("int() needs one value of the dimension x_0 (x_0 is x.shape[0]), and it differs from call")
+
+
+def test_an_undecidable_branch_without_sizes() -> None:
+    f = dyn.jit(lambda x: x if x.shape[0] > 128 else -x)
+    text = text_of(dyn.errors.UndecidedDimError, lambda: f.trace(dyn.ShapeDtypeStruct(("n",), "float32")))
+    assert text.startswith("whether n > 128 cannot be decided: n is x.shape[0].")
+
+
+def test_a_branch_on_a_dim_makes_a_guard_and_a_second_program() -> None:
+    f = dyn.jit(lambda x: x if x.shape[0] > 4 else -x)
+    assert f(np.ones(3, "f4")).tolist() == [-1.0] * 3
+    assert f(np.ones(2, "f4")).tolist() == [-1.0] * 2
+    assert f.cache_info().compiles == 1
+    assert f(np.ones(5, "f4")).tolist() == [1.0] * 5
+    assert f.cache_info() == (2, 1, 2)
+    assert "the branch on x_0 > 4" in str(f.explain())
+
+
+def test_on_new_shape_error() -> None:
+    f = dyn.jit(lambda x: x if x.shape[0] > 4 else -x, on_new_shape="error")
+    f(np.ones(3, "f4"))
+    text = text_of(dyn.errors.ShapeError, lambda: f(np.ones(5, "f4")))
+    assert text.startswith("<lambda>() needs a second program for these arguments: the branch on not x_0 > 4 (test_bad")
+    assert "went the way of 4 >= x_0." in text
+
+
+def test_an_object_array() -> None:
+    f = dyn.jit(lambda x: x + 1)
+    assert text_of(dyn.errors.ArgumentError, lambda: f(np.array([object()]))) == (
+        "<lambda>(): x: an array of dtype object has no place in a compiled program.\n"
+        "  help: convert it to a numeric dtype first, for example array.astype('float32')."
+    )
+
+
+def test_not_an_array() -> None:
+    f = dyn.jit(lambda x: x)
+    assert text_of(dyn.errors.ArgumentError, lambda: f("text")) == (
+        "<lambda>(): x is a str, which is not an array.\n"
+        "  help: pass an array or a number, or name the argument in static_argnames=."
+    )
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24, dtype="f4").reshape(4, 6)[:, ::2],
+        np.arange(24, dtype="f4").reshape(4, 6).T,
+        np.arange(24, dtype="f4").reshape(4, 6)[::-1, ::-1],
+        np.arange(24, dtype=">f4").reshape(4, 6),
+        np.zeros((0, 6), "f4"),
+        np.frombuffer(b"\0" + np.arange(24, dtype="f4").tobytes(), "f4", offset=1).reshape(4, 6),
+        np.broadcast_to(np.float32(3), (4, 6)),
+    ],
+    ids=["strided", "transposed", "reversed", "byte-swapped", "empty", "misaligned", "read-only"],
+)
+def test_arrays_that_lie_oddly_simply_work(array: np.ndarray) -> None:
+    f = dyn.jit(lambda x: x * 2 + 1)
+    result = f(array)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, array * 2 + 1)

@@ -1,0 +1,123 @@
+"""CUDA text to machine code with NVRTC, which needs no GPU."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dyn.backends.base import Binary, Source
+from dyn.backends.cuda import CudaBackend, KernelResources, parse_resources
+from dyn.errors import BackendUnavailableError, CompileError
+from dyn.lower.gpu.dialect import gpu_target
+from dyn.lower.gpu.emit import emit_kernel
+from tests.lower import gpu_kernels
+
+
+@pytest.fixture(autouse=True)
+def nvrtc(require_module: Callable[[str], ModuleType]) -> None:
+    require_module("cuda.bindings.nvrtc")
+
+
+def source_for(arch: str) -> Source:
+    """All test kernels in one translation unit."""
+    target = gpu_target("cuda", arch)
+    texts = [emit_kernel(kernel, target) for kernel in gpu_kernels.all_kernels()]
+    return Source("".join([text.text for text in texts]), tuple([text.symbol for text in texts]))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_cubin(arch: str) -> None:
+    source = source_for(arch)
+    binary = CudaBackend(gpu_target("cuda", arch)).compile(source)
+    assert binary.data.startswith(b"\x7fELF")
+    assert binary.symbols == source.symbols
+    assert "warning" not in binary.log
+    resources = dict(binary.resources)
+    assert resources.keys() == set(source.symbols)
+    assert all(r.spill_store_bytes == r.spill_load_bytes == 0 for r in resources.values())
+    assert all(r.shared_bytes == 0 for r in resources.values()), "shared memory is all dynamic, for the host to check"
+    for group in ("softmax", "bias_gelu_tanh", "bias_gelu_erf"):
+        assert 0 < resources[group].registers <= 40  # six blocks of 256 threads fit the 65,536 registers of an SM
+        assert resources[group].stack_bytes == 0
+
+
+def test_ptx_keeps_the_operations_apart() -> None:
+    kernel = gpu_kernels.column_sum()
+    scaled = emit_kernel(kernel, gpu_target("cuda", "compute_80")).text.replace("r0 = r0 + v0", "r0 = r0 + v0 * v0")
+    binary = CudaBackend(gpu_target("cuda", "compute_80")).compile(Source(scaled, (kernel.name,)))
+    text = binary.data.decode()
+    assert text == binary.ptx
+    assert ".target sm_80" in text
+    assert ".visible .entry column_sum(" in text
+    assert "mul.f32" in text.replace(".rn", "")
+    assert "fma" not in text
+    assert binary.resources == ()
+
+
+def test_a_refused_text() -> None:
+    with pytest.raises(CompileError) as caught:
+        CudaBackend(gpu_target("cuda", "sm_80")).compile(
+            Source('extern "C" __global__ void k(int* x) { *x = y; }', ("k",))
+        )
+    assert str(caught.value) == (
+        "NVRTC refused the text of k for cuda:sm_80: NVRTC_ERROR_COMPILATION.\n"
+        '  dyn.cu(1): error: identifier "y" is undefined\n'
+        '    extern "C" __global__ void k(int* x) { *x = y; }\n'
+        "                                                ^\n"
+        "  \n"
+        '  1 error detected in the compilation of "dyn.cu".\n'
+        "  help: this is a bug in dyn; please report it with the text above."
+    )
+
+
+def test_what_ptxas_says() -> None:
+    log = """\
+ptxas info    : Compiling entry function 'a' for 'sm_90a'
+ptxas info    : Function properties for a
+ptxas         .     32 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 1024 bytes smem
+ptxas info    : Compiling entry function 'b' for 'sm_90a'
+ptxas info    : Used 12 registers"""
+    assert parse_resources(log) == (("a", KernelResources(40, 32, 4, 8, 1024)), ("b", KernelResources(12, 0, 0, 0, 0)))
+
+
+# ---- machines that lack something --------------------------------------------------------------------------------
+
+
+def replace_module(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
+    real = importlib.import_module
+
+    def load(module: str, *args: Any) -> ModuleType:
+        if module == name:
+            raise error
+        return real(module, *args)
+
+    monkeypatch.setattr(importlib, "import_module", load)
+
+
+def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_module(monkeypatch, "cuda.bindings.nvrtc", ModuleNotFoundError("No module named 'cuda'"))
+    backend = CudaBackend(gpu_target("cuda", "sm_80"))
+    assert backend.unavailable() == "cuda-python is not installed (No module named 'cuda')"
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend.compile(Source("", ()))
+    assert str(caught.value) == (
+        "cuda:sm_80 cannot be compiled for: cuda-python is not installed (No module named 'cuda').\n"
+        "  help: pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
+    )
+
+
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = CudaBackend(gpu_target("cuda", "sm_80"))
+    assert backend.unavailable() is None
+    replace_module(monkeypatch, "cuda.bindings.driver", RuntimeError("Failure finding libcuda.so.1\nlong story"))
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend.load(Binary(b"", ()))
+    assert str(caught.value) == (
+        "cuda:sm_80 cannot be run on here: Failure finding libcuda.so.1.\n"
+        "  help: install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither."
+    )

@@ -1,0 +1,136 @@
+"""HIP text to code objects with hipcc, which needs no GPU, and what a code object says of itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dyn.backends import rocm
+from dyn.backends.base import Binary, Source
+from dyn.backends.hsaco import _Reader, read_kernels
+from dyn.backends.rocm import RocmBackend
+from dyn.errors import ArtifactError, BackendUnavailableError, CompileError, NotYetError
+from dyn.lower.gpu.dialect import gpu_target
+from dyn.lower.gpu.emit import emit_kernel
+from tests.lower import gpu_kernels
+
+#: Larger than any kernel that the compiler makes; their scalar registers spill, into vector ones.
+HUGE = {"reductions", "scalars_f32", "scalars_f64"}
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030"])
+def test_code_object(arch: str, require_tool: Callable[..., str]) -> None:
+    require_tool("hipcc")
+    target = gpu_target("rocm", arch)
+    kernels = gpu_kernels.all_kernels()
+    texts = [emit_kernel(kernel, target) for kernel in kernels]
+    source = Source("".join([text.text for text in texts]), tuple([text.symbol for text in texts]))
+    binary = RocmBackend(target).compile(source)
+    assert binary.data.startswith(b"\x7fELF")
+    assert binary.log == ""
+    assert tuple([found.name for found in binary.kernels]) == source.symbols
+    for kernel, found in zip(kernels, binary.kernels, strict=True):
+        assert found.kernarg_bytes == 8 * (len(kernel.buffers) + len(kernel.dims))
+        assert found.wavefront == target.warp
+        assert found.lds_bytes == 0, "shared memory is all dynamic, for the host to check"
+        assert found.vgpr_spills == 0
+        assert found.private_bytes == 0
+        if kernel.name not in HUGE:
+            assert found.sgpr_spills == 0
+        if kernel.name in ("softmax", "bias_gelu_tanh", "bias_gelu_erf"):
+            assert 0 < found.vgprs <= 64  # eight wavefronts a SIMD at least
+            assert 0 < found.sgprs <= 104
+
+
+def test_a_refused_text(require_tool: Callable[..., str]) -> None:
+    require_tool("hipcc")
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx90a")).compile(Source("int x = y;\n", ("k",)))
+    assert str(caught.value) == (
+        "hipcc refused the text of k for rocm:gfx90a.\n"
+        "  dyn.hip.cpp:1:9: error: use of undeclared identifier 'y'\n"
+        "  int x = y;\n"
+        "          ^\n"
+        "  1 error generated when compiling for gfx90a.\n"
+        "  help: where it misses a bitcode library, this hipcc is too old for the architecture; otherwise this is a "
+        "bug in dyn: please report it with the text above."
+    )
+
+
+def test_static_shared_memory_shows(require_tool: Callable[..., str]) -> None:
+    require_tool("hipcc")
+    text = """#include <hip/hip_runtime.h>
+    extern "C" __global__ void __launch_bounds__(64) k(float* x) {
+        __shared__ float s[96];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = s[63 - threadIdx.x];
+    }"""
+    (found,) = RocmBackend(gpu_target("rocm", "gfx90a")).compile(Source(text, ("k",))).kernels
+    assert (found.name, found.lds_bytes, found.kernarg_bytes) == ("k", 4 * 96, 8)
+
+
+def test_the_command_line() -> None:
+    command = RocmBackend(gpu_target("rocm", "gfx90a")).command(Path("a.hip.cpp"), Path("a.hsaco"))
+    assert " ".join(command) == (
+        "env HIP_PLATFORM=amd hipcc --genco --no-gpu-bundle-output -O3 -std=c++17 -ffp-contract=off "
+        "--offload-arch=gfx90a a.hip.cpp -o a.hsaco"
+    )
+
+
+# ---- the reader ----------------------------------------------------------------------------------------------------
+
+
+def test_message_pack() -> None:
+    data = bytes.fromhex(
+        "de0001" "a161" "dc000b"  # {"a": [
+        "7f" "e0" "ccff" "cd0102" "ce00010000" "cf0000000100000000" "d080" "d1ff00" "c0" "c2" "d901" "62"  # …, "b"]}
+    )  # fmt: skip
+    assert _Reader(data).value() == {"a": [127, -32, 255, 258, 65536, 2**32, -128, -256, None, False, "b"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "this is not a 64-bit ELF file; an AMD code object is one."),
+        (b"\x7fELF\x02" + bytes(59), "this ELF file has no AMDGPU metadata; hipcc --genco writes it."),
+        (b"\x7fELF\x02" + bytes(5), "these 10 bytes are not an AMD code object (error('unpack_from requires a buffer "
+         "of at least 40 bytes for unpacking 8 bytes at offset 32 (actual buffer size is 10)'))."),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_code_object(data: bytes, problem: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        read_kernels(data)
+    assert str(caught.value) == problem
+
+
+# ---- machines that lack something ------------------------------------------------------------------------------------
+
+
+def test_without_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    backend = RocmBackend(gpu_target("rocm", "gfx90a"))
+    assert backend.unavailable() == "hipcc is not on the PATH"
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend.compile(Source("", ()))
+    assert str(caught.value) == (
+        "rocm:gfx90a cannot be compiled for: hipcc is not on the PATH.\n"
+        "  help: apt-get install --no-install-recommends hipcc (no GPU is needed to compile)."
+    )
+
+
+def test_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    backend = RocmBackend(gpu_target("rocm", "gfx90a"))
+    monkeypatch.setattr(rocm, "_DEVICE", tmp_path / "kfd")
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend.load(Binary(b"", ()))
+    assert str(caught.value) == (
+        f"rocm:gfx90a cannot be run on here: there is no {tmp_path / 'kfd'}.\n"
+        "  help: run on a machine with an AMD GPU and its driver; compiling needs neither."
+    )
+    monkeypatch.setattr(rocm, "_DEVICE", tmp_path)
+    with pytest.raises(NotYetError, match="not loaded and launched yet"):
+        backend.load(Binary(b"", ()))

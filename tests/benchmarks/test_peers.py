@@ -1,0 +1,46 @@
+"""Every peer computes the same BERT."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.peers import peer_class, peer_names
+from benchmarks.tree import map_leaves
+from examples.bert import BERT_SMALL, draw_batch, init_params
+from tests.benchmarks.numpy_bert import numpy_bert
+
+
+@pytest.fixture(scope="module")
+def params() -> dict[str, Any]:
+    """Parameters that are nowhere 0 or 1, and large enough that attention attends."""
+    random = np.random.default_rng(7)
+    return map_leaves(
+        lambda _, array: (array * 5 + random.normal(0, 0.1, array.shape)).astype(np.float32), init_params(BERT_SMALL, 0)
+    )
+
+
+def test_names():
+    assert peer_names("bert") == ["dyn", "jax", "torch"]
+    assert peer_names("nothing") == []
+
+
+@pytest.mark.parametrize("framework", ["dyn", "jax", "torch"])
+def test_agrees_with_float64(framework: str, params: dict[str, Any], require_module: Callable[[str], ModuleType]):
+    if framework == "torch":
+        pytest.importorskip("torch")  # `make test` does without; `make bench` installs it
+    require_module(framework)
+    peer = peer_class(framework, "bert")(dataclasses.asdict(BERT_SMALL), params, 1)
+    for shape in [(1, 1), (3, 17), (2, 64)]:
+        ids, mask = draw_batch(shape, 1, BERT_SMALL)
+        wanted = numpy_bert(params, ids, mask, heads=BERT_SMALL.heads, epsilon=BERT_SMALL.epsilon)
+        np.testing.assert_allclose(np.asarray(peer(ids, mask))[mask == 1], wanted[mask == 1], atol=1e-4)
+    compiles, seconds = peer.compiled()
+    assert compiles == {"dyn": 1, "jax": 3, "torch": 0}[framework]
+    assert (seconds > 0) == (compiles > 0)
+    assert peer.versions().startswith(framework)

@@ -1,0 +1,477 @@
+"""Contractions on x86: layouts, epilogues, tails, blocking, dtypes and targets, against NumPy in float64.
+
+Sizes are parameters of a kernel, so one compiled kernel runs all of a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from dyn import dtypes
+from dyn.backends.x86 import host_target, target_for
+from dyn.dtypes import DType
+from dyn.lower.kernel import (
+    Apply,
+    Buffer,
+    Const,
+    Expr,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    TileSchedule,
+)
+from dyn.lower.target import Target
+from dyn.lower.x86.emit import emit_kernel
+from dyn.lower.x86.schedule_contract import contract_schedules
+from dyn.lower.x86.tile_ints import known_factor
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
+from tests.lower.x86_run import Compiled, compile_kernels
+
+F32, F64, I32, I64 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64
+SIZES = (0, 1, 2, 3, 7, 8, 9, 47, 48, 49, 64, 100)
+#: (rows, columns, reduced): more than one block of each.
+BLOCKED = ((9, 50, 3000), (300, 49, 2100), (17, 100, 1025), (3, 500, 1100))
+
+PACKED = TileSchedule(8, 3, pack_rhs=True, unroll=1)
+DIRECT = TileSchedule(4, 6, pack_rhs=False, unroll=1)
+
+Values = np.ndarray
+
+
+def sample(count: int, seed: int = 0) -> list[tuple[int, int, int]]:
+    rng = np.random.default_rng(seed)
+    return [tuple(int(x) for x in rng.choice(SIZES, 3)) for _ in range(count)]  # pyright: ignore[reportReturnType]
+
+
+def values(shape: Sequence[int], dtype: DType, seed: int) -> Values:
+    rng = np.random.default_rng(seed)
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype.np)
+    return rng.integers(-50, 50, shape).astype(dtype.np)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The symbols of a contraction, as index expressions."""
+
+    i: Dim
+    j: Dim
+    r: Dim
+    m: Dim
+    n: Dim
+    k: Dim
+
+
+#: Where an element of an operand lies.
+LHS: dict[str, Callable[[Axes], Dim]] = {"mk": lambda x: x.i * x.k + x.r, "km": lambda x: x.r * x.m + x.i}
+RHS: dict[str, Callable[[Axes], Dim]] = {"kn": lambda x: x.r * x.n + x.j, "nk": lambda x: x.j * x.k + x.r}
+Make = Callable[[Axes, Expr], tuple[tuple[Buffer, ...], Stmt]]
+
+
+def store_plain(dtype: DType) -> Make:
+    c = Buffer("c", dtype)
+    return lambda x, acc: ((c,), Store(c, x.i * x.n + x.j, acc))
+
+
+def store_bias(dtype: DType) -> Make:
+    c, bias = Buffer("c", dtype), Buffer("bias", dtype)
+
+    def make(x: Axes, acc: Expr) -> tuple[tuple[Buffer, ...], Stmt]:
+        value = Apply(Scalar.ADD, (acc, Load(bias, x.j)), dtype)
+        return (c, bias), Store(c, x.i * x.n + x.j, value)
+
+    return make
+
+
+def contraction(
+    name: str,
+    lhs: str | Callable[[Axes], Expr],
+    rhs: str | Callable[[Axes], Expr],
+    schedule: TileSchedule,
+    *,
+    dtype: DType = F32,
+    operands: tuple[DType, DType] | None = None,
+    epilogue: Make | None = None,
+    extents: tuple[int | None, int | None, int | None] = (None, None, None),
+) -> Kernel:
+    """``kernel(a, b, c, …)[m, n, k]``; a layout names a plain load, a function makes anything else."""
+    m, n, k, i, j, r = [symbol(s) for s in "mnkijr"]
+    dm, dn, dk = [as_dim(s) if given is None else given for s, given in zip((m, n, k), extents, strict=True)]
+    axes = Axes(as_dim(i), as_dim(j), as_dim(r), dm, dn, dk)
+    left, right = operands if operands is not None else (dtype, dtype)
+    a, b = Buffer("a", left), Buffer("b", right)
+    left_expr = Load(a, LHS[lhs](axes)) if isinstance(lhs, str) else _on(lhs(axes), a)
+    right_expr = Load(b, RHS[rhs](axes)) if isinstance(rhs, str) else _on(rhs(axes), b)
+    acc = Ref("acc", dtype)
+    buffers, stmt = (epilogue if epilogue is not None else store_plain(dtype))(axes, acc)
+    tile = TileContract(i, j, r, dm, dn, dk, left_expr, right_expr, acc, (stmt,), schedule)
+    return Kernel(name, (a, b, *buffers), (m, n, k), (), (tile,))
+
+
+PLACE = Buffer("place", F32)
+
+
+def _on(expr: Expr, buffer: Buffer) -> Expr:
+    """The expression with loads of PLACE turned into loads of a buffer."""
+    if isinstance(expr, Load) and expr.buffer is PLACE:
+        mask = _on(expr.mask, buffer) if expr.mask is not None else None
+        other = _on(expr.other, buffer) if expr.other is not None else None
+        return replace(expr, buffer=buffer, mask=mask, other=other)
+    if isinstance(expr, Apply):
+        return replace(expr, args=tuple(_on(arg, buffer) for arg in expr.args))
+    return expr
+
+
+def close(got: Values, a: Values, b: Values, extra: Values | float = 0.0) -> None:
+    """Equal to a·b + extra, to half a rounding for each step of the reduced dimension, as a rule."""
+    assert got.shape == (a.shape[0], b.shape[1])
+    if got.dtype.kind != "f":
+        np.testing.assert_array_equal(got, a @ b + np.asarray(extra, got.dtype))
+        return
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    bound = np.abs(wide_a) @ np.abs(wide_b) * np.finfo(got.dtype).eps * max(a.shape[1], 2) * 0.5
+    error = np.abs(got - (wide_a @ wide_b + extra))
+    bound = bound + np.finfo(got.dtype).eps * (np.abs(extra) + np.abs(got))
+    assert (error <= bound).all(), (a.shape, b.shape, np.argwhere(error > bound)[:5], error.max())
+
+
+def run(kernel: Compiled, a: Values, b: Values, *more: Values, lhs: str = "mk", rhs: str = "kn") -> Values:
+    """The result for a of (m, k) and b of (k, n), laid out as the kernel wants them."""
+    m, k = a.shape
+    n = b.shape[1]
+    c = np.full((m, n), 77, kernel.kernel.buffers[2].dtype.np)
+    left = np.ascontiguousarray(a.T if lhs == "km" else a)
+    right = np.ascontiguousarray(b.T if rhs == "nk" else b)
+    kernel((m, n, k), [left, right, c, *more])
+    return c
+
+
+def check_all(kernel: Compiled, dtype: DType, sizes: Sequence[tuple[int, int, int]], lhs: str, rhs: str) -> None:
+    for m, n, k in sizes:
+        a, b, bias = values((m, k), dtype, 1), values((k, n), dtype, 2), values((n,), dtype, 3)
+        close(run(kernel, a, b, bias, lhs=lhs, rhs=rhs), a, b, bias)
+
+
+LAYOUTS = [(left, right) for left in LHS for right in RHS]
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I32, I64], ids=str)
+def test_layouts_and_dtypes(dtype: DType) -> None:
+    """Every layout of both operands, packed and direct (dot products for a transposed right operand)."""
+    schedules = (
+        (PACKED, DIRECT) if dtype is F32 else (PACKED,) if dtype is I64 else (PACKED, TileSchedule(4, 3, False, 2))
+    )
+    cases = [(left, right, s) for s in schedules for left, right in LAYOUTS]
+    kernels = compile_kernels(
+        [contraction("g", left, right, s, dtype=dtype, epilogue=store_bias(dtype)) for left, right, s in cases]
+    )
+    for (left, right, _), kernel in zip(cases, kernels, strict=True):
+        check_all(kernel, dtype, [*sample(40), *BLOCKED], left, right)
+
+
+def test_narrow_integers() -> None:
+    """Bytes wrap around."""
+    (schedule,) = [v.schedule for v in contract_schedules(host_target(), dtypes.int8, col_contiguous=True)]
+    kernels = compile_kernels([contraction("g", "mk", rhs, schedule, dtype=dtypes.int8) for rhs in RHS])
+    for kernel, rhs in zip(kernels, RHS, strict=True):
+        for m, n, k in sample(20):
+            a, b = values((m, k), dtypes.int8, 1), values((k, n), dtypes.int8, 2)
+            np.testing.assert_array_equal(run(kernel, a, b, rhs=rhs), a @ b)
+
+
+@pytest.mark.parametrize(
+    "schedule", [TileSchedule(6, 4), TileSchedule(12, 2), TileSchedule(1, 1), TileSchedule(5, 2, unroll=3)]
+)
+def test_tile_shapes(schedule: TileSchedule) -> None:
+    both = [schedule, replace(schedule, pack_rhs=False)]
+    for kernel in compile_kernels([contraction("g", "mk", "kn", s, epilogue=store_bias(F32)) for s in both]):
+        check_all(kernel, F32, [*sample(40), *BLOCKED[:2]], "mk", "kn")
+
+
+def test_static_extents() -> None:
+    """Literals instead of dims: fewer micro-kernels, the same results."""
+    statics = [
+        (None, 96, 64),
+        (None, 64, 0),
+        (1, 100, None),
+        (3, None, 70),
+        (16, 100, None),
+        (7, 31, 5),
+        (0, 48, 3),
+        (8, 0, 4),
+        (None, 16, 1500),
+    ]
+    cases = [(s, extents) for extents in statics for s in (PACKED, DIRECT)]
+    kernels = compile_kernels([contraction("g", "mk", "kn", s, extents=extents) for s, extents in cases])
+    for kernel, (_, extents) in zip(kernels, cases, strict=True):
+        for free in (0, 1, 5, 8, 21):
+            m, n, k = [free if e is None else e for e in extents]
+            a, b = values((m, k), F32, 1), values((k, n), F32, 2)
+            close(run(kernel, a, b), a, b)
+
+
+# --- epilogues ------------------------------------------------------------------------------------------------------
+
+
+def test_gelu_residual_and_transposed_store() -> None:
+    """An epilogue that computes, loads another buffer at (row, col), and stores two results, one transposed."""
+    c, t, residual = Buffer("c", F32), Buffer("t", F32), Buffer("residual", F32)
+
+    def ap(fn: Scalar, *args: Expr) -> Expr:
+        return Apply(fn, args, F32)
+
+    def gelu(x: Expr) -> Expr:
+        half = ap(Scalar.MUL, x, Const(F32, 0.5))
+        inner = ap(Scalar.ERF, ap(Scalar.MUL, x, Const(F32, 0.5**0.5)))
+        return ap(Scalar.MUL, half, ap(Scalar.ADD, inner, Const(F32, 1.0)))
+
+    def make(x: Axes, acc: Expr) -> tuple[tuple[Buffer, ...], Stmt]:
+        del x
+        return (c, residual, t), Store(c, 0, acc)  # replaced below
+
+    base = contraction("gelu", "mk", "kn", PACKED, epilogue=make)
+    (tile,) = base.body
+    assert isinstance(tile, TileContract)
+    i, j, n, m = as_dim(tile.row), as_dim(tile.col), tile.col_extent, tile.row_extent
+    total = ap(Scalar.ADD, gelu(tile.acc), Load(residual, i * n + j))
+    scaled = ap(Scalar.MUL, total, Apply(Scalar.CAST, (Index(I64, i + 1),), F32))
+    tile = replace(tile, epilogue=(Store(c, i * n + j, total), Store(t, j * m + i, scaled)))
+    (kernel,) = compile_kernels([replace(base, body=(tile,))])
+    from scipy.special import erf
+
+    for m_, n_, k_ in [*sample(40), (20, 50, 1100)]:
+        a, b = values((m_, k_), F32, 1) * np.float32(0.2), values((k_, n_), F32, 2)
+        r = values((m_, n_), F32, 3)
+        t_ = np.full((n_, m_), 7, np.float32)
+        got = run(kernel, a, b, r, t_)
+        x = a.astype(np.float64) @ b
+        want = x * 0.5 * (1 + erf(x * 0.5**0.5)) + r
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5 * max(k_, 1) ** 0.5)
+        np.testing.assert_allclose(t_, (got * np.arange(1, m_ + 1)[:, None].astype(np.float32)).T, rtol=1e-6)
+
+
+# --- operands that are computed -------------------------------------------------------------------------------------
+
+
+def to_f32(place: Callable[[Axes], Dim]) -> Callable[[Axes], Expr]:
+    return lambda x: Apply(Scalar.CAST, (Load(PLACE, place(x)),), F32)
+
+
+def test_bfloat16_operands() -> None:
+    """A cast in front of either operand, in each layout: computed while it is packed."""
+    cases = [(left, right, PACKED) for left, right in LAYOUTS] + [("mk", "kn", DIRECT)]
+    bf16 = dtypes.bfloat16
+    kernels = compile_kernels(
+        [contraction("g", to_f32(LHS[x]), to_f32(RHS[y]), s, operands=(bf16, bf16)) for x, y, s in cases]
+    )
+    for (left, right, _), kernel in zip(cases, kernels, strict=True):
+        for m, n, k in [*sample(40), *BLOCKED]:
+            a = values((m, k), F32, 1).astype(ml_dtypes.bfloat16)
+            b = values((k, n), F32, 2).astype(ml_dtypes.bfloat16)
+            close(run(kernel, a, b, lhs=left, rhs=right), a.astype(np.float32), b.astype(np.float32))
+
+
+def test_masked_and_scaled_operands() -> None:
+    """A lower triangle of the left operand by a mask; a right operand that is scaled, with columns reversed."""
+
+    def lower(x: Axes) -> Expr:
+        inside = Apply(Scalar.LE, (Index(I64, x.r), Index(I64, x.i)), dtypes.bool_)
+        return Load(PLACE, x.i * x.k + x.r, mask=inside, other=Const(F32, 0.0))
+
+    def scaled(x: Axes) -> Expr:
+        factor = Apply(Scalar.CAST, (Index(I64, x.r + 1),), F32)
+        return Apply(Scalar.MUL, (Load(PLACE, x.r * x.n + x.n - 1 - x.j), factor), F32)
+
+    for kernel in compile_kernels([contraction("g", lower, scaled, s) for s in (PACKED, DIRECT)]):
+        for m, n, k in [*sample(30), (20, 50, 1100)]:
+            a, b = values((m, k), F32, 1), values((k, n), F32, 2)
+            want = b[:, ::-1] * np.arange(1, k + 1, dtype=np.float32)[:, None]
+            close(run(kernel, a, b), np.tril(a), want)
+
+
+def test_gathered_rows() -> None:
+    """The left operand's rows are looked up in a table."""
+    ids = Buffer("ids", I64)
+    v = symbol("v")
+
+    def looked_up(x: Axes) -> Expr:
+        return Load(PLACE, as_dim(v) * x.k + x.r, bound=((v, Load(ids, x.i)),))
+
+    def make(x: Axes, acc: Expr) -> tuple[tuple[Buffer, ...], Stmt]:
+        c = Buffer("c", F32)
+        return (c, ids), Store(c, x.i * x.n + x.j, acc)
+
+    (kernel,) = compile_kernels([contraction("g", looked_up, "kn", PACKED, epilogue=make)])
+    for m, n, k in [(0, 4, 5), (1, 1, 1), (40, 50, 70), (130, 49, 1200)]:
+        table, b = values((10, k), F32, 1), values((k, n), F32, 2)
+        which = np.random.default_rng(3).integers(0, 10, m)
+        c = np.full((m, n), 7, np.float32)
+        kernel((m, n, k), [table, b, c, which])
+        close(c, table[which], b)
+
+
+# --- strides, batches, chunks ---------------------------------------------------------------------------------------
+
+
+def strided_batch() -> tuple[Kernel, tuple[Symbol, ...]]:
+    """``c[g, i, j] = a[…] · b[…]`` with every stride a dim, zero included."""
+    names = ("g", "m", "n", "k", "ag", "ai", "ar", "bg", "br", "bj")
+    dims = tuple(symbol(s) for s in names)
+    g_, m, n, k, ag, ai, ar, bg, br, bj = [as_dim(d) for d in dims]
+    g, i, j, r = [symbol(s) for s in "gijr"]
+    a, b, c = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32)
+    acc = Ref("acc", F32)
+    lhs = Load(a, as_dim(g) * ag + as_dim(i) * ai + as_dim(r) * ar)
+    rhs = Load(b, as_dim(g) * bg + as_dim(r) * br + as_dim(j) * bj)
+    store = Store(c, (as_dim(g) * m + as_dim(i)) * n + as_dim(j), acc)
+    tile = TileContract(i, j, r, m, n, k, lhs, rhs, acc, (store,), PACKED)
+    return Kernel("strided", (a, b, c), dims, (), (Loop(Role.GRID, g, g_, (tile,)),)), dims
+
+
+def test_strides_and_broadcast_batches() -> None:
+    (kernel,) = compile_kernels([strided_batch()[0]])
+    for g, m, n, k in [(3, 9, 50, 33), (2, 1, 1, 1), (2, 100, 49, 7), (1, 5, 20, 1300), (0, 3, 3, 3), (2, 0, 4, 4)]:
+        a, b = values((g, m, k, 2), F32, 1), values((g, k, n, 3), F32, 2)
+        c = np.full((g, m, n), 7, np.float32)
+        kernel((g, m, n, k, m * k * 2, k * 2, 2, k * n * 3, n * 3, 3), [a, b, c])
+        for index in range(g):
+            close(c[index], a[index, :, :, 0], b[index, :, :, 0])
+        # one right operand for the whole batch, one row and one column over and over
+        kernel((g, m, n, k, m * k * 2, 0, 2, 0, n * 3, 0), [a, b, c])
+        for index in range(g if m and n and k else 0):
+            left = np.broadcast_to(a[index, :1, :, 0], (m, k))
+            close(c[index], left, np.broadcast_to(b[0, :, :1, 0], (k, n)))
+
+
+def chunked(schedule: TileSchedule, rows: int, cols: int, lhs: str = "mk", static: int | None = None) -> Kernel:
+    """GRID loops over chunks of rows and columns, as a caller makes them."""
+    m, n, k, i, j, r, p, q = [symbol(s) for s in "mnkijrpq"]
+    dm, dk, dp, dq = [as_dim(s) for s in (m, k, p, q)]
+    dn = as_dim(n) if static is None else static
+    axes = Axes(dp * rows + as_dim(i), dq * cols + as_dim(j), as_dim(r), dm, dn, dk)
+    a, b, c = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32)
+    acc = Ref("acc", F32)
+    height, width = dim_min(rows, dm - dp * rows), dim_min(cols, dn - dq * cols)
+    tile = TileContract(
+        i, j, r, height, width, dk, Load(a, LHS[lhs](axes)), Load(b, RHS["kn"](axes)), acc,
+        (Store(c, axes.i * axes.n + axes.j, acc),), schedule,
+    )  # fmt: skip
+    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (tile,))
+    return Kernel("chunks", (a, b, c), (m, n, k), (), (Loop(Role.GRID, p, floordiv(dm + rows - 1, rows), (inner,)),))
+
+
+def test_results_depend_on_no_cutting() -> None:
+    """Chunks, spans of the grid, tiles, packing, and the rows beside it: a row's bits are the same."""
+    whole, direct, low, chunks, transposed = compile_kernels(
+        [
+            contraction("g", "mk", "kn", PACKED),
+            contraction("g", "mk", "kn", TileSchedule(8, 3, False, 1)),
+            contraction("g", "mk", "kn", DIRECT),
+            chunked(PACKED, 16, 96),
+            chunked(PACKED, 16, 96, "km"),
+        ]
+    )
+    (static,) = compile_kernels([chunked(PACKED, 16, 96, static=192)])
+    a, b = values((37, 100), F32, 1), values((100, 192), F32, 2)
+    np.testing.assert_array_equal(run(static, a, b), run(whole, a, b))
+    for m, n, k in [(100, 200, 64), (37, 49, 100), (300, 50, 2100), (1, 100, 1030)]:
+        a, b = values((m, k), F32, 1), values((k, n), F32, 2)
+        want = run(whole, a, b)
+        close(want, a, b)
+        for kernel in (direct, low, chunks):
+            np.testing.assert_array_equal(run(kernel, a, b), want)
+        np.testing.assert_array_equal(run(transposed, a, b, lhs="km"), want)
+        for rows in (1, 3, 5):
+            np.testing.assert_array_equal(run(whole, a[:rows], b), want[:rows])
+        parts = np.full((m, n), 7, np.float32)
+        total = -(-m // 16) * -(-n // 96)
+        for begin in range(0, total, 3):
+            chunks((m, n, k), [a, b, parts], (begin, min(begin + 3, total)))
+        np.testing.assert_array_equal(parts, want)
+
+
+def test_scratch_is_bounded() -> None:
+    """Whatever the sizes: a constant that fits into a second-level cache."""
+    target = host_target()
+    for lhs, rhs in LAYOUTS:
+        size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
+        assert isinstance(size, int)
+        assert size < 1 << 20
+    assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * 6 * target.vector_bytes
+
+
+# --- targets and schedules ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64"])
+def test_other_targets(cpu: str) -> None:
+    """Sixteen registers, with and without masked loads and fused multiply-adds."""
+    target = target_for(cpu)
+    if target.vector_bytes > host_target().vector_bytes:
+        pytest.skip(f"this machine does not run {cpu} code")
+    cases = [("mk", "kn"), ("mk", "nk"), ("km", "kn")]
+    tiles = [
+        (lhs, rhs, v.schedule)
+        for lhs, rhs in cases
+        for v in contract_schedules(target, F32, col_contiguous=rhs == "kn", red_contiguous=rhs == "nk")
+    ]
+    kernels = compile_kernels(
+        [contraction("g", lhs, rhs, s, epilogue=store_bias(F32)) for lhs, rhs, s in tiles], target
+    )
+    for (lhs, rhs, _), kernel in zip(tiles, kernels, strict=True):
+        check_all(kernel, F32, [*sample(30), BLOCKED[0], BLOCKED[1]], lhs, rhs)
+
+
+TARGETS = (
+    Target("x86", "znver5", vector_bytes=64, registers=32),
+    Target("x86", "x86-64-v3", vector_bytes=32, registers=16),
+    Target("x86", "x86-64", vector_bytes=16, registers=16),
+)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_schedules_cover_all_rows_and_fit_the_registers(target: Target) -> None:
+    for dtype in (F32, F64, I32, I64, dtypes.int8):
+        for col, red, left in [(c, r, x) for c in (True, False) for r in (True, False) for x in (True, False)]:
+            for cols in (None, 64, 768, 100):
+                variants = contract_schedules(
+                    target, dtype, col_contiguous=col, red_contiguous=red, lhs_contiguous=left, cols=cols
+                )
+                following = 0
+                for v in variants:
+                    assert v.min_rows == following
+                    following = v.max_rows + 1 if v.max_rows is not None else -1
+                    lanes = target.lanes(dtype.itemsize)
+                    assert v.row_chunk % v.schedule.rows == 0
+                    assert v.col_panel % (v.schedule.vectors * lanes) == 0
+                    assert v.schedule.rows * v.schedule.vectors + v.schedule.vectors + 1 <= target.registers
+                assert following == -1
+                assert len(variants) <= 3
+
+
+def test_known_factors() -> None:
+    n, q = as_dim(symbol("n")), as_dim(symbol("q"))
+    extents = [0, 96, n, 48 * n, dim_min(48, 768 - 48 * q), dim_min(48, 64 - 48 * q), dim_min(48, n - 48 * q)]
+    assert [known_factor(d) for d in extents] == [0, 96, 1, 48, 48, 16, 1]
+
+
+def test_schedules_divide_the_columns() -> None:
+    target = TARGETS[0]
+    tiles = {
+        n: (v.schedule.rows, v.schedule.vectors)
+        for n in (768, 64, 128, 32, 100)
+        for v in contract_schedules(target, F32, col_contiguous=False, cols=n)
+    }
+    assert tiles == {768: (8, 3), 64: (6, 4), 128: (6, 4), 32: (12, 2), 100: (8, 3)}

@@ -1,0 +1,499 @@
+"""Random DHLO programs, and what they compute with a bound on the rounding error.
+
+Inputs are small whole numbers, also in floats, so that a value is *exact* until a function rounds it; what jumps
+(comparisons, floor, conversions to integers) is applied to exact values alone. Everything else has an error bound,
+carried from op to op by :func:`evaluate_function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import dyn.ops  # noqa: F401  # fills the registry
+from dyn import dtypes
+from dyn.backends.reference import bind_symbols
+from dyn.dtypes import DType, Kind
+from dyn.errors import ShapeError
+from dyn.ir.builder import Builder
+from dyn.ir.core import Dense, Function, ParamInfo, Value
+from dyn.ir.printer import print_function
+from dyn.ir.types import TensorType
+from dyn.ops.contract import free_axes
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    as_dim,
+    broadcast,
+    dim_min,
+    evaluate,
+    floordiv,
+    product,
+)
+from dyn.shapes import symbol as new_symbol
+from dyn.source import Loc
+
+Array = np.ndarray[Any, Any]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+LOC = Loc("program.py", 1, "a random program")
+SIZES = (0, 1, 2, 7, 64)
+#: No array of a run has more elements.
+LIMIT = 1 << 19
+_FLOATS = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+_DTYPES = (*[dtypes.float32] * 6, dtypes.int32, dtypes.int32, dtypes.bool_, dtypes.float64, dtypes.bfloat16,
+           dtypes.float16, dtypes.int64, dtypes.uint8)  # fmt: skip
+_EXACT_UNARY = ("negate", "abs", "sign", "floor", "ceil", "round_nearest_even")
+_ROUND_UNARY = ("tanh", "logistic", "erf", "sine", "cosine", "cbrt")
+_BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+_JUMPS = frozenset({"compare", "sign", "floor", "ceil", "round_nearest_even", "is_finite"})
+
+
+class Program:
+    """A function and the sizes of its symbols that it is run with. (No dataclass: hypothesis would print its fields.)"""
+
+    def __init__(self, function: Function, envs: tuple[dict[Symbol, int], ...], seed: int) -> None:
+        self.function = function
+        self.envs = envs
+        self.seed = seed
+
+    def __repr__(self) -> str:
+        envs = "; ".join(", ".join(f"{s.name} = {size}" for s, size in env.items()) for env in self.envs)
+        return f"\n{print_function(self.function)}seed {self.seed}, sizes {envs}\n"
+
+    def arguments(self, env: dict[Symbol, int]) -> list[Array]:
+        rng = np.random.default_rng(self.seed)
+        return [_values(rng, p.dtype, tuple(evaluate(d, env) for d in p.shape)) for p in self.function.params]
+
+    def fits(self, env: dict[Symbol, int]) -> bool:
+        """Whether every array has a size that a test can pay for."""
+        try:
+            return all(0 <= evaluate(op.result.type.size, env) <= LIMIT for op in self.function.ops)
+        except ShapeError:
+            return True
+
+
+def _values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
+    if dtype.kind is Kind.BOOL:
+        return rng.random(shape) < 0.5
+    low = 0 if dtype.kind is Kind.UINT else -3
+    return rng.integers(low, 4, shape).astype(dtype.np)
+
+
+class Maker:
+    """Draws ops onto a growing function."""
+
+    def __init__(self, draw: Draw, symbols: Sequence[Symbol]) -> None:
+        self.draw = draw
+        self.symbols = symbols
+        self.b = Builder(Facts.EMPTY, LOC)
+        self.values: list[Value] = []
+        self.exact: dict[Value, bool] = {}
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return options[self.draw(st.integers(0, len(options) - 1))]
+
+    def flip(self, odds: int = 2) -> bool:
+        return self.draw(st.integers(0, odds - 1)) == odds - 1
+
+    def dim(self) -> Dim:
+        options: list[Dim] = [*map(as_dim, self.symbols), *map(as_dim, self.symbols), 1, 4, 6]
+        return self.pick(options)
+
+    def shape(self, most: int = 3) -> tuple[Dim, ...]:
+        return tuple(self.dim() for _ in range(self.draw(st.integers(0, most))))
+
+    def param(self, shape: tuple[Dim, ...], dtype: DType, name: str) -> Value:
+        value = Value(TensorType(dtype, shape), name)
+        self.values.append(value)
+        self.exact[value] = True
+        return value
+
+    def value(self, test: Callable[[Value], bool] = lambda v: True) -> Value | None:
+        """A value that passes ``test``, recent ones first in what shrinking prefers."""
+        found = [v for v in reversed(self.values) if test(v)]
+        return self.pick(found) if found else None
+
+    def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        value = self.b.op(name, *operands, **attrs)
+        exact = all(self.exact[v] for v in operands)
+        if value.dtype.is_float:
+            exact = exact and name not in _ROUND_UNARY and name not in ("exponential", "sqrt", "divide", "dot_general")
+            exact = exact and not (name == "reduce" and attrs["combine"] in ("add", "multiply"))
+            exact = exact and not (name in ("add", "subtract", "multiply") and value.dtype.bits == 16)
+            exact = exact and not (name in ("convert", "iota", "dim_size") and value.dtype.bits == 16)
+        self.exact[value] = exact
+        self.values.append(value)
+        return value
+
+    # Ops ----------------------------------------------------------------------------------------------------
+
+    def op(self) -> None:
+        self.pick(
+            [self.unary, self.binary, self.binary, self.compare, self.select, self.convert, self.broadcast, self.reshape,
+             self.transpose, self.slice, self.concatenate, self.take, self.iota, self.reduce, self.reduce, self.dot,
+             self.normalise, self.constant, self.size]
+        )()  # fmt: skip
+
+    def unary(self) -> None:
+        x = self.value()
+        assert x is not None
+        if x.dtype.kind is Kind.BOOL:
+            self.emit("not", x)
+        elif not x.dtype.is_float:
+            self.emit("not" if x.dtype.kind is Kind.UINT else self.pick(("negate", "abs", "sign", "not")), x)
+        elif self.exact[x] and self.flip():
+            self.emit(self.pick(_EXACT_UNARY), x)
+        else:
+            name = self.pick((*_ROUND_UNARY, "negate", "abs", "exponential", "sqrt"))
+            # Kept where the function is tame, so that errors stay small.
+            if name == "exponential":
+                x = self.emit("tanh", x)
+            elif name == "sqrt":
+                x = self.emit("logistic", x)
+            self.emit(name, x)
+
+    def constant_like(self, x: Value, number: int) -> Value:
+        value = self.emit("constant", value=Dense(np.array(number, x.dtype.np)))
+        return self.emit("broadcast_in_dim", value, shape=x.shape, dims=()) if x.shape else value
+
+    def pair(self, x: Value, y: Value) -> tuple[Value, Value]:
+        """Both broadcast to one shape by NumPy's rule, undecided where their sizes are."""
+        rank = max(len(x.shape), len(y.shape))
+        left = (*[1] * (rank - len(x.shape)), *x.shape)
+        right = (*[1] * (rank - len(y.shape)), *y.shape)
+        shape: list[Dim] = []
+        for a, b in zip(left, right, strict=True):
+            self.b.facts = self.b.facts.assume(Relation(RelKind.BROADCASTS, a, b, Reason("operands broadcast", LOC)))
+            shape.append(broadcast(a, b))
+        return self.stretch(x, tuple(shape)), self.stretch(y, tuple(shape))
+
+    def stretch(self, x: Value, shape: tuple[Dim, ...]) -> Value:
+        if x.shape == shape:
+            return x
+        return self.emit("broadcast_in_dim", x, shape=shape, dims=tuple(range(len(shape) - len(x.shape), len(shape))))
+
+    def partner(self, x: Value) -> Value:
+        """Another value of x's dtype, most often of its shape, or a constant."""
+        same = self.value(lambda v: v.dtype is x.dtype and v.shape == x.shape)
+        if same is not None and not self.flip(3):
+            return same
+        other = self.value(lambda v: v.dtype is x.dtype)
+        if other is not None and not self.flip(4) and self.compatible(x, other):
+            return other
+        return self.constant_like(x, 2)
+
+    def compatible(self, x: Value, y: Value) -> bool:
+        pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
+        return all(
+            a is b or a in (1, b) or b == 1 or not (isinstance(a, int) or isinstance(b, int)) or self.flip(8)
+            for a, b in pairs
+        ) and not any(isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b) for a, b in
+                      zip(reversed(x.shape), reversed(y.shape), strict=False))  # fmt: skip
+
+    def binary(self) -> None:
+        x = self.value()
+        assert x is not None
+        y = self.partner(x)
+        try:
+            x, y = self.pair(x, y)
+        except ShapeError:
+            return
+        self.emit(self.pick(("and", "or", "xor") if x.dtype.kind is Kind.BOOL else _BINARY), x, y)
+
+    def compare(self) -> None:
+        x = self.value(lambda v: self.exact[v])
+        if x is not None:
+            y = self.partner(x)
+            y = y if self.exact[y] else self.constant_like(x, 1)
+            try:
+                x, y = self.pair(x, y)
+            except ShapeError:
+                return
+            self.emit("compare", x, y, direction=self.pick(("LT", "GE", "EQ", "NE")))
+
+    def select(self) -> None:
+        p = self.value(lambda v: v.dtype.kind is Kind.BOOL)
+        if p is None:
+            return
+        x = self.value(lambda v: v.shape == p.shape)
+        assert x is not None
+        self.emit("select", p, x, self.constant_like(x, 1) if self.flip() else x)
+
+    def convert(self) -> None:
+        x = self.value(lambda v: self.exact[v])
+        if x is not None:
+            self.emit("convert", x, dtype=self.pick(_DTYPES))
+
+    def broadcast(self) -> None:
+        x = self.value(lambda v: len(v.shape) <= 3)
+        if x is None:
+            return
+        shape: list[Dim] = []
+        dims: list[int] = []
+        for d in x.shape:
+            if self.flip(3) and len(shape) < 4:
+                shape.append(self.dim())
+            dims.append(len(shape))
+            shape.append(self.dim() if d == 1 else d)
+        if self.flip(3):
+            shape.append(self.dim())
+        self.emit("broadcast_in_dim", x, shape=tuple(shape), dims=tuple(dims))
+
+    def reshape(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        if x is None:
+            return
+        shape = list(x.shape)
+        at = self.draw(st.integers(0, len(shape) - 1))
+        how = self.pick(("merge", "split", "unit", "flat", "swap", "spread"))
+        if how == "merge" and len(shape) > 1:
+            at = min(at, len(shape) - 2)
+            shape[at : at + 2] = [shape[at] * shape[at + 1]]
+        elif how == "split":
+            shape[at : at + 1] = self.factors(shape[at])
+        elif how == "unit":
+            shape = [d for d in shape if d != 1] if 1 in shape else [*shape[:at], 1, *shape[at:]]
+        elif how == "flat":
+            shape = [product(shape)]
+        elif how == "swap":
+            shape = shape[::-1]
+        else:
+            divided = [i for i, d in enumerate(shape) if isinstance(d, int) and d % 2 == 0 and d]
+            if divided and len(shape) > 1:
+                i = divided[0]
+                j = (i + 1) % len(shape)
+                shape[i], shape[j] = shape[i] // 2, shape[j] * 2
+        if len(shape) <= 5:
+            self.emit("reshape", x, shape=tuple(shape))
+
+    def factors(self, dim: Dim) -> list[Dim]:
+        if isinstance(dim, int):
+            return [2, dim // 2] if dim and dim % 2 == 0 else [dim, 1]
+        if len(dim.terms) == 1 and not dim.constant:
+            mono, coefficient = dim.terms[0]
+            atoms: list[Dim] = [as_dim(a) for a, p in mono.factors for _ in range(p) if isinstance(a, Symbol)]
+            if len(atoms) == sum(p for _, p in mono.factors):
+                return [*atoms, coefficient] if coefficient != 1 else atoms
+        return [1, dim]
+
+    def transpose(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 1)
+        if x is not None:
+            self.emit("transpose", x, permutation=tuple(self.draw(st.permutations(range(len(x.shape))))))
+
+    def slice(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        if x is None:
+            return
+        start, limit, strides = [list[Dim](), list[Dim](), list[int]()]
+        for d in x.shape:
+            low, high = self.pick([(0, d), (0, d), (dim_min(1, d), d), (0, floordiv(d, 2)), (floordiv(d, 2), d)])
+            start.append(low)
+            limit.append(high)
+            strides.append(self.pick((1, 1, 1, 2, 3)))
+        try:
+            self.emit("slice", x, start=tuple(start), limit=tuple(limit), strides=tuple(strides))
+        except ShapeError:
+            return
+
+    def concatenate(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        if x is None:
+            return
+        axis = self.draw(st.integers(0, len(x.shape) - 1))
+
+        def joins(v: Value) -> bool:
+            if v.dtype is not x.dtype or len(v.shape) != len(x.shape):
+                return False
+            return all(a is b or a == b or i == axis for i, (a, b) in enumerate(zip(x.shape, v.shape, strict=True)))
+
+        parts = [self.value(joins) for _ in range(self.draw(st.integers(1, 2)))]
+        self.emit("concatenate", x, *[p for p in parts if p is not None], dimension=axis)
+
+    def take(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        indices = self.value(lambda v: v.dtype.is_integer and len(v.shape) <= 2 and self.exact[v])
+        if x is not None and indices is not None and len(x.shape) + len(indices.shape) <= 5:
+            axis = self.draw(st.integers(0, len(x.shape) - 1))
+            try:
+                self.emit("take", x, indices, axis=axis)
+            except ShapeError:
+                return
+
+    def iota(self) -> None:
+        shape = (*self.shape(2), self.dim())
+        dimension = self.draw(st.integers(0, len(shape) - 1))
+        self.emit("iota", shape=shape, dimension=dimension, dtype=self.pick((dtypes.int32, dtypes.float32)))
+
+    def reduce(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        if x is None:
+            return
+        axes = tuple(a for a in range(len(x.shape)) if self.flip())
+        axes = axes if axes else (self.draw(st.integers(0, len(x.shape) - 1)),)
+        if x.dtype.kind is Kind.BOOL:
+            combine = self.pick(("and", "or", "maximum", "minimum"))
+        else:
+            combine = self.pick(("add", "add", "maximum", "minimum", *(("multiply", "or") if x.dtype.is_integer else ())))
+        y = self.emit("reduce", x, axes=axes, combine=combine, nonempty=self.flip(4) and combine in ("maximum", "minimum"))
+        if self.flip():
+            kept = tuple(a for a in range(len(x.shape)) if a not in axes)
+            self.emit("broadcast_in_dim", y, shape=x.shape, dims=kept)
+
+    def normalise(self) -> None:
+        """A row operation as people write them: a reduction, joined again with what it reduces."""
+        x = self.value(lambda v: len(v.shape) > 0 and v.dtype.is_float)
+        if x is None:
+            return
+        axis = self.draw(st.integers(0, len(x.shape) - 1))
+        kept = tuple(a for a in range(len(x.shape)) if a != axis)
+        for _ in range(self.draw(st.integers(1, 2))):
+            y = self.emit("reduce", x, axes=(axis,), combine=self.pick(("maximum", "add")), nonempty=False)
+            y = self.emit("tanh", y)
+            wide = self.emit("broadcast_in_dim", y, shape=x.shape, dims=kept)
+            x = self.emit(self.pick(("subtract", "multiply")), x, wide)
+            if self.flip():
+                x = self.emit("tanh", x)
+                x = self.emit("exponential", x)
+
+    def dot(self) -> None:
+        x = self.value(lambda v: 0 < len(v.shape) <= 4 and v.dtype.kind is not Kind.BOOL and v.dtype.itemsize > 1)
+        if x is None:
+            return
+        y = self.value(lambda v: 0 < len(v.shape) <= 4 and v.dtype is x.dtype)
+        assert y is not None
+        batch: list[tuple[int, int]] = []
+        contracting: list[tuple[int, int]] = []
+        free = list(range(len(y.shape)))
+        for a in self.draw(st.permutations(range(len(x.shape)))):
+            matches = [b for b in free if x.shape[a] is y.shape[b] or x.shape[a] == y.shape[b]]
+            role = self.pick(("contract", "batch", "free"))
+            if matches and role != "free":
+                b = self.pick(matches)
+                free.remove(b)
+                (contracting if role == "contract" else batch).append((a, b))
+        if len(x.shape) + len(y.shape) - len(batch) - 2 * len(contracting) > 4:
+            return
+        self.emit(
+            "dot_general", x, y,
+            lhs_batch=tuple(a for a, _ in batch), rhs_batch=tuple(b for _, b in batch),
+            lhs_contracting=tuple(a for a, _ in contracting), rhs_contracting=tuple(b for _, b in contracting),
+        )  # fmt: skip
+
+    def constant(self) -> None:
+        dtype = self.pick(_DTYPES)
+        self.emit("constant", value=Dense(np.array(self.pick((0, 1, 2)), dtype.np)))
+
+    def size(self) -> None:
+        self.emit("dim_size", size=product(self.shape(2)), dtype=self.pick((dtypes.float32, dtypes.int32)))
+
+
+@st.composite
+def programs(draw: Draw, most_ops: int = 10) -> Program:
+    """A program of 1 to 3 symbols, up to 3 parameters and a few results, and sizes to run it with."""
+    symbols = [new_symbol(name, f"size {name}") for name in "nmk"[: draw(st.integers(1, 3))]]
+    maker = Maker(draw, symbols)
+    params = [maker.param(maker.shape(), maker.pick(_DTYPES), f"p{i}") for i in range(draw(st.integers(1, 3)))]
+    seen = {s for p in params for d in p.shape if isinstance(d, SymExpr) for s in [d.is_symbol]}
+    missing = tuple(as_dim(s) for s in symbols if s not in seen)
+    if missing:
+        params.append(maker.param(missing, dtypes.float32, "rest"))
+    for _ in range(draw(st.integers(1, most_ops))):
+        maker.op()
+    computed = maker.values[::-1]
+    results = [computed[0]] + [maker.pick(computed) for _ in range(draw(st.integers(0, 2)))]
+    infos = tuple(ParamInfo(p.name) for p in params)
+    function = Function("f", tuple(params), tuple(maker.b.ops), tuple(results), maker.b.facts, infos)
+    envs = [{s: maker.pick(SIZES) for s in symbols} for _ in range(5)]
+    if maker.flip(4):
+        envs.append({s: 1000 if i == 0 else maker.pick(SIZES) for i, s in enumerate(symbols)})
+    return Program(function, tuple(envs), draw(st.integers(0, 99)))
+
+
+# --- the oracle ------------------------------------------------------------------------------------------------------
+
+_EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**-22, dtypes.float64: 2.0**-51}
+
+
+def evaluate_function(function: Function, arrays: Sequence[Array]) -> list[tuple[Array, float]]:
+    """Each result and a bound on how far another order of rounding may be from it. ShapeError as a call would raise."""
+    env = bind_symbols(function, arrays)
+    for relation in function.facts.relations:
+        if not relation.holds(env):
+            raise ShapeError(relation.failure(env))
+    values: dict[Value, tuple[Array, float]] = {p: (a, 0.0) for p, a in zip(function.params, arrays, strict=True)}
+    for op in function.ops:
+        attrs = {name: concrete(value, env) for name, value in op.attrs.items()}
+        operands = [values[v] for v in op.operands]
+        result = np.asarray(op.opdef.reference(*(a for a, _ in operands), **attrs))
+        assert result.shape == tuple(evaluate(d, env) for d in op.result.shape), op
+        assert result.dtype == op.result.dtype.np, op
+        values[op.result] = result, _error(op.opdef.name, op.result.dtype, operands, attrs, result)
+    return [values[v] for v in function.results]
+
+
+def concrete(value: Any, env: dict[Symbol, int]) -> Any:
+    if isinstance(value, SymExpr):
+        return evaluate(value, env)
+    return tuple(concrete(v, env) for v in value) if isinstance(value, tuple) else value
+
+
+def _most(array: Array) -> float:
+    return float(np.max(np.abs(array.astype(np.float64)), initial=0.0))
+
+
+def _error(name: str, dtype: DType, operands: list[tuple[Array, float]], attrs: dict[str, Any], result: Array) -> float:
+    if not dtype.is_float:
+        return 0.0
+    errors = [e for _, e in operands]
+    sizes = [_most(a) for a, _ in operands]
+    if name in ("negate", "abs", "maximum", "minimum", "select", "copy", "reshape", "transpose", "slice",
+                "broadcast_in_dim", "concatenate", "take"):  # fmt: skip
+        return max(errors)
+    rounding = _EPS[dtype] * max(_most(result), 1e-3)
+    if name in ("constant", "iota", "dim_size"):
+        return rounding
+    if name == "reduce":
+        if attrs["combine"] in ("maximum", "minimum"):
+            return errors[0]
+        count = max(operands[0][0].size / max(result.size, 1), 1)
+        wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]
+        return count * errors[0] + count * sizes[0] * wide * min(count, 64) + rounding
+    if name == "dot_general":
+        count = float(np.prod([operands[0][0].shape[a] for a in attrs["lhs_contracting"]]))
+        wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]
+        part = errors[0] * sizes[1] + errors[1] * sizes[0] + errors[0] * errors[1]
+        return count * (part + sizes[0] * sizes[1] * wide * min(count, 64)) + rounding
+    if name == "multiply":
+        return errors[0] * sizes[1] + errors[1] * sizes[0] + errors[0] * errors[1] + rounding
+    if name in ("add", "subtract"):
+        return errors[0] + errors[1] + rounding
+    if name == "exponential":
+        return 4 * errors[0] + 4 * rounding
+    if name in ("sqrt", "cbrt"):  # steep at 0
+        return max(errors[0] ** (1 / 3), errors[0]) + 4 * rounding if errors[0] else 4 * rounding
+    return 2 * sum(errors) + 4 * rounding
+
+
+def agree(actual: Array, expected: Array, error: float) -> bool:
+    """Whether a compiled result is the reference's, up to the bound."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    if not dtypes.dtype(expected.dtype).is_float:
+        return bool(np.array_equal(actual, expected))
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(a - b) <= 8 * error + 1e-9 * np.abs(b)
+    unsure = not np.isfinite(error)
+    return bool(np.all(near | (a == b) | (np.isnan(a) & np.isnan(b)) | unsure))
+
+
+__all__ = ["Program", "agree", "evaluate_function", "free_axes", "programs"]
