@@ -11,8 +11,10 @@
 
     softmax(np.random.rand(3, 7).astype("f4"))       # compiles
     softmax(np.random.rand(0, 1024).astype("f4"))    # does not
-    print(softmax.explain())
+    softmax.explain()
 """
+
+from typing import NoReturn
 
 from dyn import config, errors, nn, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, jit
@@ -48,3 +50,27 @@ u8, u16, u32, u64 = uint8, uint16, uint32, uint64
 c64, c128 = complex64, complex128
 
 __version__ = "0.1.0.dev0"
+
+#: Names of the documented interface that this version does not have yet.
+_LATER = frozenset(
+    {"Array", "checkpoint", "custom_jvp", "custom_vjp", "device_put", "devices", "grad", "hessian", "jacfwd", "jacrev",
+     "jvp", "linearize", "load", "profile", "stop_gradient", "tree", "value_and_grad", "vjp", "vmap"}
+)  # fmt: skip
+
+
+class _NotYetAttribute(errors.NotYetError, AttributeError):
+    """A documented name that is asked for too early; an AttributeError too, so that hasattr answers False."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in _LATER:
+        raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
+    raise AttributeError(f"module 'dyn' has no attribute {name!r}")
+
+
+__all__ = [
+    "CacheInfo", "Compiled", "DType", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced", "__version__",
+    "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "dtype", "errors", "f16", "f32",
+    "f64", "float16", "float32", "float64", "i8", "i16", "i32", "i64", "int8", "int16", "int32", "int64", "jit", "nn",
+    "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip

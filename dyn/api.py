@@ -160,7 +160,7 @@ class Jitted:
         return version.call(arrays)
 
     def _inline(self, bound: Bound) -> Any:
-        """Inside a trace the body is traced in place: its dims are the caller's, and it holds them to what it declares."""
+        """Inside a trace the body is traced in place; what it declares of its dims holds for the caller's."""
         trace = active_trace(*bound.leaves)
         shapes = [_shape_of(leaf) for leaf in bound.leaves]
         axes, _ = self._signature.declared(bound, [len(shape) for shape in shapes])
@@ -207,9 +207,10 @@ class Jitted:
                 return version
             known = self._versions.get(key, ())
             if known and self._options.on_new_shape == "error":
+                broken = self._broken(known, arrays)
                 raise ShapeError(
-                    f"{self._signature.name}() needs a second program for these arguments: {self._broken(known, arrays)}.",
-                    remedy="call it with such arguments before serving, or remove the branch; on_new_shape='error' forbids it.",
+                    f"{self._signature.name}() needs a second program for these arguments: {broken}.",
+                    remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
             version = self._build(self._trace(bound, leaves))
             with self._lock:
@@ -363,8 +364,9 @@ class Compiled:
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:
+            own, given = tree_text(self.stage.bound.tree), tree_text(bound.tree)
             raise ArgumentError(
-                f"{jitted!r} was compiled for arguments {tree_text(self.stage.bound.tree)}, not {tree_text(bound.tree)}.",
+                f"{jitted!r} was compiled for arguments {own}, not {given}.",
                 remedy="compile for the other tree as well, or call the jitted function.",
             )
         if [(leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves] != expected:

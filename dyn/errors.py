@@ -6,10 +6,10 @@
     ├── TraceError                 a Python function that cannot be traced
     │   ├── UndecidedDimError      a question about a dimension that has no one answer for every shape
     │   ├── LeakedTracerError      a tracer used after its trace ended
-    │   └── UnsupportedOpError     an operation, dtype or NumPy function that dyn does not know
+    │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
-    ├── NotYetError                a thing that dyn will do in a later version                  (also a NotImplementedError)
+    ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
     ├── BackendUnavailableError    a target whose compiler or device is not on this machine

@@ -135,7 +135,7 @@ def compile_x86(
     record.kernels_compiled = len(sources)
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
     with record.timed("render"):
-        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",))
+        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), quick=True)
     record.sources = (*sources, host)
     if config.current().dump:
         record.texts["llvm"] = record.code("llvm", backend)

@@ -62,6 +62,10 @@ class PeerRun:
     def steady(self, shapes: Iterable[Shape], *, best: bool = False) -> float:
         return sum(min(self.measured[s].steady) if best else self.measured[s].median for s in shapes)
 
+    def cpu(self, shapes: Iterable[Shape]) -> float:
+        """CPU seconds of the quickest runs: with one thread, what they would take on a machine that is at rest."""
+        return sum(min(self.measured[s].cpu) for s in shapes)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     known = [name for name in peer_names("bert") if name != "dyn"]
@@ -199,7 +203,8 @@ def report(peers: Sequence[PeerRun], arguments: argparse.Namespace, load: float)
         f"{arguments.layers}-layer BERT-base, float32; {len(peers[0].shapes)} different shapes, batch 1–8, length "
         f"8–256, {sum(map(tokens, common)):,} tokens; seed {arguments.seed}.",
         f"First touch: every shape once, compiles included. Steady: the sum over the shapes of the median of "
-        f"{arguments.repeats} warm runs; quickest: of the shortest. Peak memory: while serving, weights included.",
+        f"{arguments.repeats} warm runs; quickest: of the shortest; CPU: of the least time on the CPU."
+        " Peak memory: while serving, weights included.",
     ]
     if len(common) < len(peers[0].shapes):
         notes.append(f"Times and ratios are over the {len(common)} shapes that every peer ran, chosen evenly by size.")
@@ -238,6 +243,7 @@ def totals_table(peers: Sequence[PeerRun], common: Sequence[Shape]) -> Table:
         row("steady, s", lambda peer: f"{peer.steady(common):.2f}"),
         row("steady, tokens/s", lambda peer: f"{count / peer.steady(common):,.0f}"),
         row("quickest, s", lambda peer: f"{peer.steady(common, best=True):.2f}"),
+        row("quickest, CPU s", lambda peer: f"{peer.cpu(common):.2f}"),
         row("peak memory, MiB", lambda peer: f"{peer.peak_memory / 2**20:,.0f}"),
         row(f"largest difference from {reference.name}", difference),
     ]

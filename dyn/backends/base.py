@@ -15,14 +15,18 @@ from dyn.lower.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A translation unit: its text and the symbols that it defines for others."""
+    """A translation unit: its text and the symbols that it defines for others.
+
+    ``quick`` asks for a quick compilation rather than for quick code: for straight code that runs once a call.
+    """
 
     text: str
     symbols: tuple[str, ...]
+    quick: bool = False
 
     def key(self, target: Target, options: str = "") -> str:
         """What identifies the binary made of it."""
-        return hashlib.sha256("\0".join((self.text, repr(target), options)).encode()).hexdigest()
+        return hashlib.sha256("\0".join((self.text, repr(target), options, str(self.quick))).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from dyn.backends.base import Source
 from dyn.backends.x86 import X86Backend, host_target
-from dyn.dtypes import DType
+from dyn.errors import IRError
 from dyn.lower.host import HostProgram, render_failure
 
 Array = np.ndarray[Any, Any]
@@ -107,16 +105,6 @@ out:
 _SYMBOLS = ("dyn_alloc", "dyn_free", "dyn_launch")
 
 
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("dims", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-    )
-
-
 class _Table(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_void_p)
@@ -124,23 +112,61 @@ class _Table(ctypes.Structure):
     )
 
 
-_ALLOC_OUTPUT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(_Tensor))
+_ALLOC_OUTPUT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
+# A tensor is four words of eight bytes: data, dtype and rank, dims, strides.
+_WORDS, _DATA, _RANK, _DIMS = 4, 0, 1, 2
 
-@dataclass
+
 class _Frame:
-    """What a call in progress on this thread has been told so far."""
+    """The tensors of one call, laid out once and used by one call at a time; and what the call has been told so far.
 
-    dtypes: tuple[DType, ...]
-    outputs: list[Array | None]
-    site: int = -1
-    values: tuple[int, ...] = ()
-    error: BaseException | None = None
+    Words: a tensor an input, a tensor an output, then the dims of each in turn.
+    """
+
+    def __init__(self, ranks: Sequence[int], inputs: int, dtypes: Sequence[np.dtype[Any]]) -> None:
+        self.words = (ctypes.c_int64 * (_WORDS * len(ranks) + sum(ranks) + 1))()
+        self.address = ctypes.addressof(self.words)
+        #: For each tensor the number of its first word, and where its dims begin and end.
+        self.places: list[tuple[int, int, int]] = []
+        at = _WORDS * len(ranks)
+        for number, rank in enumerate(ranks):
+            first = _WORDS * number
+            self.words[first + _RANK] = rank << 32
+            self.words[first + _DIMS] = self.address + 8 * at
+            self.places.append((first, at, at + rank))
+            at += rank
+        self.inputs = inputs
+        self.out_address = self.address + 8 * _WORDS * inputs
+        self.dtypes = dtypes
+        self.outputs: list[Any] = []
+        self.site = -1
+        self.values: tuple[int, ...] = ()
+        self.error: BaseException | None = None
+
+    def put(self, number: int, array: Array) -> None:
+        """Describe an array that compiled code can read; the caller keeps it alive."""
+        first, start, end = self.places[number]
+        self.words[first] = array.__array_interface__["data"][0]
+        if start < end:
+            self.words[start:end] = array.shape
+
+    def begin(self) -> None:
+        self.outputs = [None] * len(self.dtypes)
+        self.error = None
+
+    def allocate(self, index: int) -> int:
+        """The memory of a new output, whose dims have been written."""
+        _, start, end = self.places[self.inputs + index]
+        array = self.outputs[index] = np.empty(tuple(self.words[start:end]), self.dtypes[index])
+        return array.__array_interface__["data"][0]
 
 
 class _Frames(threading.local):
+    """The frames of the calls in progress on this thread, innermost last."""
+
     def __init__(self) -> None:
         self.stack: list[_Frame] = []
 
@@ -148,17 +174,13 @@ class _Frames(threading.local):
 _FRAMES = _Frames()
 
 
-def _alloc_output(table: int, index: int, tensor: Any) -> int | None:
+def _alloc_output(table: int, index: int, tensor: int) -> int | None:
     frame = _FRAMES.stack[-1]
     try:
-        rank = tensor[0].rank
-        dims = ctypes.cast(tensor[0].dims, ctypes.POINTER(ctypes.c_int64))
-        array = np.empty(tuple(dims[axis] for axis in range(rank)), frame.dtypes[index].np)
+        return frame.allocate(index)
     except BaseException as error:  # whatever it is, it must not pass through native frames
         frame.error = error
         return None
-    frame.outputs[index] = array
-    return array.__array_interface__["data"][0]
 
 
 def _fail(table: int, site: int, count: int, values: Any) -> None:
@@ -166,82 +188,122 @@ def _fail(table: int, site: int, count: int, values: Any) -> None:
     frame.site, frame.values = site, tuple(values[:count])
 
 
-@cache
-def _table() -> _Table:
-    """The runtime table of this process. Callbacks and code live as long as it does."""
-    backend = X86Backend(host_target())
-    code = backend.load(backend.compile(Source(_RUNTIME_IR, _SYMBOLS)))
-    callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail))
-    _KEPT.extend(callbacks)
-    return _Table(
-        alloc=code.address("dyn_alloc"),
-        free=code.address("dyn_free"),
-        launch=code.address("dyn_launch"),
-        alloc_output=ctypes.cast(callbacks[0], ctypes.c_void_p).value,
-        fail=ctypes.cast(callbacks[1], ctypes.c_void_p).value,
-    )
+class _Runtime:
+    """The runtime table of this process, made when the first program is loaded. Callbacks and code live as long."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.table: _Table | None = None
+        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail))
+
+    def address(self) -> int:
+        with self.lock:
+            if self.table is None:
+                backend = X86Backend(host_target())
+                code = backend.load(backend.compile(Source(_RUNTIME_IR, _SYMBOLS)))
+                alloc_output, fail = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
+                self.table = _Table(
+                    alloc=code.address("dyn_alloc"),
+                    free=code.address("dyn_free"),
+                    launch=code.address("dyn_launch"),
+                    alloc_output=alloc_output,
+                    fail=fail,
+                )
+            return ctypes.addressof(self.table)
 
 
-_KEPT: list[Any] = []
+_RUNTIME = _Runtime()
 
 
-@dataclass(eq=False)
 class LoadedProgram:
     """A host program in memory, ready to be called from many threads at once.
 
     ``kernels`` are the addresses that the program's launches refer to by number, ``captured`` the arrays of its hidden
-    parameters, which come after the arguments.
+    parameters, which come after the arguments. Their elements are read anew at each call; their memory stays where it
+    is as long as they are held here, so that a call need not ask for it again.
     """
 
-    program: HostProgram
-    address: int
-    kernels: Sequence[int]
-    captured: tuple[Array, ...]
-    _run: Any = field(init=False)
-    _context: Any = field(init=False)
-    _dtypes: tuple[DType, ...] = field(init=False)
-    _ranks: tuple[int, ...] = field(init=False)
+    def __init__(self, program: HostProgram, address: int, kernels: Sequence[int], captured: Sequence[Array]) -> None:
+        self.program = program
+        self.captured = tuple(captured)
+        function = program.function
+        self._arguments = len(function.params) - len(self.captured)
+        self._check_captured()
+        self._run = _RUN(address)
+        self._table = _RUNTIME.address()
+        self._kernels = (ctypes.c_void_p * max(len(kernels), 1))(*kernels)
+        self._context = ctypes.addressof(self._kernels)
+        self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
+        self._dtypes = tuple(v.dtype.np for v in function.results)
+        #: Captured arrays that have to be copied for compiled code, each time.
+        self._copied = [i for i, a in enumerate(self.captured) if not _is_dense(a)]
+        #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
+        self._idle: list[_Frame] = []
 
-    def __post_init__(self) -> None:
-        self._run = _RUN(self.address)
-        self._context = (ctypes.c_void_p * max(len(self.kernels), 1))(*self.kernels)
-        self._dtypes = tuple(v.dtype for v in self.program.function.results)
-        self._ranks = tuple(len(v.shape) for v in self.program.function.results)
+    def _check_captured(self) -> None:
+        """That captured arrays are what was traced: the host program does not look at their sizes again."""
+        hidden = sum(info.hidden for info in self.program.function.infos)
+        if hidden != len(self.captured):
+            raise IRError(f"{self.program.function.name} has {hidden} captured arrays, not {len(self.captured)}")
+        for value, array in zip(self.program.function.params[self._arguments :], self.captured, strict=True):
+            static = all(not isinstance(d, int) or d == n for d, n in zip(value.shape, array.shape, strict=True))
+            if not static or value.dtype.np != array.dtype.newbyteorder("="):
+                raise IRError(f"{value!r} was captured, and is {array.dtype}{array.shape}")
+
+    def _frame(self) -> _Frame:
+        frame = _Frame(self._ranks, len(self.program.function.params), self._dtypes)
+        for number, array in enumerate(self.captured):
+            frame.put(self._arguments + number, array)
+        return frame
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
-        """The results for NumPy arrays of the right dtypes and ranks; ShapeError or MemoryError where a check fails."""
-        arrays = [_dense(a) for a in (*arguments, *self.captured)]
-        dims = (ctypes.c_int64 * sum(max(a.ndim, 1) for a in arrays))()
-        inputs = (_Tensor * max(len(arrays), 1))()
-        at = 0
-        for tensor, array in zip(inputs, arrays, strict=False):
-            rank = array.ndim
-            dims[at : at + rank] = array.shape
-            tensor.data = array.__array_interface__["data"][0]
-            tensor.rank = rank
-            tensor.dims = ctypes.addressof(dims) + 8 * at
-            at += max(rank, 1)
-        shapes = [(ctypes.c_int64 * max(rank, 1))() for rank in self._ranks]
-        outputs = (_Tensor * max(len(shapes), 1))()
-        for tensor, rank, shape in zip(outputs, self._ranks, shapes, strict=False):
-            tensor.rank = rank
-            tensor.dims = ctypes.addressof(shape)
-        frame = _Frame(self._dtypes, [None] * len(shapes))
-        _FRAMES.stack.append(frame)
+        """The results for NumPy arrays of the right dtypes and ranks, as fresh arrays.
+
+        ShapeError where a check fails, MemoryError where there is no memory; then nothing has been written that the
+        caller can see.
+        """
         try:
-            status = self._run(ctypes.byref(_table()), self._context, inputs, outputs)
+            frame = self._idle.pop()
+        except IndexError:
+            frame = self._frame()
+        held: list[Array] = []
+        for number, array in enumerate(arguments):
+            if not _is_dense(array):
+                array = _dense_copy(array)
+                held.append(array)
+            frame.put(number, array)
+        for index in self._copied:
+            held.append(_dense_copy(self.captured[index]))
+            frame.put(self._arguments + index, held[-1])
+        frame.begin()
+        stack = _FRAMES.stack
+        stack.append(frame)
+        try:
+            status = self._run(self._table, self._context, frame.address, frame.out_address)
         finally:
-            _FRAMES.stack.pop()
+            stack.pop()
+        outputs, error = frame.outputs, frame.error
+        frame.outputs, frame.error = [], None
+        site, values = frame.site, frame.values
+        self._idle.append(frame)
         if status:
-            if frame.error is not None:
-                raise frame.error
-            raise render_failure(self.program, frame.site, frame.values, [a.shape for a in arrays])
-        return [array for array in frame.outputs if array is not None]
+            if error is not None:
+                raise error
+            raise render_failure(self.program, site, values, [a.shape for a in (*arguments, *self.captured)])
+        return outputs
 
 
-def _dense(array: Array) -> Array:
-    """The array itself when compiled code can read it: aligned, row-major, in this machine's byte order."""
-    flags = array.flags
-    if flags.c_contiguous and flags.aligned and array.dtype.isnative:
-        return array
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+def _is_dense(array: Array) -> bool:
+    """Whether compiled code can read an array: row-major, aligned, in this machine's byte order.
+
+    A NumPy scalar is not: it has no memory of its own that could be pointed to.
+    """
+    return isinstance(array, np.ndarray) and array.flags.num & _DENSE == _DENSE and array.dtype.isnative
+
+
+#: NumPy's flags C_CONTIGUOUS and ALIGNED.
+_DENSE = 0x101
+
+
+def _dense_copy(array: Array) -> Array:
+    return np.array(array, array.dtype.newbyteorder("="), order="C", subok=False)

@@ -33,6 +33,9 @@ class Demands:
     def fail(self, text: str, remedy: str = "") -> Exception:
         return ShapeError(f"{self.opdef.name}: {text}", loc=self.loc, remedy=remedy)
 
+    def unsupported(self, text: str, remedy: str = "") -> Exception:
+        return UnsupportedOpError(f"{self.opdef.name}: {text}", loc=self.loc, remedy=remedy)
+
 
 class Builder:
     """Appends ops to a growing program.

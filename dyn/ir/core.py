@@ -7,6 +7,7 @@ Function's symbols, so shape arithmetic never appears as ops.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -163,9 +164,9 @@ class Function:
         return tuple(found)
 
     def _dims(self) -> Iterator[Dim]:
-        for param, info in zip(self.params, self.infos, strict=True):
-            yield from param.shape if info.dims is None else info.dims
-            yield from param.shape
+        for param, info in itertools.zip_longest(self.params, self.infos):  # the verifier prints invalid functions too
+            yield from info.dims if info is not None and info.dims is not None else ()
+            yield from param.shape if param is not None else ()
         for declaration in self.facts.declarations:
             yield as_dim(declaration.symbol)
         for relation in self.facts.relations:

@@ -60,7 +60,11 @@ class TypeContext(Protocol):
     def eq(self, lhs: Dim, rhs: Dim) -> Answer: ...
 
     def fail(self, text: str, remedy: str = "") -> Exception:
-        """The error to raise for operands that the op does not take."""
+        """The error to raise for operands whose shapes the op does not take."""
+        ...
+
+    def unsupported(self, text: str, remedy: str = "") -> Exception:
+        """The error to raise for operands whose dtypes the op does not take."""
         ...
 
 

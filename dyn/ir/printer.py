@@ -63,6 +63,11 @@ def unique_names(symbols: Iterable[Symbol]) -> dict[Symbol, str]:
     return names
 
 
+def symbol_names(function: Function) -> dict[Symbol, str]:
+    """The names of a function's dims in its text, by age."""
+    return unique_names(sorted(function.symbols(), key=lambda s: s.uid))
+
+
 def print_function(function: Function, *, locs: bool = True) -> str:
     """The text of a function; ``locs=False`` leaves the source lines out."""
     return "\n".join(_Printer(function, locs).print()) + "\n"
@@ -101,7 +106,7 @@ class _Printer:
     def __init__(self, function: Function, locs: bool) -> None:
         self.function = function
         self.locs = locs
-        self.symbols = unique_names(sorted(function.symbols(), key=lambda s: s.uid))
+        self.symbols = symbol_names(function)
         self.values: dict[Value, str] = {}
         self.taken: set[str] = set()
         self.next = 0

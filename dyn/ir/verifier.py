@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value
 from dyn.ir.opdef import OpDef
-from dyn.ir.printer import print_around
+from dyn.ir.printer import print_around, symbol_names
 from dyn.ir.types import TensorType, same_type
-from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
+from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol
 from dyn.source import Loc
 
 _NO_REASON = Reason("verification", None)
@@ -16,19 +18,21 @@ _NO_REASON = Reason("verification", None)
 class _Proofs:
     """A type context in which every demand must follow from the function's facts."""
 
-    def __init__(self, facts: Facts, opdef: OpDef, loc: Loc) -> None:
-        self.facts, self.opdef, self.loc = facts, opdef, loc
+    def __init__(self, facts: Facts, opdef: OpDef, loc: Loc, names: Mapping[Symbol, str]) -> None:
+        self.facts, self.opdef, self.loc, self.names = facts, opdef, loc, names
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         relation = Relation(kind, lhs, rhs, _NO_REASON)
         if not self.facts.ask(relation).proved:
-            raise IRError(f"{self.opdef.name}: the facts do not imply that {relation.describe()} ({text})")
+            raise IRError(f"{self.opdef.name}: the facts do not imply that {relation.describe(self.names)} ({text})")
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer:
         return self.facts.eq(lhs, rhs)
 
     def fail(self, text: str, remedy: str = "") -> Exception:
         return IRError(f"{self.opdef.name}: {text}")
+
+    unsupported = fail
 
 
 def verify(function: Function, after: str = "") -> Function:
@@ -37,7 +41,7 @@ def verify(function: Function, after: str = "") -> Function:
     Checked: each value is defined once and before it is used; each op's result types are what its rule infers, up to
     equalities that the facts prove; each demand of each op follows from the facts. ``after`` names the pass to blame.
     """
-    verifier = _Verifier(function.facts)
+    verifier = _Verifier(function)
     try:
         verifier.function(function)
     except DynError as error:
@@ -52,8 +56,10 @@ def verify(function: Function, after: str = "") -> Function:
 
 
 class _Verifier:
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, function: Function) -> None:
+        self.facts = function.facts
+        #: Two dims may have one name; what is said of them is said with the names of the text.
+        self.names = symbol_names(function)
         self.defined: set[Value] = set()
         #: The op that is looked at.
         self.op: Op | None = None
@@ -89,7 +95,8 @@ class _Verifier:
                 raise IRError(f"{op.opdef.name} gives {len(inferred)} results, not {len(op.results)}")
             for value, expected in zip(op.results, inferred, strict=True):
                 if not same_type(value.type, expected, self.facts):
-                    raise IRError(f"{op.opdef.name} gives {expected}, not {value.type}")
+                    given, wanted = value.type.text(self.names), expected.text(self.names)
+                    raise IRError(f"{op.opdef.name} gives {wanted}, not {given}")
             for region in op.regions:
                 self.region(region, visible)
                 self.op = op
@@ -100,7 +107,7 @@ class _Verifier:
                 raise IRError(f"the result {value!r} is not defined")
 
     def infer(self, op: Op) -> tuple[TensorType, ...]:
-        proofs = _Proofs(self.facts, op.opdef, op.loc)
+        proofs = _Proofs(self.facts, op.opdef, op.loc, self.names)
         try:
             return op.opdef.types(proofs, tuple(v.type for v in op.operands), op.attrs)
         except DynError:

@@ -6,17 +6,19 @@ chooses variants and launches kernels. ``dyn.lower.host_llvm`` makes it native c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from dyn.errors import NotYetError, ShapeError
-from dyn.ir.core import Function, Value
+from dyn.ir.core import Function, Value, attr_dims
 from dyn.lower.launch import Launch
 from dyn.shapes import (
     Declaration,
     Dim,
     Facts,
+    Opaque,
+    OpaqueKind,
     Relation,
     Symbol,
     SymExpr,
@@ -57,6 +59,7 @@ class Fault(Enum):
     """Failures that are not a broken relation."""
 
     TOO_LARGE = "too large"
+    NO_VALUE = "division by zero"
     NO_MEMORY = "no memory"
 
 
@@ -135,7 +138,8 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
     ]
     sites += [relation for relation in function.facts.relations if relation not in guards]
-    sites += [Fault.TOO_LARGE, Fault.NO_MEMORY]
+    divides = any(_divides(dim) for dim in function_dims(function))
+    sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]
     places, slots, sizes = _layout(plan, launches)
     return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches)
 
@@ -153,7 +157,9 @@ def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]
                 known[symbol] = None
                 binds.append(Bind(symbol, number, position))
             elif isinstance(dim, int) or symbol is not None:
-                checks.append(AxisCheck(number, position, dim))
+                # A captured array is looked at once, when the program is loaded with it.
+                if not (info.hidden and isinstance(dim, int)):
+                    checks.append(AxisCheck(number, position, dim))
             else:
                 pending.append((number, position, dim))
     progress = True
@@ -174,6 +180,28 @@ def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]
                 remedy="let an axis of some argument be that dimension alone.",
             )
     return binds, checks, list(known)
+
+
+def function_dims(function: Function) -> Iterator[Dim]:
+    """Every dim in a function's parameters, facts and ops."""
+    for param, info in zip(function.params, function.infos, strict=True):
+        yield from param.shape if info.dims is None else info.dims
+    for relation in function.facts.relations:
+        yield from (relation.lhs, relation.rhs)
+    for op in function.ops:
+        for result in op.results:
+            yield from result.shape
+        yield from attr_dims(op.attrs)
+
+
+def _divides(dim: Dim) -> bool:
+    """Whether a dim divides by something that may be 0."""
+    return isinstance(dim, SymExpr) and any(
+        isinstance(atom, Opaque)
+        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
+        and isinstance(atom.args[1], SymExpr)
+        for atom in dim.atoms
+    )
 
 
 def aligned(size: Dim) -> Dim:
@@ -264,10 +292,22 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
             f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
             remedy="pass smaller arguments.",
         )
+    if what is Fault.NO_VALUE:
+        return _undefined(program, env)
     arena = max(0, evaluate(program.arena, env))
     return MemoryError(
         f"{program.function.name}: no memory for {arena} bytes of intermediate arrays (arguments: {shapes})"
     )
+
+
+def _undefined(program: HostProgram, env: dict[Symbol, int]) -> ShapeError:
+    """The first size that has no value."""
+    for dim in function_dims(program.function):
+        try:
+            evaluate(dim, env)
+        except ShapeError as error:
+            return ShapeError(error.problem, remedy=error.remedy, notes=_origins(program, (dim,), env))
+    raise AssertionError("every size has a value")
 
 
 def _axis_error(

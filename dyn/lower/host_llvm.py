@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from itertools import count
 
 from dyn.lower.host import AxisCheck, Fault, HostProgram, Place
-from dyn.lower.launch import Launch, Variant
+from dyn.lower.launch import Condition, Launch, Variant
 from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
 
 #: Places of the functions in the runtime table, counted in pointers.
 ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL = range(1, 8)
 _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
+_BLOCK = {Fault.TOO_LARGE: "too_large", Fault.NO_VALUE: "no_value", Fault.NO_MEMORY: "no_memory"}
 
 
 class HostEmitter:
@@ -43,7 +44,11 @@ class HostEmitter:
         self.arena_bytes = "0"
         self.slot_offsets: list[str] = []
         self.pointers: dict[Place, str] = {}
+        self.functions: set[int] = set()
+        self.faults: set[Fault] = set()
         self.overflow: list[str] = []
+        #: Divisors that may be 0 and must not.
+        self.zeros: list[str] = []
 
     # Text -------------------------------------------------------------------------------------------------------
 
@@ -76,7 +81,13 @@ class HostEmitter:
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
             f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
+            "  %site = alloca i32, align 4",
+            "  %arena = alloca ptr, align 8",
+            "  store ptr null, ptr %arena, align 8",
         ]
+        for slot in sorted(self.functions):
+            head.append(f"  %at{slot} = getelementptr ptr, ptr %rt, i64 {slot}")
+            head.append(f"  %rt{slot} = load ptr, ptr %at{slot}, align 8")
         return "\n".join([*head, *self.lines, "}", ""])
 
     # The program ------------------------------------------------------------------------------------------------
@@ -87,6 +98,7 @@ class HostEmitter:
         for number, site in enumerate(self.program.sites):
             if not isinstance(site, Fault):
                 failures.append((number, self._check(site)))
+        self._refuse_nonsense()
         self._branch_on(failures)
         self._sizes()
         self._allocate()
@@ -135,7 +147,9 @@ class HostEmitter:
         if site.kind is RelKind.NONZERO:
             return self.value(f"icmp eq i64 {lhs}, 0")
         if site.kind is RelKind.DIVIDES:
-            rest = self._floor(lhs, rhs)[1]
+            # Of 0 only 0 is a multiple.
+            none = self.value(f"icmp eq i64 {lhs}, 0")
+            rest = self.value(f"select i1 {none}, i64 {rhs}, i64 {self._floor(lhs, rhs)[1]}")
             return self.value(f"icmp ne i64 {rest}, 0")
         differ = self.value(f"icmp ne i64 {lhs}, {rhs}")
         for side in (lhs, rhs):
@@ -159,14 +173,17 @@ class HostEmitter:
         self.label(good)
 
     def _fault(self, fault: Fault, flag: str) -> None:
-        number = self.program.sites.index(fault)
+        """Fail where ``flag`` is true. The blocks of faults stand at the end."""
         good = self.fresh("good")
-        self.emit(f"store i32 {number}, ptr %site, align 4")
-        self.emit(f"br i1 {flag}, label %fail, label %{good}")
+        self.faults.add(fault)
+        self.emit(f"br i1 {flag}, label %{_BLOCK[fault]}, label %{good}")
         self.label(good)
 
     def _sizes(self) -> None:
-        """Refuse sizes whose products pass 2^63, before anything is allocated."""
+        """Compute every size of the call, and refuse those that pass 2^63, before anything is allocated.
+
+        All of it stands before the launches: what one layer's launch computes, every later layer's finds computed.
+        """
         for size in (*self.program.sizes, *self.program.slots):
             self.dim(size)
         offset = "0"
@@ -174,17 +191,29 @@ class HostEmitter:
             self.slot_offsets.append(offset)
             offset = self._checked("sadd", offset, self.dim(slot))
         self.arena_bytes = offset
-        if self.overflow:
-            flag = self.overflow[0]
-            for other in self.overflow[1:]:
-                flag = self.value(f"or i1 {flag}, {other}")
-            self.overflow = []
-            self._fault(Fault.TOO_LARGE, flag)
+        for result in self.program.function.results:
+            for dim in result.shape:
+                self.dim(dim)
+        for launch, kernels in zip(self.program.launches, self.kernels, strict=True):
+            for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
+                condition = () if variant.condition is None else (variant.condition.dim,)
+                for dim in (*condition, *variant.dims, variant.grid, scratch):
+                    self.dim(dim)
+        self._refuse_nonsense()
+
+    def _refuse_nonsense(self) -> None:
+        """Fail where what was computed so far divided by zero, or passed 2^63."""
+        for fault, flags in ((Fault.NO_VALUE, self.zeros), (Fault.TOO_LARGE, self.overflow)):
+            if flags:
+                flag = flags[0]
+                for other in flags[1:]:
+                    flag = self.value(f"or i1 {flag}, {other}")
+                flags.clear()
+                self._fault(fault, flag)
 
     def _allocate(self) -> None:
         if self.program.slots:
-            alloc = self._runtime(ALLOC)
-            self.arena = self.value(f"call ptr {alloc}(ptr %rt, i64 {self.arena_bytes})")
+            self.arena = self.value(f"call ptr {self._runtime(ALLOC)}(ptr %rt, i64 {self.arena_bytes})")
             self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {self.arena}, null"))
             self.emit(f"store ptr {self.arena}, ptr %arena, align 8")
         for number, result in enumerate(self.program.function.results):
@@ -194,8 +223,7 @@ class HostEmitter:
             for axis, dim in enumerate(result.shape):
                 at = self.value(f"getelementptr i64, ptr {dims}, i64 {axis}")
                 self.emit(f"store i64 {self.dim(dim)}, ptr {at}, align 8")
-            alloc = self._runtime(ALLOC_OUTPUT)
-            data = self.value(f"call ptr {alloc}(ptr %rt, i32 {number}, ptr {tensor})")
+            data = self.value(f"call ptr {self._runtime(ALLOC_OUTPUT)}(ptr %rt, i32 {number}, ptr {tensor})")
             self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
             self.pointers[Place("output", number)] = data
 
@@ -214,86 +242,75 @@ class HostEmitter:
         for position, value in enumerate(launch.buffers):
             slot = self.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
             self.emit(f"store ptr {self._pointer(self.program.places[value])}, ptr {slot}, align 8")
-        # All of it before the first branch: what one layer's launch computes, every later layer's finds computed.
-        bound = [
-            (self._variant(variant), self.dim(scratch))
-            for variant, (_, scratch) in zip(launch.variants, kernels, strict=True)
-        ]
         done = self.fresh("launched")
-        for variant, (number, _), ((holds, dims, grid), scratch) in zip(launch.variants, kernels, bound, strict=True):
-            following = self.fresh("next")
-            if holds:
-                chosen = self.fresh("variant")
-                self.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
-                self.label(chosen)
-            self._start(number, dims, grid, scratch)
-            self.emit(f"br label %{done}")
+        for variant, (number, scratch) in zip(launch.variants, kernels, strict=True):
             if variant.condition is None:
+                self._start(variant, number, scratch)
+                self.emit(f"br label %{done}")
                 break
+            chosen, following = self.fresh("variant"), self.fresh("next")
+            self.emit(f"br i1 {self._holds(variant.condition)}, label %{chosen}, label %{following}")
+            self.label(chosen)
+            self._start(variant, number, scratch)
+            self.emit(f"br label %{done}")
             self.label(following)
         else:
             self.emit(f"br label %{done}")
         self.label(done)
 
-    def _variant(self, variant: Variant) -> tuple[str, list[str], str]:
-        """The condition of a variant, or "", its size parameters and its grid."""
-        holds = ""
-        if variant.condition is not None:
-            dim = self.dim(variant.condition.dim)
-            holds = self.value(f"icmp sge i64 {dim}, {variant.condition.low}")
-            if variant.condition.high is not None:
-                below = self.value(f"icmp sle i64 {dim}, {variant.condition.high}")
-                holds = self.value(f"and i1 {holds}, {below}")
-        return holds, [self.dim(d) for d in variant.dims], self.dim(variant.grid)
+    def _holds(self, condition: Condition) -> str:
+        dim = self.dim(condition.dim)
+        holds = self.value(f"icmp sge i64 {dim}, {condition.low}")
+        if condition.high is not None:
+            holds = self.value(f"and i1 {holds}, {self.value(f'icmp sle i64 {dim}, {condition.high}')}")
+        return holds
 
-    def _start(self, number: int, dims: list[str], grid: str, scratch: str) -> None:
-        for position, dim in enumerate(dims):
+    def _start(self, variant: Variant, number: int, scratch: Dim) -> None:
+        for position, dim in enumerate(variant.dims):
             slot = self.value(f"getelementptr i64, ptr %dims, i64 {position}")
-            self.emit(f"store i64 {dim}, ptr {slot}, align 8")
+            self.emit(f"store i64 {self.dim(dim)}, ptr {slot}, align 8")
         at = self.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
         kernel = self.value(f"load ptr, ptr {at}, align 8")
-        launch = self._runtime(LAUNCH)
-        status = self.value(
-            f"call i32 {launch}(ptr %rt, ptr {kernel}, i64 {grid}, ptr %dims, ptr %buffers, i64 {scratch})"
+        arguments = (
+            f"ptr %rt, ptr {kernel}, i64 {self.dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {self.dim(scratch)}"
         )
+        status = self.value(f"call i32 {self._runtime(LAUNCH)}({arguments})")
         self._fault(Fault.NO_MEMORY, self.value(f"icmp ne i32 {status}, 0"))
 
     def _free_arena(self) -> None:
         if self.program.slots:
-            free = self._runtime(FREE)
-            self.emit(f"call void {free}(ptr %rt, ptr {self.arena}, i64 {self.arena_bytes})")
+            self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {self.arena}, i64 {self.arena_bytes})")
 
     def _failure_blocks(self) -> None:
-        """Gives back the arena, if there is one yet, and reports the site with every symbol's value."""
-        self.lines[:0] = [
-            "  %site = alloca i32, align 4",
-            "  %arena = alloca ptr, align 8",
-            "  store ptr null, ptr %arena, align 8",
-        ]
-        if not any("label %fail" in line for line in self.lines):
+        """Give back the arena, if there is one yet, and report the site with every symbol's value."""
+        if not self.faults and not any(not isinstance(site, Fault) for site in self.program.sites):
             return
+        for fault in sorted(self.faults, key=lambda f: f.name):
+            self.label(_BLOCK[fault])
+            self.emit(f"store i32 {self.program.sites.index(fault)}, ptr %site, align 4")
+            self.emit("br label %fail")
         self.label("fail")
         held = self.value("load ptr, ptr %arena, align 8")
         some = self.value(f"icmp ne ptr {held}, null")
         self.emit(f"br i1 {some}, label %give_back, label %report")
         self.label("give_back")
-        free = self._runtime(FREE)
-        self.emit(f"call void {free}(ptr %rt, ptr {held}, i64 0)")
+        self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {held}, i64 0)")
         self.emit("br label %report")
         self.label("report")
         site = self.value("load i32, ptr %site, align 4")
-        fail = self._runtime(FAIL)
-        self.emit(f"call void {fail}(ptr %rt, i32 {site}, i32 {len(self.program.symbols)}, ptr %values)")
+        count = len(self.program.symbols)
+        self.emit(f"call void {self._runtime(FAIL)}(ptr %rt, i32 {site}, i32 {count}, ptr %values)")
         self.emit("ret i32 1")
 
     def _runtime(self, slot: int) -> str:
-        field = self.value(f"getelementptr ptr, ptr %rt, i64 {slot}")
-        return self.value(f"load ptr, ptr {field}, align 8")
+        """A function of the runtime table: each is loaded at the entry."""
+        self.functions.add(slot)
+        return f"%rt{slot}"
 
     # Dims -------------------------------------------------------------------------------------------------------
 
     def dim(self, dim: Dim) -> str:
-        """The value of a dim, computed once in each stretch of straight code."""
+        """The value of a dim. All are computed before the first launch, in straight code."""
         if isinstance(dim, int):
             return str(dim)
         found = self.known.get(dim)
@@ -315,7 +332,7 @@ class HostEmitter:
         return total
 
     def _checked(self, op: str, a: str, b: str) -> str:
-        """Arithmetic whose overflow is remembered until ``_sizes`` asks; afterwards all sizes are known to fit."""
+        """Arithmetic whose overflow is remembered until ``_refuse_nonsense`` asks."""
         pair = self.value(f"call {{ i64, i1 }} @llvm.{op}.with.overflow.i64(i64 {a}, i64 {b})")
         self.overflow.append(self.value(f"extractvalue {{ i64, i1 }} {pair}, 1"))
         return self.value(f"extractvalue {{ i64, i1 }} {pair}, 0")
@@ -332,10 +349,10 @@ class HostEmitter:
         return result
 
     def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
-        if kind is OpaqueKind.FLOORDIV:
-            return self._floor(args[1], args[0])[0]
-        if kind is OpaqueKind.MOD:
-            return self._floor(args[1], args[0])[1]
+        if kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
+            if not args[1].isdigit():
+                self.zeros.append(self.value(f"icmp eq i64 {args[1]}, 0"))
+            return self._floor(args[1], args[0])[0 if kind is OpaqueKind.FLOORDIV else 1]
         result = args[0]
         for arg in args[1:]:
             if kind is OpaqueKind.BROADCAST:
@@ -347,7 +364,7 @@ class HostEmitter:
         return result
 
     def _floor(self, divisor: str, dividend: str) -> tuple[str, str]:
-        """Quotient and remainder rounded down; a divisor of 0 gives nonsense but no trap, for a check to catch."""
+        """Quotient and remainder rounded down. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
         zero = self.value(f"icmp eq i64 {divisor}, 0")
         safe = self.value(f"select i1 {zero}, i64 1, i64 {divisor}")
         quotient = self.value(f"sdiv i64 {dividend}, {safe}")

@@ -161,8 +161,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class TileSchedule:
-    """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the right
-    operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension a loop iteration."""
+    """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
+    right operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension at once."""
 
     rows: int
     vectors: int

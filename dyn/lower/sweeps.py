@@ -85,15 +85,17 @@ class Sweeps:
 
     def _keep(self) -> None:
         """Keep what a second sweep needs and what is not cheap to compute again."""
-        weights = self._weights()
         first: dict[Value, int] = {}
+        kept: set[Value] = set()
         for number, sweep in enumerate(self.sweeps):
+            weights = self._weights(kept)
             targets = [*sweep.stored, *(self.views.base(op.operands[0]) for op in sweep.reduces)]
-            dear = {v for v in first if weights[v] >= _KEEP}
+            dear = kept | {v for v in first if weights[v] >= _KEEP}
             for value in self._needed([v for v in targets if self._full.get(v, False)], dear):
                 if value not in first:
                     first[value] = number
-                elif value in dear and value not in self.sweeps[first[value]].kept:
+                elif value in dear and value not in kept:
+                    kept.add(value)
                     self.sweeps[first[value]].kept.append(value)
 
     def _needed(self, targets: list[Value], dear: set[Value]) -> list[Value]:
@@ -111,13 +113,15 @@ class Sweeps:
                     stack.append(base)
         return list(needed)
 
-    def _weights(self) -> dict[Value, int]:
+    def _weights(self, kept: set[Value]) -> dict[Value, int]:
         """What an element of each full-size member costs to compute from memory. What a row has once costs nothing."""
         weights: dict[Value, int] = {}
         for op in self.group.ops:
             own = 0
             for base in dict.fromkeys(self.views.base(v) for v in op.operands):
-                if base in self.members:
+                if base in kept:
+                    own += 1
+                elif base in self.members:
                     own += weights[base]
                 elif base.shape and base in self.plan.stored:
                     own += 1

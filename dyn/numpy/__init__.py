@@ -1,7 +1,7 @@
-"""NumPy's functions on arrays of undecided shapes; conforms to the Python array API standard's names.
+"""NumPy's functions, by the names of NumPy and of the Python array API standard, on arrays of undecided shapes.
 
-Inside a function that is being traced they record what is to be computed; outside they compute at once. Arrays that
-are given are NumPy arrays, dyn arrays or tracers. What is not there yet raises ``dyn.errors.NotYetError``.
+Inside a function that is being traced they record what is to be computed; outside they compile it and run it at once.
+Arrays that are given are NumPy arrays or tracers. What is not there yet raises ``dyn.errors.NotYetError``.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ from dyn.numpy._creation import (
     zeros,
     zeros_like,
 )
+from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
 from dyn.numpy._einsum import einsum
 from dyn.numpy._joining import (
     array_split,
@@ -87,6 +88,65 @@ from dyn.numpy._joining import (
     tile,
     unstack,
     vstack,
+)
+from dyn.numpy._later import (
+    acos,
+    acosh,
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+    argpartition,
+    argsort,
+    argwhere,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bincount,
+    bitwise_left_shift,
+    bitwise_right_shift,
+    compress,
+    convolve,
+    copysign,
+    correlate,
+    cross,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    diag,
+    diagonal,
+    extract,
+    flatnonzero,
+    from_dlpack,
+    gcd,
+    histogram,
+    interp,
+    isin,
+    kron,
+    lcm,
+    left_shift,
+    median,
+    nextafter,
+    nonzero,
+    partition,
+    percentile,
+    quantile,
+    right_shift,
+    searchsorted,
+    signbit,
+    sort,
+    take_along_axis,
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
 )
 from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
 from dyn.numpy._logic import (
@@ -155,25 +215,7 @@ from dyn.numpy._reductions import (
     sum,
     var,
 )
-from dyn.numpy._selection import (
-    argsort,
-    argwhere,
-    compress,
-    cumprod,
-    cumsum,
-    cumulative_sum,
-    diff,
-    extract,
-    flatnonzero,
-    nan_to_num,
-    nonzero,
-    select,
-    sort,
-    take,
-    take_along_axis,
-    unique,
-    where,
-)
+from dyn.numpy._selection import diff, nan_to_num, select, take, where
 from dyn.numpy._unary import (
     abs,
     absolute,
@@ -216,25 +258,30 @@ from dyn.numpy._unary import (
 bool = bool_
 
 __all__ = [
-    "abs", "absolute", "add", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "argsort", "argwhere",
-    "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "astype", "atleast_1d", "atleast_2d",
-    "average", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_not", "bitwise_or", "bitwise_xor", "bool",
-    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "cbrt", "ceil", "clip", "complex128",
-    "complex64", "compress", "concat", "concatenate", "conj", "conjugate", "copy", "cos", "cosh",
-    "count_nonzero", "cumprod", "cumsum", "cumulative_sum", "deg2rad", "degrees", "diff", "divide", "divmod",
-    "dot", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1", "extract",
-    "eye", "fabs", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64",
-    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "full", "full_like", "greater",
-    "greater_equal", "heaviside", "hstack", "hypot", "identity", "imag", "inf", "inner", "int16", "int32",
-    "int64", "int8", "invert", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "less",
-    "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min",
-    "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "ndim", "negative", "newaxis", "nonzero",
-    "not_equal", "ones", "ones_like", "outer", "pad", "permute_dims", "pi", "positive", "pow", "power", "prod",
-    "ptp", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "rint",
-    "roll", "round", "select", "shape", "sign", "sin", "sinh", "size", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh",
-    "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16",
-    "uint32", "uint64", "uint8", "unique", "unstack", "var", "vdot", "vecdot", "vstack", "where", "zeros",
-    "zeros_like",
+    "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "any", "arange", "arccos", "arccosh",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort",
+    "argwhere", "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype",
+    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "average", "bfloat16", "bincount", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "clip",
+    "complex128", "complex64", "compress", "concat", "concatenate", "conj", "conjugate", "convolve", "copy",
+    "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_prod",
+    "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide", "divmod", "dot", "e",
+    "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
+    "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64",
+    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full", "full_like", "gcd",
+    "greater", "greater_equal", "heaviside", "histogram", "hstack", "hypot", "identity", "iinfo", "imag", "inf",
+    "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype", "isfinite", "isin",
+    "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal", "linspace",
+    "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod",
+    "moveaxis", "multiply", "nan", "nan_to_num", "ndim", "negative", "newaxis", "nextafter", "nonzero",
+    "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi",
+    "positive", "pow", "power", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians", "ravel",
+    "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll",
+    "round", "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split",
+    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis",
+    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc",
+    "uint16", "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values", "unstack", "var", "vdot", "vecdot", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

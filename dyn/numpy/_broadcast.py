@@ -62,6 +62,9 @@ def _join(what: str, trace: Trace, axis: int, a: Dim, b: Dim, shapes: Sequence[t
     if a == 1:
         return b
     facts = trace.facts
+    for whole, part in ((a, b), (b, a)):
+        if set(_parts(part)) <= set(_parts(whole)):
+            return whole
     if facts.eq(a, b).proved:
         return facts.simplify(a)
     answer = facts.broadcasts(a, b)
@@ -80,6 +83,12 @@ def _join(what: str, trace: Trace, axis: int, a: Dim, b: Dim, shapes: Sequence[t
     else:
         trace.require(Relation(RelKind.BROADCASTS, a, b, reason))
     return trace.facts.simplify(broadcast(a, b))
+
+
+def _parts(dim: Dim) -> tuple[Dim, ...]:
+    """The sizes that ``dim`` is broadcast from; that they fit was demanded where it was made."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    return atom.args if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST else (dim,)
 
 
 def _cut(trace: Trace, whole: Dim, part: Dim) -> bool:

@@ -94,7 +94,7 @@ def _sliced(x: Tracer, axis: int, item: slice) -> _Range:
     start, stop = (None if b is None else _from_end(trace, _bound(trace, b), size) for b in (item.start, item.stop))
     if step < 0:  # position p is size - 1 - p of the reversed axis
         start, stop = (None if p is None else size - 1 - p for p in (start, stop))
-    first, last = 0 if start is None else start, size if stop is None else dim_min(stop, size)
+    first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
     # limit - max(first, 0) is min(limit, limit - first): x[-k:] has min(size, k) elements.
     inside = _never_negative(trace, first)
     length = trace.facts.simplify(dim_max(last - first if inside else dim_min(last, last - first), 0))
@@ -108,12 +108,16 @@ def _start(trace: Trace, first: Dim, limit: Dim, length: Dim, size: Dim) -> Dim:
     It is ``min(first, size)``, or ``limit - length``: where there are no elements any place inside will do.
     """
     facts = trace.facts
-    start = facts.simplify(dim_min(first, size))
+    start = facts.simplify(_at_most(trace, first, size))
     if not facts.ge(size, start + length).proved:
         behind = facts.simplify(limit - length)
         if facts.ge(behind, 0).proved and facts.ge(size, limit).proved:
             return behind
     return start
+
+
+def _at_most(trace: Trace, dim: Dim, size: Dim) -> Dim:
+    return dim if trace.facts.ge(size, dim).proved else dim_min(dim, size)
 
 
 def _bound(trace: Trace, value: Any) -> Dim:

@@ -6,6 +6,7 @@ They become constants of that dtype at once, so that no conversion stands in the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,18 +138,19 @@ def _weak_dtype(kind: Kind, scalar: bool) -> DType:
 
 def common_dtype(values: Sequence[Any]) -> tuple[DType, bool]:
     """The dtype that tracers, Python numbers and dimensions combine to, and whether it is weak."""
-    strong: DType | None = None
-    weak: Kind | None = None
-    for value in values:
-        if _is_weak(value):
-            kind = _kind(value)
-            weak = kind if weak is None or kind.value > weak.value else weak
-        else:
-            strong = value.element_type if strong is None else dtypes.promote(strong, value.element_type)
-    if strong is None:
-        assert weak is not None
-        return _weak_dtype(weak, all(_is_scalar(v) for v in values)), True
-    return (strong if weak is None else dtypes.weak_promote(weak, strong, default_float())), False
+    strong = [value.element_type for value in values if not _is_weak(value)]
+    weak = [_kind(value) for value in values if _is_weak(value)]
+    return combine(strong, weak, scalar=all(_is_scalar(v) for v in values))
+
+
+def combine(strong: Sequence[DType], weak: Sequence[Kind], *, scalar: bool = True) -> tuple[DType, bool]:
+    """The dtype of strong dtypes and weak kinds together, and whether it is weak."""
+    kind = max(weak, key=lambda kind: kind.value, default=None)
+    if not strong:
+        assert kind is not None
+        return _weak_dtype(kind, scalar), True
+    dtype = functools.reduce(dtypes.promote, strong)
+    return (dtype if kind is None else dtypes.weak_promote(kind, dtype, default_float())), False
 
 
 def promote(what: str, *values: Any, choose: Choose | None = None) -> list[Tracer]:

@@ -20,8 +20,9 @@ from dyn.trace.tracer import Tracer
 #: Methods that are the function of the same name with the array in front.
 _METHODS = frozenset(
     {
-        "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
-        "dot", "flatten", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "sort", "squeeze", "std",
+        "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
+        "cumprod", "cumsum", "diagonal", "nonzero", "partition", "searchsorted", "sort",
+        "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "round", "squeeze", "std",
         "sum", "swapaxes", "take", "trace", "var",
     }
 )  # fmt: skip
@@ -102,12 +103,15 @@ class NumpyNamespace:
 
     def _refuse_options(self, name: str, options: dict[str, Any]) -> None:
         listed = " and ".join(f"{option}=" for option in sorted(options))
+        remedies = {
+            "out": "use the result: arrays that are being traced do not change.",
+            "where": "choose with dyn.numpy.where.",
+            "dtype": "convert the operands or the result with .astype.",
+        }
         raise UnsupportedOpError(
             f"np.{name} does not take {listed} for arrays that are being traced.",
             loc=user_loc(),
-            remedy="use the result; arrays do not change, and dyn.numpy.where replaces where=."
-            if options.keys() & {"out", "where"}
-            else "leave it out, and use .astype for another dtype.",
+            remedy=next((remedies[option] for option in sorted(options) if option in remedies), "leave it out."),
         )
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

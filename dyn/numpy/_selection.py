@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from dyn import dtypes
 from dyn.errors import NotYetError
@@ -17,17 +17,18 @@ from dyn.numpy._unary import filled
 from dyn.shapes import product
 from dyn.source import user_loc
 
-__all__ = [
-    "argsort", "argwhere", "compress", "cumprod", "cumsum", "cumulative_sum", "diff", "extract", "flatnonzero",
-    "nan_to_num", "nonzero", "select", "sort", "take", "take_along_axis", "unique", "where",
-]  # fmt: skip
+__all__ = ["diff", "nan_to_num", "select", "take", "where"]
 
 
 @public
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Array:
     """``x`` where the condition is not 0, else ``y``; all three broadcast together."""
     if x is None or y is None:
-        _data_dependent("where with one argument", "pass both values: where(condition, x, y).")
+        raise NotYetError(
+            "where with one argument has a data-dependent shape; data-dependent shapes come later.",
+            loc=user_loc(),
+            remedy="pass both values: where(condition, x, y).",
+        )
     trace = trace_of(condition, x, y)
     mask = truth(tracer(trace, condition, "where"))
     a, b = promote("where", x, y)
@@ -100,88 +101,3 @@ def diff(x: ArrayLike, /, n: int = 1, axis: int = -1) -> Array:
         name = "xor" if value.element_type is dtypes.bool_ else "subtract"
         value = emit(name, *align("diff", [later, sooner]))
     return value
-
-
-# ---- what comes later ------------------------------------------------------------------------------------------------
-
-
-def _data_dependent(what: str, remedy: str) -> NoReturn:
-    raise NotYetError(
-        f"{what} has a data-dependent shape; data-dependent shapes come later.", loc=user_loc(), remedy=remedy
-    )
-
-
-def _later(what: str) -> NoReturn:
-    raise NotYetError(f"{what} comes later.", loc=user_loc(), remedy="compute it outside of the compiled function.")
-
-
-_KEEP = "keep the shape, and choose with dyn.numpy.where."
-
-
-@public
-def nonzero(x: ArrayLike, /) -> Array:
-    """Not yet: where the elements are that are not 0."""
-    _data_dependent("nonzero", _KEEP)
-
-
-@public
-def flatnonzero(x: ArrayLike, /) -> Array:
-    """Not yet: where the elements are that are not 0, in the flat array."""
-    _data_dependent("flatnonzero", _KEEP)
-
-
-@public
-def argwhere(x: ArrayLike, /) -> Array:
-    """Not yet: the indices of elements that are not 0."""
-    _data_dependent("argwhere", _KEEP)
-
-
-@public
-def unique(x: ArrayLike, /, **options: Any) -> Array:
-    """Not yet: the different elements."""
-    _data_dependent("unique", _KEEP)
-
-
-@public
-def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Array:
-    """Not yet: the slices for which the condition holds."""
-    _data_dependent("compress", _KEEP)
-
-
-@public
-def extract(condition: ArrayLike, x: ArrayLike, /) -> Array:
-    """Not yet: the elements for which the condition holds."""
-    _data_dependent("extract", _KEEP)
-
-
-@public
-def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: Any = None) -> Array:
-    """Not yet: sums of all elements up to each."""
-    _later("cumsum")
-
-
-cumulative_sum = cumsum
-
-
-@public
-def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: Any = None) -> Array:
-    """Not yet: products of all elements up to each."""
-    _later("cumprod")
-
-
-@public
-def sort(x: ArrayLike, /, axis: int = -1, **options: Any) -> Array:
-    """Not yet: the elements in order."""
-    _later("sort")
-
-
-@public
-def argsort(x: ArrayLike, /, axis: int = -1, **options: Any) -> Array:
-    """Not yet: the indices that put the elements in order."""
-    _later("argsort")
-
-
-@public
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) -> Array:
-    """Not yet: an element for each index, along an axis."""
-    _later("take_along_axis")

@@ -196,7 +196,7 @@ select = OpDef(
     OpKind.POINTWISE,
     types=_select_types,
     loops=pointwise(Scalar.SELECT),
-    reference=lambda p, a, b: np.where(p, a, b),
+    reference=np.where,
     samples=_select_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=one_branch,
@@ -206,7 +206,7 @@ select = OpDef(
 def _convert_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     (x,) = operands
     if x.dtype.kind is Kind.COMPLEX and attrs["dtype"].kind is not Kind.COMPLEX:
-        raise ctx.fail(f"does not take {x.dtype.name} to {attrs['dtype'].name}", "take .real or .imag")
+        raise ctx.unsupported(f"does not take {x.dtype.name} to {attrs['dtype'].name}", "take .real or .imag")
     return (TensorType(attrs["dtype"], x.shape, attrs.get("weak", False)),)
 
 
@@ -251,7 +251,7 @@ copy = OpDef(
     OpKind.POINTWISE,
     types=same_type(ANY),
     loops=Elements(lambda k, op, index, get: get(0, index)),
-    reference=lambda x: np.array(x),
+    reference=np.array,
     samples=samples(1, (dtypes.float32, dtypes.bool_)),
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=nothing,

@@ -57,13 +57,12 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
         raise ctx.fail(f"axes {axes} are not distinct axes of {x}")
     if (x.dtype.kind is Kind.BOOL) != (combine in ("and", "or")) and combine not in ("maximum", "minimum"):
         if not (combine in ("and", "or") and x.dtype.is_integer):
-            raise ctx.fail(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
+            raise ctx.unsupported(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
     kept = tuple(d for i, d in enumerate(x.shape) if i not in axes)
     if attrs["nonempty"]:
-        # A result that has elements needs elements to reduce: n * rest >= rest.
-        rest = product(kept)
-        text = f"{combine} of nothing has no value; an axis that is reduced is empty"
-        ctx.require(RelKind.GE, product(x.shape), rest, text)
+        # As in NumPy, whether or not the result has elements.
+        text = f"the {combine} of nothing has no value, and an axis that is reduced is empty"
+        ctx.require(RelKind.GE, product([x.shape[a] for a in axes]), 1, text)
     return (TensorType(x.dtype, kept, x.weak),)
 
 

@@ -38,7 +38,7 @@ def require_kinds(ctx: TypeContext, operands: tuple[TensorType, ...], kinds: fro
     for operand in operands:
         if operand.dtype.kind not in kinds:
             allowed = ", ".join(sorted(k.name.lower() for k in kinds))
-            raise ctx.fail(f"takes {allowed} operands, not {operand.dtype.name}", "convert it with .astype")
+            raise ctx.unsupported(f"takes {allowed} operands, not {operand.dtype.name}", "convert it with .astype")
         if operand.dtype is not operands[0].dtype:
             raise ctx.fail(f"operands have dtypes {operands[0].dtype.name} and {operand.dtype.name}")
 

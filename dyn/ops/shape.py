@@ -64,7 +64,8 @@ broadcast_in_dim = OpDef(
         x.reshape([x.shape[dims.index(i)] if i in dims else 1 for i in range(len(shape))]), shape
     ),
     samples=lambda: [
-        Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))}) for s in SAMPLE_SHAPES
+        Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))})
+        for s in SAMPLE_SHAPES
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=broadcast_once,
@@ -123,7 +124,7 @@ reshape = OpDef(
     OpKind.VIEW,
     types=_reshape_types,
     loops=view(_reshape_map),
-    reference=lambda x, shape: np.reshape(x, shape),
+    reference=lambda x, shape: x.reshape(shape),
     samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=reshaped_once,
@@ -153,7 +154,7 @@ transpose = OpDef(
     OpKind.VIEW,
     types=_transpose_types,
     loops=view(_transpose_map),
-    reference=lambda x, permutation: np.transpose(x, permutation),
+    reference=lambda x, permutation: x.transpose(permutation),
     samples=lambda: [
         Sample((np.arange(np.prod(s)).reshape(s),), {"permutation": tuple(reversed(range(len(s))))})
         for s in SAMPLE_SHAPES
@@ -191,6 +192,7 @@ slice_ = OpDef(
         Sample((np.arange(12.0).reshape(3, 4),), {"start": (1, 0), "limit": (3, 4), "strides": (1, 2)}),
         Sample((np.arange(12.0).reshape(3, 4),), {"start": (1, 4), "limit": (1, 4), "strides": (1, 1)}),
         Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
+        Sample((np.ones((1, 7)),), {"start": (0, 2), "limit": (1, 7), "strides": (1, 3)}),
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=whole_slice,
@@ -208,7 +210,7 @@ reverse = OpDef(
             op.result.shape[axis] - 1 - i if axis in op.attrs["dimensions"] else i for axis, i in enumerate(index)
         )
     ),
-    reference=lambda x, dimensions: np.flip(x, dimensions),
+    reference=lambda x, dimensions: np.flip(x, axis=dimensions),
     samples=lambda: [
         Sample((np.arange(np.prod(s, dtype=np.int64)).reshape(s),), {"dimensions": axes})
         for s in SAMPLE_SHAPES
@@ -277,7 +279,7 @@ concatenate = OpDef(
     loops=Elements(_concatenate_at),
     reference=lambda *arrays, dimension: np.concatenate(arrays, axis=dimension),
     samples=lambda: [
-        Sample((np.ones((2, 3), np.float32), np.zeros((2, n), np.float32), np.ones((2, 2), np.float32)), {"dimension": 1})
+        Sample(tuple(np.full((2, k), k, np.float32) for k in (3, n, 2)), {"dimension": 1})
         for n in (0, 1, 5)
     ],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
@@ -331,7 +333,9 @@ iota = OpDef(
         np.arange(shape[dimension]).reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape
     ).astype(dtype.np),
     samples=lambda: [
-        Sample((), {"shape": (3, 4), "dimension": d, "dtype": t}) for d in (0, 1) for t in (dtypes.int32, dtypes.float32)
+        Sample((), {"shape": (3, 4), "dimension": d, "dtype": t})
+        for d in (0, 1)
+        for t in (dtypes.int32, dtypes.float32)
     ],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
 )  # fmt: skip
@@ -370,7 +374,7 @@ def _take_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs
     x, indices = operands
     axis = attrs["axis"]
     if indices.dtype.kind not in (Kind.INT, Kind.UINT):
-        raise ctx.fail(f"indices are {indices.dtype.name}, not integers", "convert them with .astype('int32')")
+        raise ctx.unsupported(f"indices are {indices.dtype.name}, not integers", "convert them with .astype('int32')")
     return (TensorType(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
 
 
@@ -415,6 +419,6 @@ take = OpDef(
         Sample((np.arange(12.0, dtype=np.float32).reshape(3, 4), np.array([[2, 0, -1], [9, -9, 1]])), {"axis": a})
         for a in (0, 1)
     ]
-    + [Sample((*samples(1)()[4].operands, np.zeros((0,), np.int32)), {"axis": 0})],
+    + [Sample((*samples(1)()[4].operands, np.zeros((n,), np.int32)), {"axis": 0}) for n in (0, 1)],
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
 )  # fmt: skip

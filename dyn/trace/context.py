@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -9,15 +10,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dyn import dtypes
-from dyn.errors import LeakedTracerError, NotYetError, UndecidedDimError
+from dyn import config, dtypes
+from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
 from dyn.shapes import Dim, Facts, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes import symbol as new_symbol
-from dyn.source import user_loc
+from dyn.source import Loc, is_user_frame, user_loc
 
 
 class Namespace(Protocol):
@@ -131,11 +132,26 @@ class Trace:
                 remedy="call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
                 "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
             )
+        self._check_asker(question)
         answer = yes.holds(self.sizes)
         taken = yes if answer else no
         self.builder.facts = self.facts.assume(taken)
         self.guards.append(taken)
         return answer
+
+    def _check_asker(self, question: str) -> None:
+        """Only user code makes guards: dyn's own asks the facts, and takes an unknown answer for one. Checked in tests."""
+        if not config.current().verify_ir:
+            return
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").startswith("dyn.trace."):
+            frame = frame.f_back
+        if frame is not None and not is_user_frame(frame.f_code.co_filename):
+            raise IRError(
+                f"dyn's own code branches on {question}",
+                loc=Loc(frame.f_code.co_filename, frame.f_lineno),
+                remedy="ask trace.facts there.",
+            )
 
     def require(self, relation: Relation) -> None:
         """Demand a relation of the dims: proved, or checked at each call."""

@@ -168,8 +168,10 @@ class SymbolicDim:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """NumPy's integers with a dim (``np.int64(2) * n``) are sizes; everything else goes to the namespace."""
         plain = _UFUNCS.get(ufunc)
-        if plain is not None and method == "__call__" and not kwargs and all(_is_size(x) for x in inputs):
-            return plain(*[int(x) if isinstance(x, np.integer) else x for x in inputs])
+        if plain is not None and method == "__call__" and not kwargs:
+            sizes = [_plain_size(x) for x in inputs]
+            if all(size is not None for size in sizes):
+                return plain(*sizes)
         return self.trace.namespace.from_ufunc(ufunc, method, inputs, kwargs)
 
     # Questions ------------------------------------------------------------------------------------------------
@@ -262,8 +264,11 @@ def _guard_reason(text: str) -> Reason:
     return Reason(f"the branch on {text}", user_loc())
 
 
-def _is_size(value: object) -> bool:
-    return isinstance(value, SymbolicDim | int | np.integer) and not isinstance(value, bool)
+def _plain_size(value: object) -> Any:
+    """A size of any sort that NumPy hands to a ufunc; None for anything else."""
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu":
+        return int(value)  # np.int64(3) == n arrives as an array
+    return value if isinstance(value, SymbolicDim) else unwrap_dim(value)
 
 
 def min_dim(a: Any, b: Any) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import dyn
 import dyn.numpy as dnp
+
+LENGTH_N: Any = dyn.f32["n"]
 
 
 def text_of(error: type[Exception], call) -> str:
@@ -25,7 +29,7 @@ def test_wrong_rank_against_a_declaration() -> None:
 
 def test_wrong_dtype_against_an_annotation() -> None:
     @dyn.jit
-    def f(x: dyn.f32["n"]):
+    def f(x: LENGTH_N):
         return x + 1
 
     assert text_of(dyn.errors.ArgumentError, lambda: f(np.zeros(3, "f8"))) == (
@@ -38,8 +42,10 @@ def test_a_broken_equality() -> None:
     f(np.zeros((2, 3), "f4"), np.zeros((3, 4), "f4"))
     text = text_of(dyn.errors.ShapeError, lambda: f(np.zeros((2, 3), "f4"), np.zeros((5, 4), "f4")))
     assert "x_1 == w_0 is required, but x_1 is 3 and w_0 is 5" in text
-    assert "x_1 is x.shape[1] = 3" in text and "w_0 is w.shape[0] = 5" in text
-    assert "test_bad_input.py" in text and "x @ w" in text
+    assert "x_1 is x.shape[1] = 3" in text
+    assert "w_0 is w.shape[0] = 5" in text
+    assert "test_bad_input.py" in text
+    assert "x @ w" in text
 
 
 def test_a_broken_declared_dim() -> None:
@@ -87,9 +93,10 @@ def test_a_compiled_stage_refuses_another_tree() -> None:
 
 
 def test_a_numpy_function_that_dyn_does_not_know() -> None:
-    f = dyn.jit(lambda x: np.unwrap(x))
+    f = dyn.jit(lambda x: np.unwrap(x) + 1)
     text = text_of(dyn.errors.UnsupportedOpError, lambda: f(np.zeros(3, "f4")))
-    assert "unwrap" in text and "help:" in text and "test_bad_input.py" in text
+    assert text.startswith("np.unwrap is not a function that dyn knows.\n  at test_bad_input.py:")
+    assert "  help: build it from functions of dyn.numpy" in text
 
 
 def test_int_of_a_dim() -> None:

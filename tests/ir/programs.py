@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-import dyn.ops  # noqa: F401  # fills the registry
-from dyn import dtypes
+from dyn import dtypes, ops
 from dyn.backends.reference import run_reference
 from dyn.dtypes import DType
 from dyn.errors import DynError
@@ -23,6 +22,9 @@ from dyn.source import Loc
 
 LOC = Loc("model.py", 3, "f")
 Array = np.ndarray[Any, Any]
+
+
+assert ops.Scalar is not None  # the import has filled the registry
 
 
 @contextlib.contextmanager

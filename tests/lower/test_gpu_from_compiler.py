@@ -1,4 +1,4 @@
-"""The same program, traced and stitched by the compiler, as CUDA and HIP: golden text, compiled, and run by the shim."""
+"""Programs traced and stitched by the compiler, as CUDA and HIP: golden text, compiled, and run by the shim."""
 
 from __future__ import annotations
 

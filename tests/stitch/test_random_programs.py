@@ -45,7 +45,14 @@ def run_program(program: Program) -> None:
                 raise AssertionError(f"{where}\n{print_function(program.function)}\n{optimized.plan.text()}")
 
 
-@hypothesis.settings(max_examples=200, suppress_health_check=list(hypothesis.HealthCheck))
+_CHECKS = [
+    hypothesis.HealthCheck.too_slow,
+    hypothesis.HealthCheck.data_too_large,
+    hypothesis.HealthCheck.filter_too_much,
+]
+
+
+@hypothesis.settings(max_examples=600, suppress_health_check=_CHECKS)
 @given(programs())
 def test_compiled_agrees_with_the_reference(program: Program) -> None:
     try:

@@ -1,0 +1,88 @@
+"""NumPy's functions that this version does not have: each raises NotYetError, and says what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dyn.errors import NotYetError
+from dyn.source import user_loc
+
+__all__ = [
+    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argpartition",
+    "argsort", "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "bincount", "bitwise_left_shift",
+    "bitwise_right_shift", "compress", "convolve", "copysign", "correlate", "cross", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "diag", "diagonal", "extract", "flatnonzero", "from_dlpack", "gcd",
+    "histogram", "interp", "isin", "kron", "lcm", "left_shift", "median", "nextafter", "nonzero", "partition",
+    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "sort", "take_along_axis", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values",
+]  # fmt: skip
+
+
+def _raises(name: str, problem: str, remedy: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise NotYetError(f"{name} {problem}.", loc=user_loc(), remedy=remedy)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Not yet: raises NotYetError. {name} {problem}."
+    return function
+
+
+def _later(name: str) -> Callable[..., Any]:
+    return _raises(name, "comes later", "compute it outside of the compiled function.")
+
+
+def _data_dependent(name: str) -> Callable[..., Any]:
+    problem = "has a data-dependent shape; data-dependent shapes come later"
+    return _raises(name, problem, "keep the shape, and choose with dyn.numpy.where.")
+
+
+acos = arccos = _later("arccos")
+acosh = arccosh = _later("arccosh")
+asin = arcsin = _later("arcsin")
+asinh = arcsinh = _later("arcsinh")
+atan = arctan = _later("arctan")
+atan2 = arctan2 = _later("arctan2")
+atanh = arctanh = _later("arctanh")
+copysign = _later("copysign")
+nextafter = _later("nextafter")
+signbit = _later("signbit")
+gcd = _later("gcd")
+lcm = _later("lcm")
+bitwise_left_shift = left_shift = _later("left_shift")
+bitwise_right_shift = right_shift = _later("right_shift")
+
+cumsum = cumulative_sum = _later("cumsum")
+cumprod = cumulative_prod = _later("cumprod")
+sort = _later("sort")
+argsort = _later("argsort")
+partition = _later("partition")
+argpartition = _later("argpartition")
+searchsorted = _later("searchsorted")
+median = _later("median")
+quantile = _later("quantile")
+percentile = _later("percentile")
+bincount = _later("bincount")
+histogram = _later("histogram")
+interp = _later("interp")
+isin = _later("isin")
+
+convolve = _later("convolve")
+correlate = _later("correlate")
+cross = _later("cross")
+kron = _later("kron")
+diag = _later("diag")
+diagonal = _later("diagonal")
+take_along_axis = _later("take_along_axis")
+from_dlpack = _later("from_dlpack")
+
+nonzero = _data_dependent("nonzero")
+flatnonzero = _data_dependent("flatnonzero")
+argwhere = _data_dependent("argwhere")
+compress = _data_dependent("compress")
+extract = _data_dependent("extract")
+unique = _data_dependent("unique")
+unique_all = _data_dependent("unique_all")
+unique_counts = _data_dependent("unique_counts")
+unique_inverse = _data_dependent("unique_inverse")
+unique_values = _data_dependent("unique_values")

@@ -1,0 +1,144 @@
+"""The public surface: what ``import dyn`` gives, and what it says of what it does not have yet."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+
+
+def test_every_public_name_is_there() -> None:
+    for name in dyn.__all__:
+        assert getattr(dyn, name) is not None
+
+
+def test_a_later_name_says_so() -> None:
+    with pytest.raises(dyn.errors.NotYetError, match=r"dyn\.grad comes in a later version"):
+        dyn.grad  # noqa: B018
+    assert not hasattr(dyn, "grad")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        dyn.nonsense  # noqa: B018
+
+
+def test_jit_bare_and_with_options_and_as_a_method() -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = np.float32(scale)
+
+        @dyn.jit(static_argnums=0)
+        def __call__(self, x):
+            return x * self.scale
+
+    model = Model(3)
+    assert model(np.ones(2, "f4")).tolist() == [3.0, 3.0]
+    assert model(np.ones(1, "f4")).tolist() == [3.0]
+    twice = dyn.jit(shapes="n")(lambda x: x * 2)
+    assert twice(np.ones(2, "f4")).tolist() == [2.0, 2.0]
+
+
+def test_static_arguments_make_programs() -> None:
+    f = dyn.jit(lambda x, axis: dnp.sum(x, axis=axis), static_argnames="axis")
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    assert f(x, axis=0).tolist() == [3.0, 5.0, 7.0]
+    assert f(x, axis=1).tolist() == [3.0, 12.0]
+    assert f(x[:1], axis=1).tolist() == [3.0]
+    assert f.cache_info().compiles == 2
+
+
+def test_pytrees_in_and_out() -> None:
+    @dyn.jit
+    def f(tree):
+        return {"sum": tree["a"] + tree["b"][0], "more": (tree["b"][1] * 2, None)}
+
+    result = f({"a": np.ones(3, "f4"), "b": [np.ones(3, "f4"), np.arange(2)]})
+    assert result["sum"].tolist() == [2.0] * 3
+    assert result["more"][0].tolist() == [0, 2]
+    assert result["more"][1] is None
+
+
+def test_nested_jit_is_inlined_and_holds_to_its_declarations() -> None:
+    inner = dyn.jit(lambda x, y: x * y, shapes="n, n")
+    outer = dyn.jit(lambda x, y: inner(x, y) + 1)
+    assert outer(np.ones(3, "f4"), np.ones(3, "f4")).tolist() == [2.0] * 3
+    assert (inner.cache_info().compiles, outer.cache_info().compiles) == (0, 1)
+    with pytest.raises(dyn.errors.ShapeError, match=r"declares y\.shape"):
+        outer(np.ones(3, "f4"), np.ones(4, "f4"))
+
+
+def test_captured_arrays_are_read_at_each_call() -> None:
+    weight = np.ones(3, "f4")
+    f = dyn.jit(lambda x: x * weight)
+    assert f(np.ones(3, "f4")).tolist() == [1.0] * 3
+    weight[:] = 5
+    assert f(np.ones(3, "f4")).tolist() == [5.0] * 3
+    assert f.cache_info().compiles == 1
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    x = np.arange(4, dtype="f4")
+    a, b, c = dyn.jit(lambda x: (x, x, x.reshape(2, 2)))(x)
+    a[0] = b[0] = c[0, 0] = 9
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert (a[1], b[1], c[0, 1]) == (1.0, 1.0, 1.0)
+
+
+def test_stages_follow_jax() -> None:
+    f = dyn.jit(lambda x: dnp.sum(x * 2.0, axis=-1))
+    traced = f.trace(dyn.ShapeDtypeStruct(("n", 8), "float32"))
+    assert "func @" in traced.as_text()
+    lowered = traced.lower()
+    for dialect in ("dhlo", "stitch", "kernel", "host"):
+        assert lowered.as_text(dialect)
+    compiled = lowered.compile()
+    assert compiled(np.ones((3, 8), "f4")).tolist() == [16.0] * 3
+    assert compiled(np.ones((0, 8), "f4")).shape == (0,)
+    assert "define" in compiled.as_text("llvm")
+    assert compiled.as_text("asm")
+    with pytest.raises(dyn.errors.NotYetError):
+        lowered.as_text("stablehlo")
+    with pytest.raises(dyn.errors.ArgumentError, match="there is no dialect 'nonsense'"):
+        lowered.as_text("nonsense")
+
+
+def test_many_threads_compile_once_and_agree() -> None:
+    f = dyn.jit(lambda x: dnp.tanh(x) @ x.T)
+    inputs = [np.random.default_rng(i).standard_normal((i % 5 + 1, 6)).astype("f4") for i in range(16)]
+    wrong: list[int] = []
+
+    def work(i: int) -> None:
+        for _ in range(20):
+            if not np.allclose(f(inputs[i]), np.tanh(inputs[i]) @ inputs[i].T, atol=1e-5):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert f.cache_info().compiles == 1
+
+
+def test_explain_before_and_after_the_first_call() -> None:
+    @dyn.jit
+    def softmax(x):
+        return dyn.nn.softmax(x)
+
+    assert str(softmax.explain()) == "softmax: 0 compiles, 0 hits, 0 guards\n  not called yet: nothing is compiled"
+    softmax(np.ones((2, 3), "f4"))
+    text = str(softmax.explain())
+    for part in ("dims", "x_0 = x.shape[0]", "stitch", "memory", "compiled", "variant"):
+        assert part in text
+
+
+def test_dump_writes_the_text_after_each_pass(tmp_path) -> None:
+    with dyn.config.override(dump=str(tmp_path)):
+        dyn.jit(lambda x: x + 1)(np.ones(3, "f4"))
+    written = sorted(path.name for path in tmp_path.iterdir())
+    stages = [name.split("-", 1)[1] for name in written]
+    for stage in ("trace.txt", "refine_shapes.txt", "stitch.txt", "kernels.txt", "host.txt", "llvm.txt"):
+        assert stage in stages

@@ -1,0 +1,448 @@
+"""Errors of the namespace: the whole text, with the user's line."""
+
+# ruff: noqa: PLW0108 - a lambda is the user's line that an error has to name
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn.numpy as dnp
+from dyn.errors import (
+    DynError,
+    LeakedTracerError,
+    NotYetError,
+    ShapeError,
+    TraceError,
+    UndecidedDimError,
+    UnsupportedOpError,
+)
+from tests.numpy.differential import run, trace
+
+Raises = tuple[type[DynError], Callable[..., Any], tuple[str, ...], str]
+
+
+def rendered(error: DynError) -> str:
+    """The message with the place replaced by the code that stands there."""
+    return re.sub(r"  at test_errors\.py:\d+  .*", "  at <the line>", str(error))
+
+
+CASES: dict[str, Raises] = {
+    "unknown_function": (
+        UnsupportedOpError, lambda x: np.median(x), ("float32 n",),
+        "np.median is not a function that dyn knows.\n"
+        "  at <the line>\n"
+        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function; "
+        "dyn.numpy.mean is the nearest that is there.",
+    ),
+    "unknown_submodule": (
+        UnsupportedOpError, lambda x: np.linalg.norm(x), ("float32 n",),
+        "np.linalg.norm is not a function that dyn knows.\n"
+        "  at <the line>\n"
+        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function.",
+    ),
+    "unknown_ufunc": (
+        UnsupportedOpError, lambda x: np.spacing(x), ("float32 n",),
+        "np.spacing is not a function that dyn knows.\n"
+        "  at <the line>\n"
+        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function.",
+    ),
+    "ufunc_method": (
+        UnsupportedOpError, lambda x: np.add.reduce(x), ("float32 n",),
+        "np.add.reduce is not there for arrays that are being traced.\n"
+        "  at <the line>\n"
+        "  help: use a function such as dyn.numpy.sum, prod, max, min, any or all.",
+    ),
+    "ufunc_out": (
+        UnsupportedOpError, lambda x: np.add(x, 1, out=x), ("float32 n",),
+        "np.add does not take out= for arrays that are being traced.\n"
+        "  at <the line>\n"
+        "  help: use the result: arrays that are being traced do not change.",
+    ),
+    "function_out": (
+        UnsupportedOpError, lambda x: np.sum(x, out=x), ("float32 n",),
+        "np.sum does not take out= for arrays that are being traced.\n"
+        "  at <the line>\n"
+        "  help: use the result: arrays that are being traced do not change.",
+    ),
+    "function_option": (
+        UnsupportedOpError, lambda x: np.stack([x, x], casting="no"), ("float32 n",),
+        "dyn.numpy does not take these arguments of np.stack: stack() got an unexpected keyword argument "
+        "'casting'.\n"
+        "  at <the line>\n"
+        "  help: leave out what dyn.numpy's function of that name does not have.",
+    ),
+    "broadcast": (
+        ShapeError, lambda x, y: x + y, ("float32 3 4", "float32 5"),
+        "x + y: the shapes (3, 4) and (5,) do not broadcast: on axis 1 the sizes are 4 and 5, and neither is "
+        "1.\n"
+        "  at <the line>\n"
+        "  help: make the sizes equal, or one of them 1, as in x[:, None].",
+    ),
+    "object_array": (
+        UnsupportedOpError, lambda x: x + np.array([None, 1]), ("float32 n",),
+        "an array of dtype object has no place in a compiled program.\n"
+        "  at <the line>\n"
+        "  help: convert it to a numeric dtype first, for example array.astype('float32').",
+    ),
+    "list_operand": (
+        UnsupportedOpError, lambda x: dnp.add(x, [1, 2]), ("float32 n",),
+        "add does not take a list for an array.\n"
+        "  at <the line>\n"
+        "  help: make it an array with dyn.numpy.asarray.",
+    ),
+    "no_operand": (
+        UnsupportedOpError, lambda x: dnp.add(x, None), ("float32 n",),
+        "add does not take a NoneType for an array.\n"
+        "  at <the line>\n"
+        "  help: pass an array.",
+    ),
+    "bool_of_a_value": (
+        TraceError, lambda x: 1 if x > 0 else 2, ("float32",),
+        "a Python branch needs the elements of i1[], which are not known while 'program' is traced.\n"
+        "  at <the line>\n"
+        "  help: use dyn.numpy.where, or make the value a static argument.",
+    ),
+    "int_of_a_dim": (
+        UndecidedDimError, lambda x: int(x.shape[0]), ("float32 n",),
+        "int() needs one value of the dimension n (n is x.shape[0]), and it differs from call to call.\n"
+        "  at <the line>\n"
+        "  help: use the dimension itself in shapes and arithmetic, or make it static with shapes=.",
+    ),
+    "branch_on_a_dim": (
+        UndecidedDimError, lambda x: 1 if x.shape[0] > 3 else 2, ("float32 n",),
+        "whether n > 3 cannot be decided: n is x.shape[0].\n"
+        "  at <the line>\n"
+        "  help: call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
+        "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
+    ),
+    "matmul": (
+        ShapeError, lambda x, y: x @ y, ("float32 n 3", "float32 4 m"),
+        "x @ y: x (n, 3) and y (4, m) do not fit: axis 1 of the left has 3 elements, and axis 0 of the right "
+        "has 4.\n"
+        "  at <the line>\n"
+        "  help: the two sizes have to be equal; transpose or reshape one of the arrays.",
+    ),
+    "matmul_of_a_scalar": (
+        ShapeError, lambda x: x @ x.sum(), ("float32 n 3",),
+        "matmul: matmul takes arrays with axes, and one is 0-d.\n"
+        "  at <the line>\n"
+        "  help: use multiply.",
+    ),
+    "reshape": (
+        ShapeError, lambda x: x.reshape(5, 2), ("float32 3 4",),
+        "reshape: x (3, 4) has 12 elements, and the shape (5, 2) has 10.\n"
+        "  at <the line>\n"
+        "  help: give sizes with as many elements; -1 stands for the one size that follows from the others.",
+    ),
+    "reshape_rest": (
+        ShapeError, lambda x: x.reshape(5, -1), ("float32 3 4",),
+        "reshape: x (3, 4) does not fit in (5, -1): 12 elements are no multiple of 5.\n"
+        "  at <the line>\n"
+        "  help: give sizes whose product divides the number of elements.",
+    ),
+    "reshape_two_unknowns": (
+        ShapeError, lambda x: x.reshape(-1, -1), ("float32 3 4",),
+        "reshape: the shape (-1, -1) has more than one -1.\n"
+        "  at <the line>\n"
+        "  help: use -1 once, and sizes of 0 or more elsewhere.",
+    ),
+    "reshape_of_nothing": (
+        ShapeError, lambda x: x.reshape(0, -1), ("float32 n 4",),
+        "reshape: the shape (0, -1) leaves -1 undecided, because a size is 0.\n"
+        "  at <the line>\n"
+        "  help: write the size instead of -1.",
+    ),
+    "mask": (
+        NotYetError, lambda x: x[x > 0], ("float32 3 4",),
+        "x[mask] has a data-dependent shape; data-dependent shapes come later.\n"
+        "  at <the line>\n"
+        "  help: keep the shape, and choose with dyn.numpy.where(mask, x, other).",
+    ),
+    "traced_bound": (
+        NotYetError, lambda x: x[x.sum() :], ("int64 n",),
+        "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.\n"
+        "  at <the line>\n"
+        "  help: use a dimension or a number, or take the elements with dyn.numpy.take.",
+    ),
+    "float_index": (
+        UnsupportedOpError, lambda x: x[1.5], ("float32 3 4",),
+        "an array cannot be indexed with the float 1.5.\n"
+        "  at <the line>\n"
+        "  help: use numbers, slices, None, Ellipsis, dimensions or an integer array.",
+    ),
+    "float_indices": (
+        UnsupportedOpError, lambda x: x[x], ("float32 3",),
+        "an array cannot be indexed with float32 elements.\n"
+        "  at <the line>\n"
+        "  help: convert the index with .astype('int32').",
+    ),
+    "index_outside": (
+        ShapeError, lambda x: x[7], ("float32 3 4",),
+        "the index 7 is outside of axis 0 of x (3, 4), which has 3 elements.\n"
+        "  at <the line>\n"
+        "  help: use an index from -3 to 2.",
+    ),
+    "too_many_indices": (
+        ShapeError, lambda x: x[0, 0, 0], ("float32 3 4",),
+        "the index of x (3, 4) has 3 entries for 2 axes.\n"
+        "  at <the line>\n"
+        "  help: index each axis at most once.",
+    ),
+    "step_zero": (
+        UnsupportedOpError, lambda x: x[::0], ("float32 n",),
+        "a slice does not take the step 0.\n"
+        "  at <the line>\n"
+        "  help: use an int other than 0.",
+    ),
+    "two_index_arrays": (
+        NotYetError, lambda x, i: x[i, i], ("float32 3 4", "int64 n"),
+        "x[i, j] with arrays on several axes comes later.\n"
+        "  at <the line>\n"
+        "  help: index one axis at a time, or reshape the axes to one and index that.",
+    ),
+    "axis": (
+        ShapeError, lambda x: dnp.sum(x, axis=3), ("float32 n 4",),
+        "sum: axis 3 is not an axis of an array with 2 axes.\n"
+        "  at <the line>\n"
+        "  help: its axes are from -2 to 1.",
+    ),
+    "axis_of_a_scalar": (
+        ShapeError, lambda x: dnp.sum(x, axis=0), ("float32",),
+        "sum: axis 0 is not an axis of an array with 0 axes.\n"
+        "  at <the line>\n"
+        "  help: its axes are none: it is 0-d.",
+    ),
+    "axis_twice": (
+        ShapeError, lambda x: dnp.sum(x, axis=(0, 0)), ("float32 n 4",),
+        "sum: the axes (0, 0) of an array with 2 axes are not different.\n"
+        "  at <the line>\n"
+        "  help: name each axis once.",
+    ),
+    "axis_kind": (
+        UnsupportedOpError, lambda x: x.sum("rows"), ("float32 n 4",),
+        "sum: an axis is an int, not the str 'rows'.\n"
+        "  at <the line>\n"
+        "  help: pass the number of the axis.",
+    ),
+    "transpose": (
+        ShapeError, lambda x: x.transpose(0), ("float32 n 4",),
+        "transpose: 1 axes are named, and x (n, 4) has 2.\n"
+        "  at <the line>\n"
+        "  help: name every axis once.",
+    ),
+    "concatenate": (
+        ShapeError, lambda x, y: dnp.concatenate([x, y]), ("float32 n 4", "float32 n 5"),
+        "concatenate: x (n, 4) and y (n, 5) do not fit: axis 1 has 4 and 5 elements.\n"
+        "  at <the line>\n"
+        "  help: all axes but axis 0 have to be equal.",
+    ),
+    "concatenate_nothing": (
+        ShapeError, lambda x: dnp.concatenate([]), ("float32 n",),
+        "concatenate takes a list of at least one array.\n"
+        "  at <the line>\n"
+        "  help: write concatenate([x, y]).",
+    ),
+    "stack": (
+        ShapeError, lambda x, y: dnp.stack([x, y]), ("float32 4", "float32 n 4"),
+        "stack: x (4,) and y (n, 4) do not fit: the numbers of axes differ.\n"
+        "  at <the line>\n"
+        "  help: all axes have to be equal.",
+    ),
+    "split": (
+        ShapeError, lambda x: dnp.split(x, 2), ("float32 3 4",),
+        "split: axis 0 of x (3, 4) cannot be cut in 2 equal parts.\n"
+        "  at <the line>\n"
+        "  help: use array_split, or a list of indices.",
+    ),
+    "squeeze": (
+        ShapeError, lambda x: dnp.squeeze(x, 0), ("float32 3 n",),
+        "squeeze: axis 0 of x (3, n) has 3 elements, not 1.\n"
+        "  at <the line>\n"
+        "  help: name only axes of size 1.",
+    ),
+    "unstack": (
+        ShapeError, lambda x: dnp.unstack(x), ("float32 n",),
+        "unstack: axis 0 of x (n,) has no static size, so how many arrays it gives is open.\n"
+        "  at <the line>\n"
+        "  help: declare the size with shapes=, or compute on the whole array.",
+    ),
+    "broadcast_to": (
+        ShapeError, lambda x: dnp.broadcast_to(x, (3, 5)), ("float32 3 4",),
+        "broadcast_to: x (3, 4) cannot be broadcast to (3, 5).\n"
+        "  at <the line>\n"
+        "  help: sizes must be 1 or the wanted ones, aligned at the last axis.",
+    ),
+    "number_too_great": (
+        UnsupportedOpError, lambda x: x + 300, ("uint8 n",),
+        "the Python integer 300 does not fit in uint8.\n"
+        "  at <the line>\n"
+        "  help: convert the array it meets to a wider dtype with .astype.",
+    ),
+    "negative_power": (
+        UnsupportedOpError, lambda x: x**-1, ("int32 n",),
+        "integers to negative integer powers are not whole: x ** -1.\n"
+        "  at <the line>\n"
+        "  help: convert the array with .astype('float32'), or use dyn.numpy.float_power.",
+    ),
+    "negative_size": (
+        ShapeError, lambda x: dnp.zeros((2, -1)), ("int32 n",),
+        "zeros: the shape (2, -1) has a negative size.\n"
+        "  at <the line>\n"
+        "  help: sizes are 0 or more.",
+    ),
+    "float_size": (
+        UnsupportedOpError, lambda x: dnp.zeros((2.5,)), ("int32 n",),
+        "zeros does not take the float 2.5 for a size.\n"
+        "  at <the line>\n"
+        "  help: use an int, or a dimension such as x.shape[0].",
+    ),
+    "traced_range": (
+        UnsupportedOpError, lambda x: dnp.arange(x), ("int64",),
+        "arange does not take the Tracer Tracer<i64[]> for a bound.\n"
+        "  at <the line>\n"
+        "  help: use an int, or a dimension such as x.shape[0].",
+    ),
+    "dtype": (
+        UnsupportedOpError, lambda x: x.astype("nope"), ("int32 n",),
+        "'nope' is not a dtype that dyn has.\n"
+        "  at <the line>\n"
+        "  help: use one of bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, "
+        "bfloat16, float32, float64, complex64, complex128.",
+    ),
+    "complex": (
+        UnsupportedOpError, lambda x: dnp.exp(x), ("complex64 n",),
+        "exponential: takes float operands, not complex64\n"
+        "  at <the line>\n"
+        "  help: convert it with .astype",
+    ),
+    "negative_bool": (
+        UnsupportedOpError, lambda x: -x, ("bool n",),
+        "negative does not take booleans.\n"
+        "  at <the line>\n"
+        "  help: use dyn.numpy.logical_not.",
+    ),
+    "bits_of_floats": (
+        UnsupportedOpError, lambda x: x & 1, ("float32 n",),
+        "bitwise_and takes integers or booleans, not float32.\n"
+        "  at <the line>\n"
+        "  help: convert the array with .astype first, or use logical_and, logical_or, logical_not.",
+    ),
+    "where_of_max": (
+        UnsupportedOpError, lambda x: dnp.max(x, where=x > 0), ("float32 n",),
+        "max with where= needs initial=: it may leave nothing over.\n"
+        "  at <the line>\n"
+        "  help: pass initial=, for example -dyn.numpy.inf.",
+    ),
+    "nonzero": (
+        NotYetError, lambda x: dnp.nonzero(x), ("float32 n",),
+        "nonzero has a data-dependent shape; data-dependent shapes come later.\n"
+        "  at <the line>\n"
+        "  help: keep the shape, and choose with dyn.numpy.where.",
+    ),
+    "cumsum": (
+        NotYetError, lambda x: dnp.cumsum(x), ("float32 n",),
+        "cumsum comes later.\n"
+        "  at <the line>\n"
+        "  help: compute it outside of the compiled function.",
+    ),
+    "repeats": (
+        NotYetError, lambda x: dnp.repeat(x, [1, 2]), ("float32 n",),
+        "repeat with a number for each element comes later: its result has a data-dependent shape.\n"
+        "  at <the line>\n"
+        "  help: repeat every element equally often.",
+    ),
+    "einsum_diagonal": (
+        NotYetError, lambda x: dnp.einsum("ii->i", x), ("float32 n n",),
+        "einsum('ii->i'): a label twice in one array (a diagonal) comes later.\n"
+        "  at <the line>\n"
+        "  help: take the diagonal outside of the compiled function.",
+    ),
+    "einsum_labels": (
+        ShapeError, lambda x: dnp.einsum("ijk->ik", x), ("float32 n m",),
+        "einsum('ijk->ik'): 'ijk' does not label the 2 axes of an array.\n"
+        "  at <the line>\n"
+        "  help: write one label an axis.",
+    ),
+    "einsum_sizes": (
+        ShapeError, lambda x, y: dnp.einsum("ij,jk->ik", x, y), ("float32 n 3", "float32 4 m"),
+        "einsum('ij,jk->ik'): x (n, 3) and y (4, m) do not fit: axis 1 of the left has 3 elements, and axis "
+        "0 of the right has 4.\n"
+        "  at <the line>\n"
+        "  help: the two sizes have to be equal; transpose or reshape one of the arrays.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error(name: str) -> None:
+    kind, program, specs, text = CASES[name]
+    with pytest.raises(kind) as caught:
+        trace(lambda xp, *arrays: program(*arrays), *specs)
+    assert rendered(caught.value) == text
+    assert caught.value.loc is not None
+    # The line is the user's: the one in this file that the lambda stands on.
+    assert caught.value.loc.file == __file__
+    assert "lambda" in linecache.getline(__file__, caught.value.loc.line)
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("foo", ""),
+        ("reshap", " Did you mean 'reshape'?"),
+        ("exp", " There is a function: dyn.numpy.exp(x)."),
+    ],
+)
+def test_unknown_attribute(name: str, text: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda xp, x: getattr(x, name), "float32 n")
+    assert str(caught.value) == f"an array that is being traced (Tracer<f32[n]>) has no attribute '{name}'.{text}"
+    assert trace(lambda xp, x: x + hasattr(x, name), "float32 n")
+
+
+# ---- errors of calls -------------------------------------------------------------------------------------------------
+
+
+def test_shapes_that_do_not_broadcast_when_called() -> None:
+    traced = trace(lambda xp, x, y: x + y, "float32 n", "float32 m")
+    with pytest.raises(ShapeError) as caught:
+        run(traced, [np.zeros(3, np.float32), np.zeros(4, np.float32)])
+    assert rendered(caught.value) == (
+        "n broadcasts with m is required, but n is 3 and m is 4: x + y broadcasts axis 0.\n  at <the line>"
+    )
+
+
+def test_max_of_nothing_when_called() -> None:
+    traced = trace(lambda xp, x: xp.max(x, axis=1), "float32 n m")
+    with pytest.raises(ShapeError) as caught:
+        run(traced, [np.zeros((3, 0), np.float32)])
+    assert rendered(caught.value) == (
+        "m >= 1 is required, but m is 0: the maximum of nothing has no value, and an axis that is reduced is empty.\n"
+        "  at <the line>"
+    )
+
+
+def test_index_outside_when_called() -> None:
+    traced = trace(lambda xp, x: x[2], "float32 n")
+    with pytest.raises(ShapeError) as caught:
+        run(traced, [np.zeros(2, np.float32)])
+    assert rendered(caught.value) == (
+        "n >= 3 is required, but n is 2: the index 2 is inside of axis 0.\n  at <the line>"
+    )
+
+
+def test_tracer_that_outlived_its_trace() -> None:
+    kept: list[Any] = []
+    trace(lambda xp, x: kept.append(x) or x + 1, "float32 n")
+    for use in (lambda: dnp.exp(kept[0]), lambda: kept[0] + 1, lambda: dnp.zeros(kept[0].shape)):
+        with pytest.raises(LeakedTracerError):
+            use()

@@ -1,0 +1,113 @@
+"""Reductions: NumPy's values, dtypes and shapes at every size, from one trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.numpy.differential import compare, trace
+
+AXES = (None, 0, 1, -1, (0, 2), (0, 1, 2), ())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "uint8", "bool", "float32"])
+@pytest.mark.parametrize("name", ["sum", "prod", "any", "all", "count_nonzero"])
+def test_monoids(name: str, dtype: str) -> None:
+    def program(xp: Any, x: Any) -> Any:
+        fn = getattr(xp, name)
+        return [fn(x, axis=a, keepdims=k) for a in AXES for k in (False, True) if name != "count_nonzero" or a != ()]
+
+    compare(program, f"{dtype} n 3 m", sizes=(0, 1, 7), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("name", ["max", "min", "ptp"])
+def test_extremes(name: str, dtype: str) -> None:
+    if (name, dtype) == ("ptp", "bool"):
+        pytest.skip("NumPy does not subtract booleans")
+    for axis in AXES:
+        compare(lambda xp, x, axis=axis: getattr(xp, name)(x, axis=axis), f"{dtype} n 3 m")
+        compare(lambda xp, x, axis=axis: getattr(xp, name)(x, axis=axis, keepdims=True), f"{dtype} n 3 m")
+
+
+def test_extremes_of_nan() -> None:
+    compare(lambda xp, x: (xp.max(xp.log(x), axis=1), xp.min(xp.log(x), axis=1)), "float64 n 7")
+
+
+def test_extremes_with_an_initial_value_take_nothing() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        return (
+            xp.max(x, axis=0, initial=-np.inf), xp.min(x, axis=0, initial=2.5), xp.max(x, initial=0),
+            xp.max(x, axis=1, initial=-9, where=x < 0), xp.min(x, where=x > 0, initial=9.0),
+        )  # fmt: skip
+
+    traced = compare(program, "float64 n m")
+    assert traced.function.facts.relations == ()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+def test_moments(name: str, dtype: str) -> None:
+    def program(xp: Any, x: Any) -> Any:
+        fn = getattr(xp, name)
+        return [fn(x, axis=a, keepdims=k) for a in (None, 0, (0, 2), -1) for k in (False, True)]
+
+    compare(program, f"{dtype} n 3 m", sizes=(0, 1, 7), rtol=2e-3 if dtype == "float16" else 1e-5)
+
+
+def test_options_of_moments() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        return (
+            xp.var(x, axis=0, ddof=1), xp.std(x, ddof=2), xp.var(x, axis=1, correction=1.5),
+            xp.mean(x, dtype="float32"), xp.mean(x, axis=0, where=x > 0), xp.var(x, axis=0, where=x > 0), xp.sum(x, dtype="float32"),
+            xp.sum(x, axis=0, initial=5.0), xp.sum(x, where=x > 0), xp.prod(x, axis=1, where=x > 0, initial=2.0),
+            xp.any(x, axis=0, where=x > 0), xp.all(x, axis=0, where=x > 0), xp.average(x, axis=0),
+            xp.average(x, axis=1, weights=xp.abs(x) + 1),
+        )  # fmt: skip
+
+    compare(program, "float64 n 3", rtol=2e-5)
+
+
+def test_methods() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        return (
+            x.sum(), x.sum(0), x.sum(axis=1, keepdims=True), x.mean(-1), x.var(), x.std(0), x.prod(), x.any(), x.all(1),
+            x.max(initial=0), x.min(axis=0, initial=9), x.sum(dtype="float32"), x.round(), x.copy(), x.conj(),
+        )  # fmt: skip
+
+    compare(program, "float64 n 3", rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "bool"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_arg_extremes(name: str, dtype: str) -> None:
+    def program(xp: Any, x: Any) -> Any:
+        fn = getattr(xp, name)
+        return fn(x), fn(x, axis=0), fn(x, 1), fn(x, axis=-1, keepdims=True), fn(x, keepdims=True), getattr(x, name)(0)
+
+    compare(program, f"{dtype} n m")
+
+
+def test_arg_extremes_of_nan() -> None:
+    compare(lambda xp, x: (xp.argmax(xp.log(x), axis=1), xp.argmin(xp.log(x), axis=1)), "float64 n 7")
+
+
+def test_numpy_functions_themselves() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        return (
+            np.sum(x, axis=0),
+            np.mean(x),
+            np.concatenate([x, x]),
+            np.max(x, initial=0),
+            np.where(x > 0, x, 0),
+            np.ndim(x),
+        )
+
+    compare(program, "float64 n 3")
+
+
+def test_dtypes_of_sums() -> None:
+    traced = trace(lambda xp, x, y: (xp.sum(x), xp.sum(y), xp.prod(x)), "int8 n", "uint16 n")
+    assert [v.dtype.name for v in traced.function.results] == ["int64", "uint64", "int64"]

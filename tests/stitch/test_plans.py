@@ -1,0 +1,238 @@
+"""What becomes one kernel, and where groups end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from dyn import dtypes
+from dyn.ir.core import Function
+from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes
+from dyn.ir.simplify import simplify
+from dyn.lower.plan import lower_plan
+from dyn.stitch.groups import GroupKind, Plan
+from dyn.stitch.plan import stitch
+from tests.stitch.models import TARGET, Model, optimized, transformer
+
+
+def softmax() -> Function:
+    m = Model("softmax")
+    return m.function(m.softmax(m.param("x", "n", "m")))
+
+
+def softmax_between() -> Function:
+    """A scale before and a mask after: all of it is one kernel."""
+    m = Model("softmax_between")
+    x, scale, keep = m.param("x", "b", "n", "m"), m.param("scale", "m"), m.param("keep", "b", "n", "m")
+    return m.function(m.mul(m.softmax(m.mul(x, scale)), keep))
+
+
+def layer_norm() -> Function:
+    m = Model("layer_norm")
+    x, scale, shift = m.param("x", "b", "s", 768), m.param("scale", 768), m.param("shift", 768)
+    return m.function(m.layer_norm(x, scale, shift))
+
+
+def bias_gelu() -> Function:
+    m = Model("bias_gelu")
+    return m.function(m.gelu(m.add(m.param("x", "n", 3072), m.param("bias", 3072))))
+
+
+def residual() -> Function:
+    """layer_norm(x @ w + bias + x): the contraction takes its additions, the norm is a kernel of its own."""
+    m = Model("residual")
+    x, w, bias = m.param("x", "b", "s", 64), m.param("w", 64, 64), m.param("bias", 64)
+    y = m.add(m.add(m.dot(x, w), bias), x)
+    return m.function(m.layer_norm(y, m.param("scale", 64), m.param("shift", 64)))
+
+
+def attention() -> Function:
+    m = Model("attention")
+    q, k, v = (m.param(name, "b", "s", 64) for name in "qkv")
+    return m.function(m.attention(q, k, v, m.param("mask", "b", "s")))
+
+
+def embedding() -> Function:
+    m = Model("embedding")
+    ids, table, places = (
+        m.param("ids", "b", "s", dtype=dtypes.int32),
+        m.param("table", 100, 64),
+        m.param("places", "s", 64),
+    )
+    x = m.add(m.take(table, ids), places)
+    return m.function(m.layer_norm(x, m.param("scale", 64), m.param("shift", 64)))
+
+
+def columns() -> Function:
+    m = Model("columns")
+    x = m.param("x", "n", "m")
+    return m.function(m.sub(x, m.mean(x, 0)))
+
+
+def middle_axis() -> Function:
+    m = Model("middle_axis")
+    x = m.param("x", "a", "b", "c")
+    return m.function(m.reduce(m.op("exponential", x), 1, keep=False))
+
+
+def full_reduction() -> Function:
+    m = Model("full_reduction")
+    x, y = m.param("x", "n", "m"), m.param("y", "n", "m")
+    return m.function(m.reduce(m.mul(x, y), (0, 1), keep=False))
+
+
+def two_axes() -> Function:
+    """Sums over different axes cannot share a sweep."""
+    m = Model("two_axes")
+    e = m.op("exponential", m.param("x", "n", "m"))
+    return m.function(m.reduce(e, 0, keep=False), m.reduce(e, 1, keep=False))
+
+
+def several_consumers() -> Function:
+    m = Model("several_consumers")
+    x = m.param("x", "n", "m")
+    e = m.op("exponential", x)
+    return m.function(m.add(e, 1.0), m.mul(e, e), m.reduce(e, 1, "maximum", keep=False))
+
+
+def square() -> Function:
+    """exp(x) + exp(x).T reads exp(x) at two places: it is stored first."""
+    m = Model("square")
+    e = m.op("exponential", m.param("x", "n", "n"))
+    return m.function(m.add(e, m.transpose(e, 1, 0)))
+
+
+def diamond() -> Function:
+    """z = y @ w; y + z must not join the group of y, which z waits for."""
+    m = Model("diamond")
+    x, w = m.param("x", "n", 64), m.param("w", 64, 64)
+    y = m.op("exponential", x)
+    return m.function(m.add(y, m.op("tanh", m.softmax(m.dot(y, w)))))
+
+
+def views() -> Function:
+    """Results that are views: of a computed value in its order, permuted, of a parameter, and twice the same."""
+    m = Model("views")
+    x = m.param("x", "n", "m")
+    e, t = m.op("exponential", x), m.op("tanh", x)
+    n, k = x.shape
+    return m.function(m.reshape(e, n * k), m.transpose(t, 1, 0), m.transpose(x, 1, 0), e, x)
+
+
+def undecided() -> Function:
+    m = Model("undecided")
+    return m.function(m.add(m.param("x", "n"), m.param("y", "m")))
+
+
+def scalars() -> Function:
+    """Arithmetic on sizes and scalar parameters belongs to no group."""
+    m = Model("scalars")
+    x, rate = m.param("x", "n", "m"), m.param("rate")
+    size = m.op("dim_size", size=x.shape[1], dtype=dtypes.float32)
+    return m.function(m.mul(x, m.mul(m.op("rsqrt", size), rate)))
+
+
+PROGRAMS: dict[str, Callable[[], Function]] = {
+    f.__name__: f
+    for f in (
+        softmax, softmax_between, layer_norm, bias_gelu, residual, attention, embedding, columns, middle_axis,
+        full_reduction, two_axes, several_consumers, square, diamond, views, undecided, scalars,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_plan(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.txt", optimized(PROGRAMS[name]()).plan.text())
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax_between", "layer_norm", "bias_gelu", "embedding", "columns"])
+def test_one_kernel(name: str) -> None:
+    assert len(optimized(PROGRAMS[name]()).plan.groups) == 1
+
+
+def test_contractions_take_their_epilogue() -> None:
+    plan = optimized(attention()).plan
+    assert [(g.kind, len(g.ops)) for g in plan.groups] == [
+        (GroupKind.CONTRACT, 3),  # scores, scale, mask
+        (GroupKind.STITCH, 5),
+        (GroupKind.CONTRACT, 2),  # stored with its axes exchanged
+    ]
+    assert [g.kind for g in optimized(residual()).plan.groups] == [GroupKind.CONTRACT, GroupKind.STITCH]
+
+
+def test_a_layer_of_a_transformer() -> None:
+    one, two = (optimized(transformer(n)).plan for n in (1, 2))
+    kinds = Counter(g.kind for g in two.groups[len(one.groups) :])
+    assert kinds == {GroupKind.CONTRACT: 8, GroupKind.STITCH: 3}
+
+
+def _check(plan: Plan) -> None:
+    """Every group runs after those that make what it reads; nothing is in two groups."""
+    done = set(plan.function.params)
+    seen: set[object] = set()
+    for group in plan.groups:
+        assert not seen & set(group.ops)
+        seen |= set(group.ops)
+        stack = [v for op in group.ops for v in op.operands]
+        members = group.members()
+        while stack:
+            value = stack.pop()
+            if value in members or (value in plan.stored and value in done):
+                continue
+            assert value not in plan.stored, f"{group.name} reads {value!r} before it is computed"
+            stack.extend(plan.producers[value].operands)
+        done |= set(group.outputs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_order(name: str) -> None:
+    _check(optimized(PROGRAMS[name]()).plan)
+
+
+# --- size ------------------------------------------------------------------------------------------------------------
+
+
+def _passes(function: Function) -> Function:
+    for step in (refine_shapes, simplify, eliminate_common_subexpressions, own_results, eliminate_dead_code):
+        function = step(function)
+    return function
+
+
+def test_a_long_chain_is_one_group() -> None:
+    """2,000 elementwise ops: no recursion, no quadratic time."""
+    m = Model("chain")
+    x = y = m.param("x", "n", "m")
+    for number in range(1000):
+        y = m.op("negate", m.add(y, float(number)))
+    row = m.softmax(y)
+    function = _passes(m.function(row, x))
+    start = time.perf_counter()
+    plan = stitch(function)
+    launches = lower_plan(plan, TARGET)
+    assert time.perf_counter() - start < 5
+    assert [len(g.ops) for g in plan.groups] == [2005, 1]
+    assert len(launches) == 2
+
+
+def test_many_layers_take_linear_time() -> None:
+    def seconds(layers: int) -> float:
+        function = _passes(transformer(layers))
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            lower_plan(stitch(function), TARGET)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    few, many = seconds(5), seconds(40)
+    assert many < 20 * few, f"5 layers take {few:.3f} s, 40 layers {many:.3f} s"
+
+
+def test_layers_share_their_kernels() -> None:
+    one, two = (optimized(transformer(n)) for n in (1, 3))
+    kernels = [{id(v.kernel) for launch in o.launches for v in launch.variants} for o in (one, two)]
+    assert len(kernels[0]) == len(kernels[1])
