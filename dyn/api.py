@@ -25,7 +25,7 @@ from dyn.shapes import Dim, NamedDim, Relation, Symbol, format_dim
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
-from dyn.trace.lift import WEAK_DTYPES, as_numpy
+from dyn.trace.lift import as_numpy, weak_dtype
 from dyn.trace.pytree import TreeSpec, tree_text, unflatten
 from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
@@ -43,11 +43,12 @@ class ShapeDtypeStruct:
 
 
 class CacheInfo(NamedTuple):
-    """What a jitted function has compiled: programs, calls that found one, and guards recorded."""
+    """What a jitted function has compiled: programs, calls that found one, guards recorded, and the seconds it took."""
 
     compiles: int
     hits: int
     guards: int
+    compile_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class _Leaf:
 def _leaf(value: Any, name: str, function: str) -> _Leaf:
     if isinstance(value, ShapeDtypeStruct):
         return _Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
-    weak = WEAK_DTYPES.get(type(value))
+    weak = weak_dtype(value)
     if weak is not None:
         if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
             raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
@@ -212,7 +213,9 @@ class Jitted:
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
-            version = self._build(self._trace(bound, leaves))
+            start = time.perf_counter()
+            traced = self._trace(bound, leaves)
+            version = self._build(traced, time.perf_counter() - start)
             with self._lock:
                 self._versions[key] = [*known, version]
             return version
@@ -247,8 +250,9 @@ class Jitted:
 
         return trace_function(call, self._signature.name, specs, self._options.declarations)
 
-    def _build(self, traced: TracedFunction) -> Version:
+    def _build(self, traced: TracedFunction, trace_seconds: float) -> Version:
         record = Record()
+        record.seconds["trace"] = trace_seconds
         optimized = optimize(traced, host_target(), record)
         captured = [as_numpy(a) for a in traced.captured]
         loaded = compile_x86(optimized, captured, _backend(), record)
@@ -278,15 +282,18 @@ class Jitted:
     # What there is --------------------------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """How many programs were compiled, calls that found one, and guards that tell programs apart."""
+        """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
         versions = [v for group in self._versions.values() for v in group]
-        return CacheInfo(len(versions), self._hits, sum(len(v.guards) for v in versions))
+        seconds = sum(sum(v.record.seconds.values()) for v in versions)
+        return CacheInfo(len(versions), self._hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
         """What was traced, assumed, proved, stitched and generated, and why. Prints as text."""
         versions = [v for group in self._versions.values() for v in group]
         parts = [explain_version(v.optimized, v.traced, v.record) for v in versions]
-        return Explanation(self._signature.name, tuple(parts), self.cache_info()._asdict())
+        info = self.cache_info()
+        counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
+        return Explanation(self._signature.name, tuple(parts), counts)
 
 
 @dataclass(eq=False)

@@ -25,7 +25,7 @@ class Explanation:
     cache: Mapping[str, int]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {what}" for what, count in self.cache.items())
+        counts = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in self.cache.items())
         head = f"{self.name}: {counts}"
         if not self.versions:
             return f"{head}\n  not called yet: nothing is compiled"

@@ -24,6 +24,8 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
         if not relation.holds(env):
             raise ShapeError(relation.failure(env), loc=relation.reason.loc)
     values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
+    last = {v: op for op in function.ops for v in op.operands}
+    kept = set(function.results)
     for op in function.ops:
         attrs = {name: _concrete(value, env) for name, value in op.attrs.items()}
         result = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
@@ -32,6 +34,9 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
         if array.shape != expected or array.dtype != op.result.dtype.np:
             raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {op.result.dtype}{expected}")
         values[op.result] = array
+        for value in op.operands:
+            if last[value] is op and value not in kept:
+                values.pop(value, None)
     return [np.array(values[v], order="C") for v in function.results]
 
 

@@ -19,9 +19,12 @@ from dyn.shapes import (
     Facts,
     Opaque,
     OpaqueKind,
+    Reason,
     Relation,
+    RelKind,
     Symbol,
     SymExpr,
+    as_dim,
     dim_max,
     evaluate,
     floordiv,
@@ -137,6 +140,9 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
     sites += [
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
     ]
+    # A dim that is solved for (n in an axis of n + 3) is a size all the same; one that is read off an axis is anyway.
+    solved = [b.symbol for b in binds if b.factor != 1 or b.offset != 0]
+    sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [relation for relation in function.facts.relations if relation not in guards]
     divides = any(_divides(dim) for dim in function_dims(function))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]

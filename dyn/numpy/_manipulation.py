@@ -56,14 +56,14 @@ def reshape(x: ArrayLike, /, shape: Shape, order: str = "C") -> Array:
     value = operand("reshape", x, shape)
     if order != "C":
         raise ShapeError("reshape: only order='C' is there.", loc=user_loc(), remedy="transpose before and after.")
-    old = shape_of(value)
-    new = _with_inferred(value, sizes_in(value._trace, shape, "reshape"))
-    _require_same_size(value, old, new)
+    written = tuple(sizes_in(value._trace, shape, "reshape"))
+    new = _with_inferred(value, list(written))
+    _require_same_size(value, new, written)
     return view(value, new)
 
 
-def _require_same_size(x: Tracer, old: tuple[Dim, ...], new: tuple[Dim, ...]) -> None:
-    trace = x._trace
+def _require_same_size(x: Tracer, new: tuple[Dim, ...], written: tuple[Dim, ...]) -> None:
+    trace, old = x._trace, shape_of(x)
     answer = trace.facts.same_numel(old, new)
     if answer.refuted:
         raise ShapeError(
@@ -73,7 +73,7 @@ def _require_same_size(x: Tracer, old: tuple[Dim, ...], new: tuple[Dim, ...]) ->
             remedy="give sizes with as many elements; -1 stands for the one size that follows from the others.",
         )
     if not answer.proved:
-        text = f"{format_shape(old)} is reshaped to {format_shape(new)}"
+        text = f"{format_shape(old)} is reshaped to {format_shape(written)}"
         trace.require(numel_relation(old, new, Reason(text, user_loc())))
 
 
@@ -325,6 +325,8 @@ def _require_stretch(trace: Trace, x: Tracer, target: tuple[Dim, ...], axis: int
     else:
         joined = broadcast(size, wanted)
     reason = Reason(f"axis {axis} of {format_shape(target)} is broadcast from {format_shape(shape_of(x))}", user_loc())
+    if isinstance(joined, SymExpr):  # first that the two fit: only then is there a broadcast size to compare
+        trace.require(Relation(RelKind.BROADCASTS, size, wanted, reason))
     trace.require(Relation(RelKind.EQ, joined, wanted, reason))
 
 

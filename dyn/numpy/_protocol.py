@@ -116,7 +116,7 @@ class NumpyNamespace:
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name not in self._names():
-            near = difflib.get_close_matches(name, self._names(), 1, 0.75)
+            near = difflib.get_close_matches(name, self._names(), 1, 0.7)
             hint = f"; dyn.numpy.{near[0]} is the nearest that is there" if near else ""
             raise UnsupportedOpError(
                 f"np.{name} is not a function that dyn knows.",

@@ -103,6 +103,8 @@ def reshape_groups(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[tuple[ran
 
 def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     old, new = op.operands[0].shape, op.result.shape
+    if 0 in old or 0 in new:
+        return (0,) * len(old)  # there are no elements, and no index to divide
     result: list[Dim] = []
     for olds, news in reshape_groups(old, new):
         linear: Dim = 0

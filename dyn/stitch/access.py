@@ -83,12 +83,12 @@ class Views:
         return value, index
 
 
-def is_permutation(index: Index, symbols: tuple[Symbol, ...], shape: tuple[Dim, ...]) -> bool:
-    """Whether an index over variables of the axes of ``shape`` uses each once and nothing else, in any order.
+def permutation(index: Index, symbols: tuple[Symbol, ...]) -> tuple[int | None, ...] | None:
+    """For each place of ``index`` the number of the variable that stands there alone, or None for a 0.
 
-    Axes of size 1 need no variable, and may have a 0 in the index.
+    None where the index is anything else, or uses a variable twice.
     """
-    used = [d for d in index if d != 0]
-    wanted = {as_dim(s) for s in symbols}
-    needed = {as_dim(s) for s, size in zip(symbols, shape, strict=True) if size != 1}
-    return len(used) == len(set(used)) and needed <= set(used) <= wanted
+    numbers = {as_dim(s): number for number, s in enumerate(symbols)}
+    places = tuple(None if d == 0 else numbers.get(d, -1) for d in index)
+    used = [place for place in places if place is not None]
+    return None if -1 in used or len(used) != len(set(used)) else places

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, format_shape
-from dyn.stitch.access import Views, as_index, axis_symbols, is_permutation, view_index
+from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
@@ -240,10 +240,17 @@ class _Stitcher:
         base, index = self.views.chain(op.operands[0], view_index(op, as_index(symbols)))
         group = self.group_of.get(base)
         full = group is not None and self._same_shape(base.shape, group.space)
-        if group is not None and full and is_permutation(index, symbols, op.result.shape):
-            self._add(group, op)
-            return
-        self._add(self._new(GroupKind.COPY, op.result.shape), op)
+        if group is None or not full or not self._permutes(base, op.result, permutation(index, symbols)):
+            group = self._new(GroupKind.COPY, op.result.shape)
+        self._add(group, op)
+
+    def _permutes(self, base: Value, view: Value, places: tuple[int | None, ...] | None) -> bool:
+        """Whether a view has each element of its base once, only in another order: a prefix has the same index."""
+        if places is None:
+            return False
+        unused = [d for axis, d in enumerate(view.shape) if axis not in places]
+        sizes = tuple(1 if place is None else view.shape[place] for place in places)
+        return all(d == 1 for d in unused) and self._same_shape(base.shape, sizes)
 
     # The result -------------------------------------------------------------------------------------------------
 

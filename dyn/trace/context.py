@@ -140,7 +140,7 @@ class Trace:
         return answer
 
     def _check_asker(self, question: str) -> None:
-        """Only user code makes guards: dyn's own asks the facts, and takes an unknown answer for one. Checked in tests."""
+        """Only user code makes guards; dyn's own asks the facts, where unknown is an answer. Checked in tests."""
         if not config.current().verify_ir:
             return
         frame = sys._getframe(1)

@@ -247,12 +247,16 @@ class _Scope:
         facts = Facts.EMPTY
         for dim in self.declarations.dims:
             symbol = self.symbols.get(dim.name)
-            if symbol is not None:
-                self.check_range(dim, symbol)
-                facts = facts.declare(
-                    symbol, min=dim.min, max=dim.max, multiple_of=dim.multiple_of, likely=dim.likely,
-                    reason=Reason(f"dyn.Dim({dim.name!r}) says so"),
-                )  # fmt: skip
+            if symbol is None:
+                raise ArgumentError(
+                    f"dims= declares {dim.name}, which no axis of an argument is.",
+                    remedy=f"name an axis {dim.name} in shapes=, or leave the declaration out.",
+                )
+            self.check_range(dim, symbol)
+            facts = facts.declare(
+                symbol, min=dim.min, max=dim.max, multiple_of=dim.multiple_of, likely=dim.likely,
+                reason=Reason(f"dyn.Dim({dim.name!r}) says so"),
+            )  # fmt: skip
         names = {**self.places, **self.symbols}
         for text in self.declarations.constraints:
             for kind, lhs, rhs in parse_constraints(text, names):

@@ -26,7 +26,8 @@ from dyn.pipeline import Optimized, Record, optimize
 from dyn.shapes import Symbol, evaluate
 from dyn.trace.function import TracedFunction
 from tests.shim.run import ShimModule
-from tests.stitch.programs import Program, agree, evaluate_function, programs
+from tests.stitch.oracle import agree, evaluate_function
+from tests.stitch.programs import Program, programs
 
 Array = np.ndarray[Any, Any]
 TARGETS = {"cuda": gpu_target("cuda", "sm_90a"), "hip64": gpu_target("rocm", "gfx90a")}

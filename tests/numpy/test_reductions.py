@@ -61,8 +61,9 @@ def test_options_of_moments() -> None:
     def program(xp: Any, x: Any) -> Any:
         return (
             xp.var(x, axis=0, ddof=1), xp.std(x, ddof=2), xp.var(x, axis=1, correction=1.5),
-            xp.mean(x, dtype="float32"), xp.mean(x, axis=0, where=x > 0), xp.var(x, axis=0, where=x > 0), xp.sum(x, dtype="float32"),
-            xp.sum(x, axis=0, initial=5.0), xp.sum(x, where=x > 0), xp.prod(x, axis=1, where=x > 0, initial=2.0),
+            xp.mean(x, dtype="float32"), xp.mean(x, axis=0, where=x > 0), xp.var(x, axis=0, where=x > 0),
+            xp.sum(x, dtype="float32"), xp.sum(x, axis=0, initial=5.0), xp.sum(x, where=x > 0),
+            xp.prod(x, axis=1, where=x > 0, initial=2.0),
             xp.any(x, axis=0, where=x > 0), xp.all(x, axis=0, where=x > 0), xp.average(x, axis=0),
             xp.average(x, axis=1, weights=xp.abs(x) + 1),
         )  # fmt: skip

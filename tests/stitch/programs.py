@@ -1,8 +1,8 @@
-"""Random DHLO programs, and what they compute with a bound on the rounding error.
+"""Random DHLO programs.
 
 Inputs are small whole numbers, also in floats, so that a value is *exact* until a function rounds it; what jumps
 (comparisons, floor, conversions to integers) is applied to exact values alone. Everything else has an error bound,
-carried from op to op by :func:`evaluate_function`.
+carried from op to op by ``tests.stitch.oracle``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dyn import dtypes
-from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType, Kind
 from dyn.errors import IRError, ShapeError
 from dyn.ir.builder import Builder
@@ -23,7 +22,6 @@ from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
-from dyn.ops.contract import free_axes
 from dyn.shapes import (
     Dim,
     Facts,
@@ -423,89 +421,8 @@ def programs(draw: Draw, most_ops: int = 10) -> Program:
         # The solver may lose a proof when it learns more; tests/shapes is where that is looked for.
         hypothesis.reject()
     # Sizes that all differ, so that one cannot pass for another; then any.
-    envs = [dict(zip(symbols, (7, 5, 3), strict=False))]
+    envs: list[dict[Symbol, int]] = [{s: (7, 5, 3)[i] for i, s in enumerate(symbols)}]
     envs += [{s: maker.pick(SIZES) for s in symbols} for _ in range(5)]
     if maker.flip(4):
         envs.append({s: 1000 if i == 0 else maker.pick(SIZES) for i, s in enumerate(symbols)})
     return Program(function, tuple(envs), draw(st.integers(0, 99)))
-
-
-# --- the oracle ------------------------------------------------------------------------------------------------------
-
-_EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**-22, dtypes.float64: 2.0**-51}
-
-
-def evaluate_function(function: Function, arrays: Sequence[Array]) -> list[tuple[Array, float]]:
-    """Each result and a bound on how far another order of rounding may be from it. ShapeError as a call would raise."""
-    env = bind_symbols(function, arrays)
-    for relation in function.facts.relations:
-        if not relation.holds(env):
-            raise ShapeError(relation.failure(env))
-    values: dict[Value, tuple[Array, float]] = {p: (a, 0.0) for p, a in zip(function.params, arrays, strict=True)}
-    for op in function.ops:
-        attrs = {name: concrete(value, env) for name, value in op.attrs.items()}
-        operands = [values[v] for v in op.operands]
-        result = np.asarray(op.opdef.reference(*(a for a, _ in operands), **attrs))
-        assert result.shape == tuple(evaluate(d, env) for d in op.result.shape), op
-        assert result.dtype == op.result.dtype.np, op
-        values[op.result] = result, _error(op.opdef.name, op.result.dtype, operands, attrs, result)
-    return [values[v] for v in function.results]
-
-
-def concrete(value: Any, env: dict[Symbol, int]) -> Any:
-    if isinstance(value, SymExpr):
-        return evaluate(value, env)
-    return tuple(concrete(v, env) for v in value) if isinstance(value, tuple) else value
-
-
-def _most(array: Array) -> float:
-    return float(np.max(np.abs(array.astype(np.float64)), initial=0.0))
-
-
-def _error(name: str, dtype: DType, operands: list[tuple[Array, float]], attrs: dict[str, Any], result: Array) -> float:
-    if not dtype.is_float:
-        return 0.0
-    errors = [e for _, e in operands]
-    sizes = [_most(a) for a, _ in operands]
-    if name in ("negate", "abs", "maximum", "minimum", "select", "copy", "reshape", "transpose", "slice",
-                "broadcast_in_dim", "concatenate", "take"):  # fmt: skip
-        return max(errors)
-    rounding = _EPS[dtype] * max(_most(result), 1e-3)
-    if name in ("constant", "iota", "dim_size"):
-        return rounding
-    if name == "reduce":
-        if attrs["combine"] in ("maximum", "minimum"):
-            return errors[0]
-        count = max(operands[0][0].size / max(result.size, 1), 1)
-        wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]
-        return count * errors[0] + count * sizes[0] * wide * min(count, 64) + rounding
-    if name == "dot_general":
-        count = float(np.prod([operands[0][0].shape[a] for a in attrs["lhs_contracting"]]))
-        wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]
-        part = errors[0] * sizes[1] + errors[1] * sizes[0] + errors[0] * errors[1]
-        return count * (part + sizes[0] * sizes[1] * wide * min(count, 64)) + rounding
-    if name == "multiply":
-        return errors[0] * sizes[1] + errors[1] * sizes[0] + errors[0] * errors[1] + rounding
-    if name in ("add", "subtract"):
-        return errors[0] + errors[1] + rounding
-    if name == "exponential":
-        return 4 * errors[0] + 4 * rounding
-    if name in ("sqrt", "cbrt"):  # steep at 0
-        return max(errors[0] ** (1 / 3), errors[0]) + 4 * rounding if errors[0] else 4 * rounding
-    return 2 * sum(errors) + 4 * rounding
-
-
-def agree(actual: Array, expected: Array, error: float) -> bool:
-    """Whether a compiled result is the reference's, up to the bound."""
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return False
-    if not dtypes.dtype(expected.dtype).is_float:
-        return bool(np.array_equal(actual, expected))
-    a, b = actual.astype(np.float64), expected.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= 8 * error + 1e-9 * np.abs(b)
-    unsure = not np.isfinite(error)
-    return bool(np.all(near | (a == b) | (np.isnan(a) & np.isnan(b)) | unsure))
-
-
-__all__ = ["Program", "agree", "evaluate_function", "free_axes", "programs"]

@@ -9,7 +9,7 @@ import pytest
 
 from dyn import dtypes
 from dyn.ir.core import Function
-from dyn.shapes import Symbol, evaluate
+from dyn.shapes import Symbol, evaluate, floordiv
 from tests.stitch.models import Model
 from tests.stitch.programs import Program
 from tests.stitch.test_random_programs import run_program
@@ -21,6 +21,15 @@ def stretched_result() -> Function:
     x, n = m.param("x", 1), m.param("y", "n").shape[0]
     y = m.sub(x, m.reduce(x, 0))
     return m.function(m.op("broadcast_in_dim", y, shape=(n,), dims=(0,)))
+
+
+def first_half() -> Function:
+    """A prefix has the index of the whole, and is no permutation of it either."""
+    m = Model("f")
+    e = m.op("exponential", m.param("x", "n", "m"))
+    n, k = e.shape
+    half = m.op("slice", e, start=(0, 0), limit=(n, floordiv(k, 2)), strides=(1, 1))
+    return m.function(half, m.op("negate", e), m.op("slice", half, start=(0, 0), limit=(1, 0), strides=(1, 1)))
 
 
 def taken_from_indices() -> Function:
@@ -73,7 +82,7 @@ def kept_where_it_is_needed() -> Function:
 
 
 FOUND: list[Callable[[], Function]] = [
-    stretched_result, taken_from_indices, vector_by_vector, folded_array, two_contracted_axes, many_scalars,
+    stretched_result, first_half, taken_from_indices, vector_by_vector, folded_array, two_contracted_axes, many_scalars,
     kept_where_it_is_needed,
 ]  # fmt: skip
 

@@ -210,10 +210,10 @@ def test_a_long_chain_is_one_group() -> None:
         y = m.op("negate", m.add(y, float(number)))
     row = m.softmax(y)
     function = _passes(m.function(row, x))
-    start = time.perf_counter()
+    start = time.process_time()
     plan = stitch(function)
     launches = lower_plan(plan, TARGET)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert [len(g.ops) for g in plan.groups] == [2005, 1]
     assert len(launches) == 2
 
@@ -223,9 +223,9 @@ def test_many_layers_take_linear_time() -> None:
         function = _passes(transformer(layers))
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             lower_plan(stitch(function), TARGET)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     few, many = seconds(5), seconds(40)

@@ -12,7 +12,8 @@ from dyn.errors import NotYetError, ShapeError
 from dyn.ir.printer import print_function
 from dyn.pipeline import Record, compile_x86, optimize
 from dyn.trace.function import TracedFunction
-from tests.stitch.programs import Program, agree, evaluate_function, programs
+from tests.stitch.oracle import agree, evaluate_function
+from tests.stitch.programs import Program, programs
 
 _BACKEND = X86Backend(host_target())
 

@@ -285,7 +285,7 @@ def test_the_whole_text() -> None:
 
 
 def test_dyn_itself_makes_no_guards() -> None:
-    here = {"__name__": "dyn.numpy.somewhere", "__builtins__": __builtins__}
+    here: dict[str, Any] = {"__name__": "dyn.numpy.somewhere", "__builtins__": __builtins__}
     source = "def ask(x):\n    return x.shape[0] > 2"
     exec(compile(source, dyn.__file__.replace("__init__", "somewhere"), "exec"), here)
     assert text_of(IRError, trace, here["ask"], leaf("x", None, sizes=(3,))) == (

@@ -102,8 +102,16 @@ def test_the_same_text_before_compiling_and_when_called() -> None:
     assert text_of(ShapeError, f, x, w) == first
 
 
+def test_a_range_of_a_name_that_no_axis_has() -> None:
+    dims = (dyn.Dim("t"),)
+    assert text_of(ArgumentError, trace, lambda x: x, leaf("x", "s", sizes=(4,)), dims=dims) == (
+        "dims= declares t, which no axis of an argument is.\n"
+        "  help: name an axis t in shapes=, or leave the declaration out."
+    )
+
+
 def test_a_range() -> None:
-    dims = (dyn.Dim("s", min=2, max=8, multiple_of=2, likely=(4,)), dyn.Dim("unused"))
+    dims = (dyn.Dim("s", min=2, max=8, multiple_of=2, likely=(4,)),)
     traced = trace(lambda x: x, leaf("x", "s", sizes=(4,)), dims=dims)
     (declaration,) = traced.function.facts.declarations
     assert declaration.describe() == "2 <= s <= 8, s % 2 == 0"

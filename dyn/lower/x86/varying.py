@@ -13,7 +13,6 @@ from dyn.lower.kernel import (
     Stmt,
     TileContract,
     children,
-    walk_exprs,
     walk_stmts,
 )
 from dyn.shapes import Symbol, SymExpr
@@ -45,9 +44,14 @@ class Varying:
 
     def __call__(self, root: Expr) -> bool:
         known = self._known
-        if id(root) in known:
-            return known[id(root)]
-        for expr in walk_exprs((root,)):
+        stack = [root]
+        while stack:  # what is known already is not walked again
+            expr = stack[-1]
+            missing = [] if id(expr) in known else [c for c in children(expr) if id(c) not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
             if id(expr) not in known:
                 known[id(expr)] = any(known[id(child)] for child in children(expr)) or self._itself(expr)
         return known[id(root)]
