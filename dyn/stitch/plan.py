@@ -78,7 +78,7 @@ class _Stitcher:
         draft: _Draft | None = None
         candidates = self._candidates(op)
         for candidate in candidates:
-            others = [c for c in candidates if c is not candidate and c is not draft]
+            others = [c for c in candidates if c.number in self.groups and c not in (candidate, draft)]
             reason = self._refusal(op, space, reduced, candidate)
             if reason is None and any(self.order.reaches(candidate.number, other.number) for other in others):
                 reason = "it also reads what is computed from the group's results elsewhere"

@@ -13,6 +13,7 @@ from dyn.backends.base import Source
 from dyn.backends.x86 import X86Backend, target_for
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import emit_kernel, link
+from dyn.lower.x86.llvm_text import FunctionText, render
 from tests.lower import test_x86_kernels as kernels
 
 AVX512 = target_for("x86-64-v4")
@@ -50,3 +51,13 @@ def test_wide_registers_and_no_spilled_vectors(name: str, target: Target, regist
     assert len(re.findall(rf"%{register}\d", assembly)) > 10
     spills = re.findall(r"(?:32|64)-byte Spill", assembly)
     assert len(spills) <= (0 if register == "zmm" else 4), assembly
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64])
+def test_a_mask_comes_from_a_comparison_of_whole_registers(lanes: int) -> None:
+    """LLVM 22 spills the mask of half a register as a whole one: stores then went past the end of an array."""
+    fn = FunctionText()
+    fn.first_lanes("%left", lanes)
+    compared = re.findall(r"icmp ult <(\d+) x i(\d+)>", render(fn.body))
+    assert [int(count) for count, _ in compared] == [lanes]
+    assert all(int(count) * int(bits) >= 128 for count, bits in compared)

@@ -20,6 +20,7 @@ from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.pytree import flatten
+from tests.canary import compile_traced, run_compiled
 
 Array = np.ndarray[Any, Any]
 #: ``f(xp, *arrays)``, where ``xp`` is ``numpy`` or ``dyn.numpy``.
@@ -91,6 +92,7 @@ def compare(
     """
     with config.override(default_float="float64"):
         traced = trace(program, *specs)
+    compiled = compiled_form(traced)
     for env in assignments(specs, sizes):
         arrays = [draw(spec, env, seed) for seed, spec in enumerate(specs)]
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -98,17 +100,32 @@ def compare(
             try:
                 expected, _ = flatten((oracle or program)(np, *arrays))
             except (ValueError, IndexError):
-                with pytest.raises(ShapeError):
-                    run(traced, arrays)
+                for form in (run, *compiled):
+                    with pytest.raises(ShapeError):
+                        form(traced, arrays)
                 continue
-        results = run(traced, arrays)
-        assert len(results) == len(expected), env
-        for actual, wanted in zip(results, expected, strict=True):
-            same(actual, wanted, rtol)
+        for form in (run, *compiled):
+            results = form(traced, arrays)
+            assert len(results) == len(expected), env
+            for actual, wanted in zip(results, expected, strict=True):
+                same(actual, wanted, rtol)
     return traced
+
+
+def compiled_form(traced: TracedFunction) -> list[Callable[[TracedFunction, Sequence[Array]], list[Array]]]:
+    """The machine code of a trace, where it has no complex numbers, which kernels do not have yet."""
+    function = traced.function
+    values = [*function.params, *(result for op in function.ops for result in op.results)]
+    if any(value.dtype.kind is dtypes.Kind.COMPLEX for value in values):
+        return []
+    program = compile_traced(traced, _captured(traced))
+    return [lambda _, arrays: run_compiled(program, arrays)]
 
 
 def run(traced: TracedFunction, arrays: Sequence[Array]) -> list[Array]:
     """The results of a traced function for NumPy arrays."""
-    captured = [np.asarray(a).astype(np.asarray(a).dtype.newbyteorder("=")) for a in traced.captured]
-    return run_reference(traced.function, [*arrays, *captured])
+    return run_reference(traced.function, [*arrays, *_captured(traced)])
+
+
+def _captured(traced: TracedFunction) -> list[Array]:
+    return [np.asarray(a).astype(np.asarray(a).dtype.newbyteorder("=")) for a in traced.captured]

@@ -250,6 +250,19 @@ class FunctionText:
         self.declarations[f"declare void @{name}({ty.text}, {pointers.text}, {m.text})"] = None
         self.emit(f"call void @{name}({ty.text} {value}, {pointers.text} align {align} {p}, {m.text} {mask})")
 
+    def first_lanes(self, left: str, lanes: int) -> str:
+        """The mask of the first ``left`` of some lanes; ``left`` is an i64, not negative, and may be more.
+
+        Counted in elements that fill a register, and in bytes where there are many lanes: one comparison. LLVM 22
+        spills the mask of a comparison of half a register as a whole one, with whatever lies in the other half.
+        """
+        ty = vtype(f"i{max(8, 128 // lanes)}", lanes)
+        whole = vtype("i64")
+        bound = self.intrinsic("umin", whole, left, str(lanes))
+        if ty.elem != "i64":
+            bound = self.cast("trunc", whole, bound, vtype(ty.elem))
+        return self.op("icmp ult", ty, iota(ty.elem, lanes), self.splat(ty, bound))
+
     def splat(self, ty: VType, scalar: str) -> str:
         """A scalar (a name or a literal of ``ty.elem``) in every lane."""
         if ty.lanes == 1:

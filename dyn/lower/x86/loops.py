@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dyn.errors import NotYetError
 from dyn.lower.kernel import Loop
 from dyn.lower.x86.folds import Accumulator
-from dyn.lower.x86.llvm_text import VType, iota, vtype
+from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, Value
 
@@ -171,7 +171,7 @@ def _section(
         counted = fn.loop(begin, stop, shape.width * shape.unroll, carried, hint=hint)
         masks = None
         if shape.masks is not None:
-            masks = (_tail_mask(em, counted.index, stop, shape.width),)
+            masks = (em.fn.first_lanes(em.fn.op("sub", I64, stop, counted.index), shape.width),)
         em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, counted.index, masks))
         em.statements(loop.body)
         new: list[str] = []
@@ -186,16 +186,6 @@ def _section(
         result.append(final[: len(acc.types)])
         final = final[len(acc.types) :]
     return result
-
-
-def _tail_mask(em: KernelEmitter, index: str, stop: str, width: int) -> str:
-    """Which of ``width`` lanes from ``index`` are below ``stop``. Counted in bytes: one comparison of one register."""
-    fn = em.fn
-    left = fn.op("sub", I64, stop, index)
-    left = fn.intrinsic("umin", I64, left, str(width))
-    ty = vtype("i8", width)
-    bound = fn.splat(ty, fn.cast("trunc", I64, left, vtype("i8")))
-    return fn.op("icmp ult", ty, iota("i8", width), bound)
 
 
 class _Guard:

@@ -31,7 +31,7 @@ from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
-from dyn.lower.x86.tile_pack import Block, Packer, define, lane_mask, strided
+from dyn.lower.x86.tile_pack import Block, Packer, define, strided
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -336,7 +336,7 @@ class _Tile:
         with em.scope(guarded=True):
             vectors = fn.loop(lower, upper, self.w, hint="vector")
             v = vectors.index
-            masks = (lane_mask(em, ints.sub(panel.cols, v), self.w),) if masked else None
+            masks = (em.fn.first_lanes(ints.sub(panel.cols, v), self.w),) if masked else None
             em.bind_lanes(Lanes(tile.col, self.w, 1, ints.add(panel.j, v), masks))
             with em.scope():
                 rows = fn.loop(tiled.begin, tiled.end, 1, at_least_once=True, hint="row")

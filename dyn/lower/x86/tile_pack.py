@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn.lower.kernel import Buffer, Expr, Load, walk_exprs
-from dyn.lower.x86.llvm_text import VType, iota, vtype
+from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_kernels import Leaf, can_transpose, gather_leaf, transpose_leaf
 from dyn.shapes import Dim, Symbol, SymExpr, linear_in
@@ -136,7 +136,7 @@ class Packer:
             with em.scope(guarded=True):
                 cols = fn.loop("0", block.n, w, hint="pack")
                 base = fn.op("add nsw", I64, block.j0, cols.index)
-                mask = lane_mask(em, fn.op("sub nsw", I64, block.n, cols.index), w)
+                mask = fn.first_lanes(fn.op("sub nsw", I64, block.n, cols.index), w)
                 em.bind_lanes(Lanes(j, w, 1, base, (mask,)))
                 fn.store(vec, em.vectors(self.expr)[0], fn.gep(vec.elem, line, cols.index), vec.bits // 8)
                 cols.close()
@@ -158,14 +158,6 @@ class Packer:
                 self._call(self.stage, "1", str(STAGE), Block("0", "0", m, n, dst, block.ldd))
                 across.close()
             down.close()
-
-
-def lane_mask(em: KernelEmitter, left: str, lanes: int) -> str:
-    """Which of ``lanes`` lanes exist when ``left`` (which may be more) do. Counted in bytes, in one register."""
-    fn = em.fn
-    ty = vtype("i8", lanes)
-    bound = fn.cast("trunc", I64, fn.intrinsic("smin", I64, left, str(lanes)), vtype("i8"))
-    return fn.op("icmp slt", ty, iota("i8", lanes), fn.splat(ty, bound))
 
 
 def define(em: KernelEmitter, leaf: Leaf) -> None:

@@ -161,10 +161,10 @@ tail123:
   %i126 = phi i64 [ %v92, %lanes.end94 ], [ %i157, %none134 ]
   %v127 = sub i64 %v2, %i126
   %v128 = call i64 @llvm.umin.i64(i64 %v127, i64 8)
-  %v129 = trunc i64 %v128 to i8
-  %v130 = insertelement <8 x i8> poison, i8 %v129, i64 0
-  %v131 = shufflevector <8 x i8> %v130, <8 x i8> poison, <8 x i32> zeroinitializer
-  %v132 = icmp ult <8 x i8> <i8 0, i8 1, i8 2, i8 3, i8 4, i8 5, i8 6, i8 7>, %v131
+  %v129 = trunc i64 %v128 to i16
+  %v130 = insertelement <8 x i16> poison, i16 %v129, i64 0
+  %v131 = shufflevector <8 x i16> %v130, <8 x i16> poison, <8 x i32> zeroinitializer
+  %v132 = icmp ult <8 x i16> <i16 0, i16 1, i16 2, i16 3, i16 4, i16 5, i16 6, i16 7>, %v131
   %p142 = getelementptr i32, ptr %b3, i64 %i126
   %v135 = icmp sgt i64 %v0, 0
   br i1 %v135, label %some133, label %none134
