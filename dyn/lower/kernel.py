@@ -28,7 +28,8 @@ What every kernel keeps to (``check`` says so):
   respect to that loop. The order of combination depends on the extents and the target alone.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
-* A buffer is either only loaded or only stored; scratch may be both.
+* A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap.
+* Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
 * Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
 """
 
@@ -307,6 +308,8 @@ class _Checker:
                 is_grid = stmt.role is Role.GRID
                 if is_grid and (not grid or len(body) != 1 or stmt.folds):
                     raise self.fail(f"grid loop {stmt.var.name} is not part of a perfect outermost nest without folds")
+                if is_grid:
+                    self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
                 if stmt.role is Role.LANE and in_lane:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
                 inner = symbols | {stmt.var}
@@ -315,6 +318,8 @@ class _Checker:
                 for fold in stmt.folds:
                     if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
                         raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
+                    if fold.ref.dtype in (dtypes.float16, dtypes.bfloat16):
+                        raise self.fail(f"fold {fold.ref.name} computes in {fold.ref.dtype}")
                     self.exprs((fold.value,), inner, inner_refs)
                 refs |= {id(fold.ref) for fold in stmt.folds}
             elif isinstance(stmt, Store):
