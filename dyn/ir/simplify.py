@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dyn.ir.builder import Builder, literal, uniform_element
-from dyn.ir.core import Dense, Function, Op, Value, attr_dims, with_operands
+from dyn.ir.core import Dense, Function, Op, Value, attr_dims
 from dyn.ir.opdef import REGISTRY, OpKind
-from dyn.ir.types import TensorType, same_type
-from dyn.source import UNKNOWN
+from dyn.ir.rewrite import Pattern, rewrite
+from dyn.ir.types import TensorType
 
 #: Arrays of more elements are not computed at compile time: the code would grow with them. An array of one number has
 #: no limit, for it stays a number and a broadcast.
@@ -30,24 +30,12 @@ def simplify(function: Function) -> Function:
     Needs refined shapes. Leaves equivalent values of equal types; dead code stays for ``eliminate_dead_code``. Ops
     inside regions are left as they are.
     """
-    builder = Builder(function.facts, UNKNOWN)
-    values: dict[Value, Value] = {}
-    for old in function.ops:
-        op = with_operands(old, values)
-        builder.loc = op.loc
-        results = _folded(builder, op) or _by_rule(builder, op) or builder.append(op)
-        values.update((a, b) for a, b in zip(old.results, results, strict=True) if a is not b)
-    results = tuple(values.get(v, v) for v in function.results)
-    return function.with_ops(tuple(builder.ops), results, builder.facts)
+    return rewrite(function, _PATTERNS)
 
 
-def _by_rule(builder: Builder, op: Op) -> tuple[Value, ...] | None:
-    """What the op's own rule gives for it; None where it has none to give, or one of another type."""
-    simpler = op.opdef.simplify(builder, op) if op.opdef.simplify is not None else None
-    if simpler is None or len(simpler) != len(op.results):
-        return None
-    pairs = zip(simpler, op.results, strict=True)
-    return tuple(simpler) if all(same_type(a.type, b.type, builder.facts) for a, b in pairs) else None
+def _own_rule(builder: Builder, op: Op) -> tuple[Value, ...] | None:
+    """What the op's definition gives for it."""
+    return op.opdef.simplify(builder, op) if op.opdef.simplify is not None else None
 
 
 # --- folding ------------------------------------------------------------------------------------------------------
@@ -109,3 +97,6 @@ def _constant(builder: Builder, array: Array, type: TensorType) -> Value:
     if array.ndim == type.rank:
         return value
     return builder.op("broadcast_in_dim", value, shape=type.shape, dims=())
+
+
+_PATTERNS = (Pattern(None, _folded), Pattern(None, _own_rule))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ LENGTH_N: Any = dyn.f32["n"]
 def text_of(error: type[Exception], call) -> str:
     with pytest.raises(error) as caught:
         call()
-    return str(caught.value)
+    return re.sub(r"(test_bad_input\.py):\d+", r"\1:N", str(caught.value))
 
 
 def test_wrong_rank_against_a_declaration() -> None:
@@ -40,12 +41,14 @@ def test_wrong_dtype_against_an_annotation() -> None:
 def test_a_broken_equality() -> None:
     f = dyn.jit(lambda x, w: x @ w)
     f(np.zeros((2, 3), "f4"), np.zeros((3, 4), "f4"))
-    text = text_of(dyn.errors.ShapeError, lambda: f(np.zeros((2, 3), "f4"), np.zeros((5, 4), "f4")))
-    assert "x_1 == w_0 is required, but x_1 is 3 and w_0 is 5" in text
-    assert "x_1 is x.shape[1] = 3" in text
-    assert "w_0 is w.shape[0] = 5" in text
-    assert "test_bad_input.py" in text
-    assert "x @ w" in text
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.zeros((2, 3), "f4"), np.zeros((5, 4), "f4"))) == (
+        "x_1 == w_0 is required, but x_1 is 3 and w_0 is 5: "
+        "axis 1 of the left operand is multiplied and summed with axis 0 of the right one.\n"
+        "  x_1 is x.shape[1] = 3\n"
+        "  w_0 is w.shape[0] = 5\n"
+        "  at test_bad_input.py:N  f = dyn.jit(lambda x, w: x @ w)\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
 
 
 def test_a_broken_declared_dim() -> None:
@@ -67,14 +70,12 @@ def test_a_dim_out_of_its_range() -> None:
 
 
 def test_sizes_whose_product_passes_2_to_63() -> None:
-    f = dyn.jit(lambda x, y: dnp.sum(x[:, None] * y[None, :], axis=1))
-    f(np.zeros(2, "f4"), np.zeros(3, "f4"))
-    big = np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (2**40,), (0,))
-    g = dyn.jit(lambda x: dnp.zeros((x.shape[0], 2**33, x.shape[0]), dtype="float32"))
-    g(np.zeros(0, "i1"))
-    text = text_of(dyn.errors.ShapeError, lambda: g(np.zeros(2**20, "i1")))
-    assert text.startswith("an array of this call would have more than 2^63 bytes")
-    assert big.shape == (2**40,)
+    f = dyn.jit(lambda x: dnp.zeros((x.shape[0], 2**33, x.shape[0]), dtype="float32"))
+    assert f(np.zeros(0, "i1")).shape == (0, 2**33, 0)
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.zeros(2**20, "i1"))) == (
+        "an array of this call would have more than 2^63 bytes (arguments: x (1048576,)).\n"
+        "  help: pass smaller arguments."
+    )
 
 
 def test_mismatched_pytrees_compile_separately() -> None:
@@ -88,27 +89,38 @@ def test_a_compiled_stage_refuses_another_tree() -> None:
     f = dyn.jit(lambda params: params["a"] * 2)
     compiled = f.trace({"a": np.zeros(3, "f4")}).lower().compile()
     assert compiled({"a": np.ones(5, "f4")}).tolist() == [2.0] * 5
-    text = text_of(dyn.errors.ArgumentError, lambda: compiled({"b": np.ones(5, "f4")}))
-    assert text.startswith("dyn.jit(<lambda>) was compiled for arguments ({'a': *},), not ({'b': *},).")
+    assert text_of(dyn.errors.ArgumentError, lambda: compiled({"b": np.ones(5, "f4")})) == (
+        "dyn.jit(<lambda>) was compiled for arguments ({'a': *},), not ({'b': *},).\n"
+        "  help: compile for the other tree as well, or call the jitted function."
+    )
 
 
 def test_a_numpy_function_that_dyn_does_not_know() -> None:
     f = dyn.jit(lambda x: np.unwrap(x) + 1)
-    text = text_of(dyn.errors.UnsupportedOpError, lambda: f(np.zeros(3, "f4")))
-    assert text.startswith("np.unwrap is not a function that dyn knows.\n  at test_bad_input.py:")
-    assert "  help: build it from functions of dyn.numpy" in text
+    assert text_of(dyn.errors.UnsupportedOpError, lambda: f(np.zeros(3, "f4"))) == (
+        "np.unwrap is not a function that dyn knows.\n"
+        "  at test_bad_input.py:N  f = dyn.jit(lambda x: np.unwrap(x) + 1)\n"
+        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function."
+    )
 
 
 def test_int_of_a_dim() -> None:
     f = dyn.jit(lambda x: x * int(x.shape[0]))
-    text = text_of(dyn.errors.UndecidedDimError, lambda: f(np.zeros(3, "f4")))
-    assert text.startswith("int() needs one value of the dimension x_0 (x_0 is x.shape[0]), and it differs from call")
+    assert text_of(dyn.errors.UndecidedDimError, lambda: f(np.zeros(3, "f4"))) == (
+        "int() needs one value of the dimension x_0 (x_0 is x.shape[0]), and it differs from call to call.\n"
+        "  at test_bad_input.py:N  f = dyn.jit(lambda x: x * int(x.shape[0]))\n"
+        "  help: use the dimension itself in shapes and arithmetic, or make it static with shapes=."
+    )
 
 
 def test_an_undecidable_branch_without_sizes() -> None:
     f = dyn.jit(lambda x: x if x.shape[0] > 128 else -x)
-    text = text_of(dyn.errors.UndecidedDimError, lambda: f.trace(dyn.ShapeDtypeStruct(("n",), "float32")))
-    assert text.startswith("whether n > 128 cannot be decided: n is x.shape[0].")
+    assert text_of(dyn.errors.UndecidedDimError, lambda: f.trace(dyn.ShapeDtypeStruct(("n",), "float32"))) == (
+        "whether n > 128 cannot be decided: n is x.shape[0].\n"
+        "  at test_bad_input.py:N  f = dyn.jit(lambda x: x if x.shape[0] > 128 else -x)\n"
+        "  help: call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the dimension's "
+        "range with dyn.Dim or constraints=, or use dyn.numpy.where."
+    )
 
 
 def test_a_branch_on_a_dim_makes_a_guard_and_a_second_program() -> None:
@@ -124,9 +136,11 @@ def test_a_branch_on_a_dim_makes_a_guard_and_a_second_program() -> None:
 def test_on_new_shape_error() -> None:
     f = dyn.jit(lambda x: x if x.shape[0] > 4 else -x, on_new_shape="error")
     f(np.ones(3, "f4"))
-    text = text_of(dyn.errors.ShapeError, lambda: f(np.ones(5, "f4")))
-    assert text.startswith("<lambda>() needs a second program for these arguments: the branch on not x_0 > 4 (test_bad")
-    assert "went the way of 4 >= x_0." in text
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.ones(5, "f4"))) == (
+        "<lambda>() needs a second program for these arguments: "
+        "the branch on not x_0 > 4 (test_bad_input.py:N) went the way of 4 >= x_0.\n"
+        "  help: call it with such arguments before on_new_shape='error' is set, or remove the branch."
+    )
 
 
 def test_an_object_array() -> None:
@@ -168,5 +182,8 @@ def test_arrays_that_lie_oddly_simply_work(array: np.ndarray) -> None:
 def test_a_dim_that_would_be_negative() -> None:
     f = dyn.jit(lambda x: x * 2, shapes="n+3")
     assert f(np.ones(3, "f4")).tolist() == [2.0] * 3
-    text = text_of(dyn.errors.ShapeError, lambda: f(np.ones(2, "f4")))
-    assert text.startswith("n >= 0 is required, but n is -1: the dim n is a size.")
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.ones(2, "f4"))) == (
+        "n >= 0 is required, but n is -1: the dim n is a size.\n"
+        "  n is the declared dim n = -1\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
