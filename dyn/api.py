@@ -21,7 +21,7 @@ from dyn.explain import Explanation, explain_version
 from dyn.ir.printer import print_function
 from dyn.lower.kernel_text import kernel_text
 from dyn.pipeline import Optimized, Record, compile_x86, optimize
-from dyn.shapes import Dim, NamedDim, Relation, Symbol, format_dim
+from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
@@ -100,22 +100,26 @@ class Version:
         self.loaded = loaded
         self.record = record
         self.guards = traced.guards
-        self.places = _guard_places(optimized, self.guards)
+        self.binds = optimized.host.binds if self.guards else ()
+
+    def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
+        """The size of each symbol which a guard may ask about; one that was declared as ``2*k + 1`` is solved for."""
+        env: dict[Symbol, int] = {}
+        for bind in self.binds:
+            size = arrays[bind.input].shape[bind.axis] - evaluate(bind.offset, env)
+            # What does not divide is refused by the checks of every version.
+            env[bind.symbol] = size // (evaluate(bind.factor, env) or 1)
+        return env
 
     def matches(self, arrays: Sequence[Array]) -> bool:
         """Whether the branches that this version took would be taken for these arguments."""
         if not self.guards:
             return True
-        env = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in self.places.items()}
+        env = self.sizes(arrays)
         return all(guard.holds(env) for guard in self.guards)
 
     def call(self, arrays: Sequence[Array]) -> Any:
         return unflatten(self.traced.out_tree, list(self.loaded(arrays)))
-
-
-def _guard_places(optimized: Optimized, guards: Sequence[Relation]) -> dict[Symbol, tuple[int, int]]:
-    """The axis that gives each symbol which a guard may ask about."""
-    return {bind.symbol: (bind.input, bind.axis) for bind in optimized.host.binds if bind.factor == 1} if guards else {}
 
 
 @dataclass
@@ -205,6 +209,7 @@ class Jitted:
         with building:
             version = self._find(key, arrays)
             if version is not None:
+                self._hits += 1
                 return version
             known = self._versions.get(key, ())
             if known and self._options.on_new_shape == "error":
@@ -222,7 +227,7 @@ class Jitted:
 
     def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
         version = known[-1]
-        env = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in version.places.items()}
+        env = version.sizes(arrays)
         for guard in version.guards:
             if not guard.holds(env):
                 return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"

@@ -91,12 +91,17 @@ ALL = (
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-_BY_NAME = {d.name: d for d in ALL} | {d.short: d for d in ALL}
+_BY_SHORT = {d.short: d for d in ALL}
+#: Short names, but for ``i1``, ``i8`` and ``u8``: to NumPy these are int8, int64 and uint64, counted in bytes.
+_BY_NAME = {d.name: d for d in ALL} | {s: d for s, d in _BY_SHORT.items() if s not in ("i1", "i8", "u8")}
 _BY_NUMPY = {d.np: d for d in ALL}
 
 
 def dtype(value: object) -> DType:
-    """The :class:`DType` that a name, a NumPy dtype or scalar type, a Python type or a ``DType`` stands for."""
+    """The :class:`DType` that a name, a NumPy dtype or scalar type, a Python type or a ``DType`` stands for.
+
+    Codes mean what they mean to NumPy: ``"i8"`` is int64.
+    """
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value in _BY_NAME:
@@ -111,6 +116,11 @@ def dtype(value: object) -> DType:
             remedy="use one of " + ", ".join(d.name for d in ALL) + ".",
         )
     return found
+
+
+def from_short(name: str) -> DType:
+    """The dtype of a short or full name in IR text, where ``i8`` is int8."""
+    return _BY_SHORT.get(name) or dtype(name)
 
 
 def promote(a: DType, b: DType) -> DType:

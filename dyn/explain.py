@@ -25,7 +25,7 @@ class Explanation:
     cache: Mapping[str, int]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in self.cache.items())
+        counts = ", ".join(_count(count, what) for what, count in self.cache.items())
         head = f"{self.name}: {counts}"
         if not self.versions:
             return f"{head}\n  not called yet: nothing is compiled"
@@ -35,6 +35,10 @@ class Explanation:
         return "\n".join([head, *parts])
 
     __repr__ = __str__
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def explain_version(optimized: Optimized, traced: TracedFunction, record: Record) -> str:
@@ -104,7 +108,7 @@ def _group(launch: Launch) -> list[str]:
     group = launch.group
     space = ", ".join(format_dim(d) for d in group.space)
     reduced = f" over axes {sorted(group.reduced)}" if group.reduced else ""
-    lines = [f"{group.kind.value} {group.name} [{space}]{reduced}: {len(group.ops)} ops, {_saved(group)}"]
+    lines = [f"{group.kind.value} {group.name} [{space}]{reduced}: {_count(len(group.ops), 'op')}, {_saved(group)}"]
     for loc in dict.fromkeys(op.loc for op in group.ops):
         lines.append(f"  from {loc.describe()}")
     lines += [f"  ends: {end}" for end in dict.fromkeys(group.ends)]
@@ -134,4 +138,4 @@ def _memory(optimized: Optimized) -> list[str]:
 def _times(record: Record) -> list[str]:
     total = sum(record.seconds.values())
     lines = [f"{stage} {1000 * seconds:.1f} ms" for stage, seconds in record.seconds.items()]
-    return [f"total {1000 * total:.1f} ms, {record.kernels_compiled} distinct kernels", *lines]
+    return [f"total {1000 * total:.1f} ms, {_count(record.kernels_compiled, 'distinct kernel')}", *lines]

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from dyn.dtypes import DType, Kind, dtype
+from dyn.dtypes import DType, Kind, from_short
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.opdef import REGISTRY
@@ -284,7 +284,7 @@ class _Parser:
     def type(self) -> TensorType:
         at = self.token.at
         with self.checked(at):
-            element = dtype(self.of_kind("word", "a type"))
+            element = from_short(self.of_kind("word", "a type"))
         return TensorType(element, self.shape(), self.accept("~"))
 
     def shape(self) -> tuple[Dim, ...]:
@@ -373,7 +373,7 @@ class _Parser:
             return float(self.take().text)
         if token.kind == "dtype":
             with self.checked(token.at):
-                return dtype(self.take().text[1:])
+                return from_short(self.take().text[1:])
         if token.text in ("true", "false"):
             return self.take().text == "true"
         if token.text == "dense":

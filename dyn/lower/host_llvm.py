@@ -136,7 +136,7 @@ class HostEmitter:
             size = self.known[atom_dim(site.symbol)]
             bad = self.value(f"icmp slt i64 {size}, {site.min}")
             if site.max is not None:
-                bad = self.value(f"or i1 {bad}, {self.value(f'icmp sgt i64 {size}, {site.max}')}")
+                bad = self.value(f"or i1 {bad}, {self.value(f'icmp sgt i64 {size}, {min(site.max, 2**63 - 1)}')}")
             rest = self.value(f"srem i64 {size}, {site.multiple_of}")
             return self.value(f"or i1 {bad}, {self.value(f'icmp ne i64 {rest}, 0')}")
         lhs, rhs = self.dim(site.lhs), self.dim(site.rhs)
@@ -312,24 +312,34 @@ class HostEmitter:
     def dim(self, dim: Dim) -> str:
         """The value of a dim. All are computed before the first launch, in straight code."""
         if isinstance(dim, int):
-            return str(dim)
+            return self._constant(dim)
         found = self.known.get(dim)
         if found is None:
             found = self.known[dim] = self._compute(dim)
         return found
 
     def _compute(self, dim: SymExpr) -> str:
-        total = str(dim.constant)
+        total = self._constant(dim.constant)
         for mono, coefficient in dim.terms:
             product = ""
             for atom, power in mono.factors:
                 for _ in range(power):
                     value = self._atom(atom)
                     product = value if not product else self._checked("smul", product, value)
+            if not -(2**63) <= coefficient < 2**63:
+                self.overflow.append(self.value(f"icmp ne i64 {product}, 0"))
+                continue
             if coefficient != 1:
                 product = self._checked("smul", product, str(coefficient))
             total = product if total == "0" else self._checked("sadd", total, product)
         return total
+
+    def _constant(self, number: int) -> str:
+        """A number as an i64. LLVM would take one that does not fit for its low bits, and say nothing."""
+        if -(2**63) <= number < 2**63:
+            return str(number)
+        self.overflow.append("true")
+        return "0"
 
     def _checked(self, op: str, a: str, b: str) -> str:
         """Arithmetic whose overflow is remembered until ``_refuse_nonsense`` asks."""

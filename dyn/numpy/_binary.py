@@ -92,7 +92,10 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     down = emit("floor", whole)
     up = emit("compare", emit("subtract", whole, down), filled(down, 0.5), direction="GT")
     down = emit("select", up, emit("add", down, filled(down, 1)), down)
-    return emit("select", _flag("EQ", b, 0), emit("divide", a, b), down)
+    # A zero has the sign of the exact quotient, which is finite here: -1 // -2 is 0.0, and 0 // -2 is -0.0.
+    exact = emit("divide", a, b)
+    down = emit("select", _flag("EQ", down, 0), emit("multiply", exact, filled(down, 0)), down)
+    return emit("select", _flag("EQ", b, 0), exact, down)
 
 
 def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:

@@ -30,7 +30,7 @@ def test_wrong_rank_against_a_declaration() -> None:
 
 def test_wrong_dtype_against_an_annotation() -> None:
     @dyn.jit
-    def f(x: LENGTH_N):
+    def f(x: LENGTH_N):  # pyright: ignore[reportInvalidTypeForm]  # a declaration, not a type
         return x + 1
 
     assert text_of(dyn.errors.ArgumentError, lambda: f(np.zeros(3, "f8"))) == (
@@ -131,6 +131,24 @@ def test_a_branch_on_a_dim_makes_a_guard_and_a_second_program() -> None:
     assert f(np.ones(5, "f4")).tolist() == [1.0] * 5
     assert f.cache_info()[:3] == (2, 1, 2)
     assert "the branch on x_0 > 4" in str(f.explain())
+
+
+@pytest.mark.parametrize("axis", ["2*k", "k+1", "3*k+2"])
+def test_a_guard_on_a_dim_that_was_declared_as_a_formula(axis: str) -> None:
+    f = dyn.jit(lambda x: x if x.shape[0] > 4 else -x, shapes=axis)
+    small, large = {"2*k": (4, 6), "k+1": (4, 5), "3*k+2": (2, 5)}[axis]
+    assert f(np.ones(large, "f4")).tolist() == [1.0] * large
+    assert f(np.ones(small, "f4")).tolist() == [-1.0] * small
+    assert f(np.ones(large + 6, "f4")).tolist() == [1.0] * (large + 6)
+    assert f.cache_info()[:3] == (2, 1, 2)
+
+
+def test_a_size_whose_factor_passes_64_bits_is_refused() -> None:
+    f = dyn.jit(lambda x: dnp.zeros((x.shape[0] * 2**40, x.shape[0] * 2**40), "bool"))
+    assert f(np.ones(0, "f4")).shape == (0, 0)
+    assert text_of(dyn.errors.ShapeError, lambda: f(np.ones(4, "f4"))) == (
+        "an array of this call would have more than 2^63 bytes (arguments: x (4,)).\n  help: pass smaller arguments."
+    )
 
 
 def test_on_new_shape_error() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dyn
+import dyn.numpy as dnp
 from tests.numpy.differential import Program, compare, run, trace
 
 FLOATS = ("float32", "float64", "float16")
@@ -209,3 +211,22 @@ def test_a_captured_array_is_read_at_each_call() -> None:
     table[:] = 5
     assert run(traced, [np.ones((1, 3))])[0].tolist() == [[6, 6, 6]]
     assert len(traced.captured) == 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_floored_quotient_of_zero_has_the_sign_of_the_exact_one(dtype: str) -> None:
+    x = np.array([-1, 1, 0.0, -0.0, 0.0, -0.0, -1, 0, 5], dtype)
+    y = np.array([-2, 2, -2, 2, 2, -2, -np.inf, 0, -np.inf], dtype)
+    with np.errstate(all="ignore"):
+        expected = x // y
+    actual = dyn.jit(lambda x, y: x // y)(x, y)
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_constants_keep_the_sign_of_zero(dtype: str) -> None:
+    x = np.array([1, 5], dtype)
+    positive, negative = dyn.jit(lambda x: (dnp.where(x > 3, x, 0.0), dnp.where(x > 3, x, -0.0)))(x)
+    assert np.signbit(positive).tolist() == [False, False]
+    assert np.signbit(negative).tolist() == [True, False]

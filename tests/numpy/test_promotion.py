@@ -94,3 +94,9 @@ def test_dtypes_compare_with_what_arrays_have() -> None:
         return x
 
     compare(program, "float32 n 3")
+
+
+@pytest.mark.parametrize("code", ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_codes_of_dtypes_are_numpys(code: str) -> None:
+    assert dtypes.dtype(code).np == np.dtype(code)
+    compare(lambda xp, x: x.astype(code), "int32 n")

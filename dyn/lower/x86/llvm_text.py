@@ -84,9 +84,14 @@ def literal(value: float | bool, elem: str) -> str:
     return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
 
 
-@lru_cache(maxsize=4096)
 def constant(value: float | bool, ty: VType) -> str:
     """A constant of a type, the same in every lane."""
+    # 0.0 == -0.0, so that a cache would take the one for the other.
+    return _constant.__wrapped__(value, ty) if value == 0 else _constant(value, ty)
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: float | bool, ty: VType) -> str:
     text = literal(value, ty.elem)
     return text if ty.lanes == 1 else f"splat ({ty.elem} {text})"
 
