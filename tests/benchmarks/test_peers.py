@@ -30,10 +30,8 @@ def test_names():
     assert peer_names("nothing") == []
 
 
-@pytest.mark.parametrize("framework", ["dyn", "jax", "torch"])
+@pytest.mark.parametrize("framework", ["dyn", "jax", pytest.param("torch", marks=pytest.mark.torch)])
 def test_agrees_with_float64(framework: str, params: dict[str, Any], require_module: Callable[[str], ModuleType]):
-    if framework == "torch":
-        pytest.importorskip("torch")  # `make test` does without; `make bench` installs it
     require_module(framework)
     peer = peer_class(framework, "bert")(dataclasses.asdict(BERT_SMALL), params, 1)
     for shape in [(1, 1), (3, 17), (2, 64)]:
