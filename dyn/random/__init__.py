@@ -1,0 +1,1 @@
+"""Random numbers from keys, as in JAX. Empty in this version."""

@@ -1,0 +1,1 @@
+"""Python to DHLO: tracers, dims, trees, signatures."""
