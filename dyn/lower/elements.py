@@ -16,7 +16,8 @@ from dyn.ir.opdef import Get, OpKind
 from dyn.lower.expressions import ExprBuilder
 from dyn.lower.kernel import Buffer, Expr
 from dyn.lower.nest import linearize
-from dyn.shapes import Dim
+from dyn.shapes import Dim, Symbol, SymExpr, dim_min
+from dyn.shapes.walk import map_atoms
 from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
 
@@ -46,9 +47,16 @@ class _TooDeepError(Exception):
 
 
 class Elements:
-    """Reads and computes elements for one kernel, and collects the buffers it reads."""
+    """Reads and computes elements for one kernel, and collects the buffers it reads.
 
-    def __init__(self, plan: Plan, group: Group) -> None:
+    ``stretched`` are the axes of stored arrays that an undecided broadcast may stretch: the axis's size, and the loop
+    variable that indexes it, None where that is no single one. With ``aligned`` each is taken to be as long as its
+    loop.
+    """
+
+    def __init__(self, plan: Plan, group: Group, *, aligned: bool = False) -> None:
+        self.aligned = aligned
+        self.stretched: dict[tuple[Dim, Symbol | None], None] = {}
         self.plan = plan
         self.group = group
         self.k = ExprBuilder()
@@ -109,7 +117,8 @@ class Elements:
                 return known(index)
             stored = self.storage(value)
             if stored is not None:
-                return self.k.load(self._buffer(stored), linearize(index, value.shape), mask, other)
+                place = tuple(self._unstretched(i, size) for i, size in zip(index, value.shape, strict=True))
+                return self.k.load(self._buffer(stored), linearize(place, value.shape), mask, other)
             op = self.producers.get(value)
             if op is None or not isinstance(op.opdef.loops, ElementLoops):
                 raise IRError(f"{value!r} is not reachable from group {self.group.name}")
@@ -117,6 +126,19 @@ class Elements:
                 return op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
             index = view_index(op, index)
             value = op.operands[0]
+
+    def _unstretched(self, index: Dim, size: Dim) -> Dim:
+        """An index without the factor that makes it 0 where the axis has size 1, when that is not wanted.
+
+        With as many elements as the loop has iterations the factor changes nothing: it is 1, or the index is 0 anyway.
+        """
+        factor = dim_min(size - 1, 1) if isinstance(size, SymExpr) else 1
+        atom = factor.is_atom if isinstance(factor, SymExpr) else None
+        if atom is None or not isinstance(index, SymExpr) or atom not in index.atoms:
+            return index
+        plain = map_atoms(index, lambda a: 1 if a is atom else None)
+        self.stretched[size, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
+        return plain if self.aligned else index
 
     def _buffer(self, stored: Value) -> Buffer:
         buffer = self.inputs.get(stored)

@@ -15,13 +15,13 @@ from dyn.ir.opdef import OpKind, Reduction
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, stmt_dims
 from dyn.lower.kernel import Buffer, Expr, Fold, Loop, Ref, Role, Space, Stmt, Store
-from dyn.lower.launch import Launch, bind_kernel
+from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, linearize, nest, split
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.sweeps import Sweep, Sweeps
 from dyn.lower.target import Target
 from dyn.ops.reduce import identity
-from dyn.shapes import Dim, Symbol, product, substitute
+from dyn.shapes import Dim, Symbol, dim_max, product, substitute
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import Group, Plan
 
@@ -34,11 +34,12 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
 
 
 class _LoopLowering:
-    def __init__(self, plan: Plan, group: Group, target: Target) -> None:
+    def __init__(self, plan: Plan, group: Group, target: Target, *, aligned: bool = False) -> None:
         self.plan = plan
         self.group = group
         self.target = target
-        self.elements = Elements(plan, group)
+        self.elements = Elements(plan, group, aligned=aligned)
+        self.extents: dict[Symbol, Dim] = {}
         self.k = self.elements.k
         self.outputs = {v: Buffer("out", v.dtype) for v in group.outputs}
         self.scratch: dict[Value, Buffer] = {}
@@ -47,13 +48,43 @@ class _LoopLowering:
         self.kept_axes = [a for a in range(len(self.space)) if a not in group.reduced]
         self.axes: list[Axis | None] = [None] * len(self.space)
         for a in self.kept_axes:
-            self.axes[a] = None if self.space[a] == 1 else axis(f"i{a}", self.space[a])
+            self.axes[a] = self._axis(f"i{a}", self.space[a])
         by_rows = bool(self.reduced) and self.reduced[-1] == len(self.space) - 1
         self.sweeps = Sweeps(plan, group, scratch=by_rows) if self.reduced else None
 
     # Code -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Launch:
+        """One kernel; where a broadcast is undecided, a quick one for sizes that agree as well."""
+        note = f"{self.group.kind.value} {self.group.name}"
+        variants = (self._variant(note, None),)
+        inputs = tuple(self.elements.inputs)
+        agree = self._agreement()
+        if agree is not None:
+            quick = _LoopLowering(self.plan, self.group, self.target, aligned=True)
+            first = quick._variant(f"{note}, nothing stretched", agree)
+            if tuple(quick.elements.inputs) == inputs:
+                variants = (first, *variants)
+        return Launch(self.group, (*inputs, *self.outputs), variants)
+
+    def _agreement(self) -> Condition | None:
+        """That every axis that might be stretched is as long as its loop; None where there is none, or no telling."""
+        apart: list[Dim] = []
+        for size, var in self.elements.stretched:
+            if var is None or var not in self.extents:
+                return None
+            apart += [self.extents[var] - size, size - self.extents[var]]
+        return Condition(dim_max(*apart), 0, 0) if apart else None
+
+    def _axis(self, name: str, extent: Dim) -> Axis | None:
+        """A loop over an axis of the space; none where its size is 1."""
+        if extent == 1:
+            return None
+        made = axis(name, extent)
+        self.extents[made.var] = extent
+        return made
+
+    def _variant(self, note: str, condition: Condition | None) -> Variant:
         if self.sweeps is None:
             body = self._loop()
         elif self.reduced[-1] == len(self.space) - 1:
@@ -63,10 +94,7 @@ class _LoopLowering:
         inputs = self.elements.inputs
         buffers = (*inputs.values(), *self.outputs.values())
         used = tuple(self.scratch.values())
-        variant = bind_kernel(
-            body, buffers, used, name=self.group.name, note=f"{self.group.kind.value} {self.group.name}"
-        )
-        return Launch(self.group, (*inputs, *self.outputs), (variant,))
+        return bind_kernel(body, buffers, used, name=self.group.name, condition=condition, note=note)
 
     def _store(self, value: Value, index: Index) -> Store:
         return permuted_store(self.elements, self.outputs[value], value, index)
@@ -110,7 +138,7 @@ class _LoopLowering:
             return []
         own: dict[int, Axis | None] = {}
         for a in self.reduced:
-            own[a] = None if self.space[a] == 1 else axis(f"r{a}", self.space[a])
+            own[a] = self._axis(f"r{a}", self.space[a])
         loops = [own.get(a, self.axes[a]) for a in range(len(self.space))]
         index = index_of(loops)
         place = linearize(tuple(index[a] for a in self.reduced), tuple(self.space[a] for a in self.reduced))

@@ -128,3 +128,14 @@ def test_undecided_broadcast() -> None:
     assert add.cache_info().compiles == 1
     with pytest.raises(dyn.errors.ShapeError):
         add(floats(3), floats(4))
+
+
+def test_a_broadcast_that_stretches_nothing_takes_the_quick_kernel() -> None:
+    scale = dyn.jit(lambda x, w, b: x * w + b)
+    for n, m, k in [(3, 7, 7), (3, 1, 7), (1, 1, 1), (0, 7, 1), (2, 7, 1)]:
+        x, w, b = floats(n, 7 if m != 1 or k != 1 else 1), floats(m), floats(k)
+        np.testing.assert_allclose(scale(x, w, b), x * w + b, rtol=1e-6, atol=1e-6)
+    assert scale.cache_info().compiles == 1
+    text = str(scale.explain())
+    assert "nothing stretched: when max(" in text
+    assert "variant loop add: always" in text
