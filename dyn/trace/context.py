@@ -16,8 +16,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
-from dyn.shapes import symbol as new_symbol
+from dyn.shapes import Dim, Facts, Relation, Symbol, format_dim, free_symbols
 from dyn.source import Loc, is_user_frame, user_loc
 
 
@@ -157,25 +156,12 @@ class Trace:
         """Demand a relation of the dims: proved, or checked at each call."""
         self.builder.facts = self.facts.assume(relation)
 
-    def fresh_symbol(self, name: str, origin: str, size: int | None = None) -> Dim:
-        """A new dim of this program."""
-        symbol = new_symbol(name, origin)
-        if size is not None:
-            self.sizes[symbol] = size
-        return as_dim(symbol)
-
     def origin(self, dim: Dim) -> str:
         """Where the symbols of a dim come from: ``x.shape[0]``."""
         return self._origins(free_symbols(dim))
 
     def _origins(self, symbols: frozenset[Symbol]) -> str:
         return ", ".join(f"{s.name} is {s.origin}" for s in sorted(symbols, key=lambda s: s.uid))
-
-    def size_of(self, dim: Dim) -> int | None:
-        """The value of a dim in the call that started this trace, where there is one."""
-        if not free_symbols(dim) <= self.sizes.keys():
-            return None
-        return evaluate(dim, self.sizes)
 
 
 _current: ContextVar[Trace | None] = ContextVar("dyn_trace", default=None)

@@ -96,12 +96,6 @@ def _constant(value: float | bool, ty: VType) -> str:
     return text if ty.lanes == 1 else f"splat ({ty.elem} {text})"
 
 
-@lru_cache(maxsize=1024)
-def bits_constant(bits: int, ty: VType) -> str:
-    """An integer constant given by its bits, the same in every lane."""
-    return constant(bits, ty)
-
-
 @lru_cache(maxsize=512)
 def iota(elem: str, lanes: int, start: int = 0, step: int = 1) -> str:
     """The constant ``<start, start + step, …>``; for one lane the scalar ``start``."""
