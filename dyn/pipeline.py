@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Source
+from dyn.backends.base import Effort, Source
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.ir.core import Function
@@ -135,7 +135,7 @@ def compile_x86(
     record.kernels_compiled = len(sources)
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
     with record.timed("render"):
-        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), quick=True)
+        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)
     record.sources = (*sources, host)
     if config.current().dump:
         record.texts["llvm"] = record.code("llvm", backend)

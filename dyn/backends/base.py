@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from dyn.lower.target import Target
 
 
+class Effort(Enum):
+    """What a text needs of its compiler."""
+
+    #: A quick compilation rather than quick code: for straight code that runs once a call.
+    QUICK = "quick"
+    #: Good machine code for a text that is in vectors and SSA form already.
+    KERNEL = "kernel"
+    #: The whole optimiser, for text that was written with variables and branches.
+    FULL = "full"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A translation unit: its text and the symbols that it defines for others.
-
-    ``quick`` asks for a quick compilation rather than for quick code: for straight code that runs once a call.
-    """
+    """A translation unit: its text and the symbols that it defines for others."""
 
     text: str
     symbols: tuple[str, ...]
-    quick: bool = False
+    effort: Effort = Effort.KERNEL
 
     def key(self, target: Target, options: str = "") -> str:
         """What identifies the binary made of it."""
-        return hashlib.sha256("\0".join((self.text, repr(target), options, str(self.quick))).encode()).hexdigest()
+        return hashlib.sha256("\0".join((self.text, repr(target), options, self.effort.value)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,12 @@ from functools import lru_cache
 from typing import Any
 
 from dyn import config
-from dyn.backends.base import Binary, Source
+from dyn.backends.base import Binary, Effort, Source
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.target import Target
 
-_OPT_LEVEL = 2
-#: LLVM's level for code that is compiled in a hurry: a quarter of the time.
-_QUICK_LEVEL = 0
+#: LLVM's level of code generation; 0 takes a quarter of the time of the others.
+_LEVELS = {Effort.QUICK: 0, Effort.KERNEL: 2, Effort.FULL: 2}
 #: CPUs by the width of vector that is used on them, for targets that name no features.
 _CPUS_512 = frozenset({
     "x86-64-v4", "skylake-avx512", "cascadelake", "cooperlake", "icelake-client", "icelake-server", "tigerlake",
@@ -128,10 +127,17 @@ class X86Backend:
                 remedy="this is a bug in dyn; please report it with the text.",
                 notes=tuple(str(error).rstrip().splitlines()),
             ) from error
-        level = _QUICK_LEVEL if source.quick else _OPT_LEVEL
         machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
-            cpu=self._target.arch, features=self._target.features, opt=level, reloc="pic", codemodel="small"
+            cpu=self._target.arch,
+            features=self._target.features,
+            opt=_LEVELS[source.effort],
+            reloc="pic",
+            codemodel="small",
         )
+        if source.effort is Effort.FULL:
+            tuning = binding.create_pipeline_tuning_options(speed_level=2)
+            passes = binding.create_pass_builder(machine, tuning)
+            passes.getModulePassManager().run(module, passes)
         return module, machine
 
     def load(self, binary: Binary) -> LoadedCode:
