@@ -24,6 +24,7 @@ from dyn.lower.launch import Launch
 from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import KernelText, emit_kernel
+from dyn.ops.layout import propagate_transposes
 from dyn.shapes import Dim, Symbol, substitute
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
@@ -34,6 +35,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     refine_shapes,
     simplify,
     eliminate_common_subexpressions,
+    propagate_transposes,
     own_results,
     eliminate_dead_code,
 )

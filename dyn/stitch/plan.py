@@ -8,7 +8,9 @@ memory traffic, merging them, or starts a group of its own:
   (a *full* value) or at the index's kept axes (a *row* value);
 * a REDUCE joins a group whose space is its operand's shape, if the group reduces the same axes or none yet;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops;
-* a join that would make two groups wait for one another is refused.
+* a join that would make two groups wait for one another is refused;
+* at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
+  that the array is read once.
 
 VIEW and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each consumer computes them
 where it needs them. A view that a later reshape needs in memory in its own order is stored by the group that computes
@@ -19,11 +21,17 @@ from __future__ import annotations
 
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts, format_shape
+from dyn.shapes import Dim, Facts, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
+
+
+#: Groups that were joined because they read the same array have at most so many ops: registers are few.
+_MOST_OPS = 24
+#: Of so many readers of one array siblings are looked for.
+_MOST_SIBLINGS = 16
 
 
 def stitch(function: Function) -> Plan:
@@ -68,6 +76,7 @@ class _Stitcher:
                 self._place_pinned(op)
             elif op.result in self.pinned or op.result not in self.inline:
                 self._place(op)
+        self._join_siblings()
         return self._finish()
 
     # Joining ----------------------------------------------------------------------------------------------------
@@ -231,6 +240,40 @@ class _Stitcher:
         del self.groups[gone.number]
         self.order.merge(into.number, gone.number)
         return into
+
+    # Side by side -----------------------------------------------------------------------------------------------
+
+    def _join_siblings(self) -> None:
+        """Join groups that read an array of their whole space: it is then read once (horizontal fusion)."""
+        for source, readers in self.readers.items():
+            if len(readers) == 1 or source.type.size == 1:
+                continue
+            numbers = dict.fromkeys(self.group_of[reader.result].number for reader in readers)
+            siblings = [self.groups[n] for n in numbers if self._may_have_sibling(self.groups[n], source)]
+            joined: list[_Draft] = []
+            for draft in siblings[:_MOST_SIBLINGS]:
+                partner = next((other for other in joined if self._are_siblings(other, draft)), None)
+                if partner is None:
+                    joined.append(draft)
+                else:
+                    joined[joined.index(partner)] = self._merge(partner, draft)
+
+    def _may_have_sibling(self, draft: _Draft, source: Value) -> bool:
+        """Whether a group reads ``source`` element by element, and writes in the order in which it reads.
+
+        What is stretched is small, what is gathered or permuted has an order of its own.
+        """
+        if draft.kind not in (GroupKind.LOOP, GroupKind.STITCH) or len(draft.ops) > _MOST_OPS:
+            return False
+        if any(op.opdef.kind in (OpKind.INDEXED, OpKind.VIEW) for op in draft.ops):
+            return False
+        return self.facts.eq(source.type.size, product(draft.space)).proved
+
+    def _are_siblings(self, a: _Draft, b: _Draft) -> bool:
+        if len(a.ops) + len(b.ops) > _MOST_OPS:
+            return False
+        apart = not self.order.reaches(a.number, b.number) and not self.order.reaches(b.number, a.number)
+        return apart and self._merge_refusal(a, b) is None
 
     # Views that are stored ----------------------------------------------------------------------------
 

@@ -135,11 +135,28 @@ def scalars() -> Function:
     return m.function(m.mul(x, m.mul(m.op("rsqrt", size), rate)))
 
 
+def siblings() -> Function:
+    """Two reductions and an elementwise op of one array are one kernel; another reduced axis is another kernel."""
+    m = Model("siblings")
+    x = m.param("x", "n", "m")
+    low, high = (m.reduce(x, 1, combine, keep=False) for combine in ("minimum", "maximum"))
+    return m.function(low, high, m.op("exponential", x), m.reduce(x, 0, keep=False), m.dot(x, m.transpose(x, 1, 0)))
+
+
+def contraction_transposed() -> Function:
+    """Transposes into and out of a contraction are no kernels of their own."""
+    m = Model("contraction_transposed")
+    x, w = m.param("x", "k", "n"), m.param("w", "m", "k")
+    y = m.op("tanh", m.dot(m.transpose(x, 1, 0), m.transpose(w, 1, 0)))
+    return m.function(m.transpose(y, 1, 0))
+
+
 PROGRAMS: dict[str, Callable[[], Function]] = {
     f.__name__: f
     for f in (
         softmax, softmax_between, layer_norm, bias_gelu, residual, attention, embedding, columns, middle_axis,
         full_reduction, two_axes, several_consumers, square, diamond, views, undecided, scalars,
+        siblings, contraction_transposed,
     )
 }  # fmt: skip
 

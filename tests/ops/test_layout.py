@@ -1,0 +1,143 @@
+"""Transposes that cancel across regions: golden text, where nothing is to be done, and what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dyn.backends.reference import run_reference
+from dyn.ir.core import Function, Value
+from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes
+from dyn.ir.printer import print_function
+from dyn.ir.verifier import verify
+from dyn.ops.layout import propagate_transposes
+from tests.stitch.models import Model, optimized
+
+
+def there_and_back() -> Function:
+    """Channels last inside, channels first outside."""
+    m = Model("there_and_back")
+    x, bias = m.param("x", "b", 8, "h", "w"), m.param("bias", 8)
+    y = m.add(m.transpose(x, 0, 2, 3, 1), bias)
+    return m.function(m.transpose(m.op("tanh", y), 0, 3, 1, 2))
+
+
+def normalised() -> Function:
+    """A normalisation over what is the last axis inside: its reductions and their broadcasts turn with it."""
+    m = Model("normalised")
+    x = m.param("x", "b", 8, "s")
+    inside = m.layer_norm(m.transpose(x, 0, 2, 1), m.param("scale", 8), m.param("shift", 8))
+    return m.function(m.transpose(inside, 0, 2, 1))
+
+
+def reduced() -> Function:
+    """What is left of the axes stands in another order."""
+    m = Model("reduced")
+    t = m.transpose(m.param("x", "a", "b", "c"), 2, 1, 0)
+    return m.function(m.reduce(m.op("exponential", t), 1, keep=False))
+
+
+def positions() -> Function:
+    """An iota is made in the other order."""
+    m = Model("positions")
+    x = m.param("x", "n", "m")
+    t = m.transpose(x, 1, 0)
+    i = m.op("iota", shape=t.shape, dimension=1, dtype=x.dtype)
+    return m.function(m.transpose(m.mul(t, i), 1, 0), m.transpose(m.op("negate", t), 1, 0))
+
+
+def other_users() -> Function:
+    """Stays: the transposed array itself is a result, and it meets an array in its own order."""
+    m = Model("other_users")
+    x, y = m.param("x", "n", "m"), m.param("y", "m", "n")
+    t = m.op("exponential", m.transpose(x, 1, 0))
+    s = m.add(m.op("tanh", m.transpose(x, 1, 0)), y)
+    return m.function(t, m.transpose(t, 1, 0), m.transpose(s, 1, 0))
+
+
+def attention() -> Function:
+    """Stays: between two contractions nothing is transposed back."""
+    m = Model("attention")
+    q, k, v = (m.param(name, "b", "s", 64) for name in "qkv")
+    return m.function(m.attention(q, k, v, m.param("mask", "b", "s")))
+
+
+def softmax_of_columns() -> Function:
+    """Stays: the result is wanted in the order in which it is computed."""
+    m = Model("softmax_of_columns")
+    return m.function(m.softmax(m.transpose(m.param("x", "n", "m"), 1, 0)))
+
+
+TURNED = (there_and_back, normalised, reduced, positions)
+CALM = (other_users, attention, softmax_of_columns)
+Build = Callable[[], Function]
+
+
+def prepared(function: Function) -> Function:
+    return eliminate_common_subexpressions(refine_shapes(function))
+
+
+@pytest.mark.parametrize("build", TURNED, ids=lambda f: f.__name__)
+def test_golden(build: Build, golden: Callable[[str, str], None]) -> None:
+    before = prepared(build())
+    after = eliminate_dead_code(verify(propagate_transposes(before), "propagate_transposes"))
+    text = print_function(after)
+    golden(f"layout_{before.name}.txt", f"{print_function(before)}# after propagate_transposes\n{text}")
+    assert print_function(eliminate_dead_code(propagate_transposes(after))) == text
+
+
+@pytest.mark.parametrize("build", CALM, ids=lambda f: f.__name__)
+def test_nothing_to_do(build: Build) -> None:
+    before = prepared(build())
+    assert propagate_transposes(before) is before
+
+
+@pytest.mark.parametrize("build", [there_and_back, normalised], ids=lambda f: f.__name__)
+def test_one_kernel_without_strides(build: Build) -> None:
+    plan = optimized(build()).plan
+    assert len(plan.groups) == 1
+    assert "transpose" not in plan.text()
+
+
+def random_program(data: st.DataObject) -> Function:
+    """Transposes by two orders among elementwise ops, reductions and their broadcasts."""
+    m = Model("random")
+    values: list[Value] = [m.param("x", "a", "b", "c"), m.param("y", "c", "b", "a")]
+    for _ in range(data.draw(st.integers(2, 9))):
+        x = data.draw(st.sampled_from(values))
+        kind = data.draw(st.sampled_from(["transpose", "transpose", "tanh", "add", "reduce", "result", "row", "iota"]))
+        if kind == "transpose":
+            values.append(m.transpose(x, *data.draw(st.sampled_from([(2, 1, 0), (0, 2, 1), (1, 2, 0), (2, 0, 1)]))))
+        elif kind == "add":
+            y = data.draw(st.sampled_from([v for v in values if v.shape == x.shape]))
+            values.append(m.op("add", x, y))
+        elif kind == "reduce":
+            values.append(m.reduce(x, data.draw(st.integers(0, 2)), "maximum"))
+        elif kind == "row":
+            row = m.reduce(x, data.draw(st.sampled_from([(0, 1), (0, 2), (1, 2)])), "minimum")
+            values.append(m.op("multiply", row, x))
+        elif kind == "iota":
+            i = m.op("iota", shape=x.shape, dimension=data.draw(st.integers(0, 2)), dtype=x.dtype)
+            values.append(m.op("subtract", x, i))
+        else:
+            values.append(m.op("negate", x))
+    results = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+    flat = m.reduce(values[-1], data.draw(st.integers(0, 2)), "maximum", keep=False)
+    return m.function(*results, flat)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_meaning_is_kept(data: st.DataObject) -> None:
+    before = prepared(random_program(data))
+    after = verify(propagate_transposes(before), "propagate_transposes")
+    rng = np.random.default_rng(0)
+    for a, b, c in ((2, 3, 4), (1, 0, 2), (1, 1, 3)):
+        shapes = {"x": (a, b, c), "y": (c, b, a)}
+        arrays = [rng.standard_normal(shapes[info.name]).astype(np.float32) for info in before.infos]
+        for one, other in zip(run_reference(before, arrays), run_reference(after, arrays), strict=True):
+            np.testing.assert_array_equal(one, other)
