@@ -120,7 +120,7 @@ def _group(launch: Launch) -> list[str]:
 
 def _saved(group: Group) -> str:
     """The bytes that fusing keeps off memory: each inner value would be written once and read once."""
-    inner = [op.result for op in group.ops if op.result not in group.outputs]
+    inner = [v for op in group.ops for v in op.results if v not in group.outputs]
     saved: Dim = 0
     for value in inner:
         saved = saved + 2 * product(value.shape) * value.dtype.itemsize

@@ -11,6 +11,7 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.ir.core import Function
@@ -119,9 +120,13 @@ def compile_x86(
     sources: list[Source] = []
     rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
+    calls: list[int] = []
     with record.timed("render"):
         for launch in optimized.launches:
             row: list[tuple[int, Dim]] = []
+            if launch.call is not None:
+                row.append((-1 - len(calls), 0))
+                calls.append(register(launch.call, optimized.host.symbols))
             for variant in launch.variants:
                 key = f"k_{kernel_hash(variant.kernel)}"
                 if key not in numbers:
@@ -135,6 +140,10 @@ def compile_x86(
                 row.append((numbers[key], scratch))
             table.append(row)
     record.kernels_compiled = len(sources)
+    # Library calls come after the kernels, whose number is known now.
+    table = [
+        [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
+    ]
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
     with record.timed("render"):
         host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)
@@ -147,7 +156,7 @@ def compile_x86(
         loaded = [backend.load(binary) for binary in binaries]
     kernels = [code.address(key) for key, code in zip(numbers, loaded, strict=False)]
     _dump(optimized.function.name, record)
-    return LoadedProgram(optimized.host, loaded[-1].address("dyn_host"), kernels, tuple(captured))
+    return LoadedProgram(optimized.host, loaded[-1].address("dyn_host"), [*kernels, *calls], tuple(captured))
 
 
 def _dump(name: str, record: Record) -> None:

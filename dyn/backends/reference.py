@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ShapeError
-from dyn.ir.core import Attr, Function, ParamInfo, Value
+from dyn.ir.core import Function, ParamInfo, Value, attr_values
 from dyn.shapes import Dim, Symbol, SymExpr, evaluate, free_symbols, linear_in
 
 Array = np.ndarray[Any, Any]
@@ -27,25 +27,17 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
     last = {v: op for op in function.ops for v in op.operands}
     kept = set(function.results)
     for op in function.ops:
-        attrs = {name: _concrete(value, env) for name, value in op.attrs.items()}
-        result = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
-        expected = tuple(evaluate(d, env) for d in op.result.shape)
-        array = np.asarray(result)
-        if array.shape != expected or array.dtype != op.result.dtype.np:
-            raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {op.result.dtype}{expected}")
-        values[op.result] = array
+        found = op.opdef.reference(*(values[v] for v in op.operands), **attr_values(op.attrs, env))
+        for result, array in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
+            expected = tuple(evaluate(d, env) for d in result.shape)
+            array = np.asarray(array)
+            if array.shape != expected or array.dtype != result.dtype.np:
+                raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {result.dtype}{expected}")
+            values[result] = array
         for value in op.operands:
             if last[value] is op and value not in kept:
                 values.pop(value, None)
     return [np.array(values[v], order="C") for v in function.results]
-
-
-def _concrete(value: Attr, env: dict[Symbol, int]) -> Attr:
-    if isinstance(value, SymExpr):
-        return evaluate(value, env)
-    if isinstance(value, tuple):
-        return tuple(_concrete(v, env) for v in value)
-    return value
 
 
 def bind_symbols(function: Function, arrays: Sequence[Array]) -> dict[Symbol, int]:

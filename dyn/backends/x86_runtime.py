@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from dyn.backends.base import Source
+from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.errors import IRError
-from dyn.lower.host import HostProgram, render_failure
+from dyn.lower.host import Fault, HostProgram, render_failure
 
 Array = np.ndarray[Any, Any]
 
@@ -194,19 +195,20 @@ class _Runtime:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: _Table | None = None
-        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail))
+        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail), LIBRARY(call_library))
 
     def address(self) -> int:
         with self.lock:
             if self.table is None:
                 backend = X86Backend(host_target())
                 code = backend.load(backend.compile(Source(_RUNTIME_IR, _SYMBOLS)))
-                alloc_output, fail = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
+                alloc_output, fail, library = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
                 self.table = _Table(
                     alloc=code.address("dyn_alloc"),
                     free=code.address("dyn_free"),
                     launch=code.address("dyn_launch"),
                     alloc_output=alloc_output,
+                    library=library,
                     fail=fail,
                 )
             return ctypes.addressof(self.table)
@@ -287,6 +289,8 @@ class LoadedProgram:
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
+            if error is None and self.program.sites[site] is Fault.LIBRARY:
+                error = take_error()
             if error is not None:
                 raise error
             raise render_failure(self.program, site, values, [a.shape for a in (*arguments, *self.captured)])

@@ -67,11 +67,15 @@ class Builder:
 
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
         """Append an op by its name and give its only result: how rules make ops of other files."""
+        (value,) = self.op_all(name, *operands, **attrs)
+        return value
+
+    def op_all(self, name: str, *operands: Value, **attrs: Any) -> tuple[Value, ...]:
+        """Append an op by its name and give all of its results."""
         opdef = REGISTRY.get(name)
         if opdef is None:
             raise UnsupportedOpError(f"there is no op named {name!r}.", loc=self.loc)
-        (value,) = self.emit(opdef, operands, **attrs)
-        return value
+        return self.emit(opdef, operands, **attrs)
 
     # What rules look at -----------------------------------------------------------------------------------------
 

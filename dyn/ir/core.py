@@ -18,7 +18,7 @@ import numpy as np
 from dyn.dtypes import DType, dtype
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, as_dim, evaluate, free_symbols
 from dyn.source import Loc
 
 
@@ -244,6 +244,11 @@ def map_attr_dims(attrs: Mapping[str, Attr], change: Callable[[Dim], Dim]) -> di
         return value
 
     return {name: one(value) for name, value in attrs.items()}
+
+
+def attr_values(attrs: Mapping[str, Attr], env: Mapping[Symbol, int]) -> dict[str, Any]:
+    """The attributes with each symbolic dim as the number that it is where the symbols have the values of ``env``."""
+    return map_attr_dims(attrs, lambda dim: evaluate(dim, env))
 
 
 def attrs_key(attrs: Mapping[str, Attr]) -> tuple[object, ...]:

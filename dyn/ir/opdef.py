@@ -109,9 +109,15 @@ class Contraction:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
 
-Loops = Elements | Reduction | Contraction | None
+@dataclass(frozen=True, slots=True)
+class Library:
+    """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
+
+
+Loops = Elements | Reduction | Contraction | Library | None
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
-Reference = Callable[..., np.ndarray[Any, Any]]
+#: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several.
+Reference = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)

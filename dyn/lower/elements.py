@@ -61,7 +61,7 @@ class Elements:
         self.group = group
         self.k = ExprBuilder()
         self.producers = plan.producers
-        self.members = {op.result: op for op in group.ops}
+        self.members = {result: op for op in group.ops for result in op.results}
         self.inputs: dict[Value, Buffer] = {}
         #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
         self.known: dict[Value, Callable[[Index], Expr]] = {}

@@ -64,6 +64,7 @@ class Fault(Enum):
     TOO_LARGE = "too large"
     NO_VALUE = "division by zero"
     NO_MEMORY = "no memory"
+    LIBRARY = "a library call failed"
 
 
 #: What can go wrong in a call; a failure is the number of a site and the values of all symbols.
@@ -115,7 +116,7 @@ class HostProgram:
             lines.append(f"  slot {number}: {slot} bytes")
         for launch in self.launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
-            lines.append(f"  launch {launch.group.name}({arguments})")
+            lines.append(f"  {'launch' if launch.call is None else 'call'} {launch.group.name}({arguments})")
             for variant in launch.variants:
                 dims = ", ".join(str(d) for d in variant.dims)
                 when = "always" if variant.condition is None else f"if {variant.condition.describe()}"
@@ -146,6 +147,8 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
     sites += [relation for relation in function.facts.relations if relation not in guards]
     divides = any(_divides(dim) for dim in function_dims(function))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]
+    if any(launch.call is not None for launch in launches):
+        sites.append(Fault.LIBRARY)
     places, slots, sizes = _layout(plan, launches)
     return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches)
 

@@ -9,6 +9,9 @@ addresses. It returns 0, or 1 after it has called ``fail``; then nothing that th
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
     Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail }
 
+A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``entry`` is what ``ctx`` has for it, the
+tensors are the op's operands and then its results, dense, and the values are those of the program's symbols.
+
 Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from dyn.ir.core import Op, Value
 from dyn.lower.host import AxisCheck, Fault, HostProgram, Place
 from dyn.lower.launch import Condition, Launch, Variant
 from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, Symbol, SymExpr
@@ -25,13 +29,19 @@ from dyn.shapes.expr import atom_dim
 #: Places of the functions in the runtime table, counted in pointers.
 ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL = range(1, 8)
 _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
-_BLOCK = {Fault.TOO_LARGE: "too_large", Fault.NO_VALUE: "no_value", Fault.NO_MEMORY: "no_memory"}
+_BLOCK = {
+    Fault.TOO_LARGE: "too_large",
+    Fault.NO_VALUE: "no_value",
+    Fault.NO_MEMORY: "no_memory",
+    Fault.LIBRARY: "library_failed",
+}
 
 
 class HostEmitter:
     """Writes the LLVM IR of one host program.
 
-    ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim.
+    ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
+    for a library call the number of its entry, and 0.
     """
 
     def __init__(self, program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]]) -> None:
@@ -81,6 +91,7 @@ class HostEmitter:
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
             f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
+            *self._room_for_calls(),
             "  %site = alloca i32, align 4",
             "  %arena = alloca ptr, align 8",
             "  store ptr null, ptr %arena, align 8",
@@ -195,6 +206,11 @@ class HostEmitter:
             for dim in result.shape:
                 self.dim(dim)
         for launch, kernels in zip(self.program.launches, self.kernels, strict=True):
+            if launch.call is not None:
+                for value in (*launch.call.operands, *launch.call.results):
+                    for dim in value.shape:
+                        self.dim(dim)
+                continue
             for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
                 condition = () if variant.condition is None else (variant.condition.dim,)
                 for dim in (*condition, *variant.dims, variant.grid, scratch):
@@ -238,7 +254,50 @@ class HostEmitter:
             self.pointers[place] = found
         return found
 
+    # Library calls ----------------------------------------------------------------------------------------------
+
+    def _room_for_calls(self) -> list[str]:
+        """Stack for the tensors of a library call, and for their dims."""
+        calls = [call for launch in self.program.launches if (call := launch.call) is not None]
+        if not calls:
+            return []
+        tensors = max(len(call.operands) + len(call.results) for call in calls)
+        dims = max(sum(len(v.shape) for v in (*call.operands, *call.results)) for call in calls)
+        return [
+            f"  %tensors = alloca [{tensors} x {_TENSOR}], align 16",
+            f"  %sizes = alloca [{max(dims, 1)} x i64], align 16",
+        ]
+
+    def _call(self, call: Op, buffers: Sequence[Value], number: int) -> None:
+        """Describe the op's operands and results, and have a library compute it."""
+        position = 0
+        for index, (value, buffer) in enumerate(zip((*call.operands, *call.results), buffers, strict=True)):
+            tensor = self.value(f"getelementptr {_TENSOR}, ptr %tensors, i64 {index}")
+            dims = self.value(f"getelementptr i64, ptr %sizes, i64 {position}")
+            fields = (
+                "ptr " + self._pointer(self.program.places[buffer]),
+                "i32 0",
+                f"i32 {len(value.shape)}",
+                "ptr " + dims,
+            )
+            for field, content in enumerate((*fields, "ptr null")):
+                at = self.value(f"getelementptr {_TENSOR}, ptr {tensor}, i32 0, i32 {field}")
+                self.emit(f"store {content}, ptr {at}, align {4 if content.startswith('i32') else 8}")
+            for dim in value.shape:
+                at = self.value(f"getelementptr i64, ptr %sizes, i64 {position}")
+                self.emit(f"store i64 {self.dim(dim)}, ptr {at}, align 8")
+                position += 1
+        at = self.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
+        entry = self.value(f"load ptr, ptr {at}, align 8")
+        status = self.value(f"call i32 {self._runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
+        self._fault(Fault.LIBRARY, self.value(f"icmp ne i32 {status}, 0"))
+
+    # Launches ---------------------------------------------------------------------------------------------------
+
     def _launch(self, launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> None:
+        if launch.call is not None:
+            self._call(launch.call, launch.buffers, kernels[0][0])
+            return
         for position, value in enumerate(launch.buffers):
             slot = self.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
             self.emit(f"store ptr {self._pointer(self.program.places[value])}, ptr {slot}, align 8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dyn.ir.core import Value
+from dyn.ir.core import Op, Value
 from dyn.lower.expressions import Parameters, Rewriter
 from dyn.lower.kernel import (
     Buffer,
@@ -22,7 +22,7 @@ from dyn.lower.kernel import (
     walk_stmts,
 )
 from dyn.shapes import Dim, Facts, Symbol, product
-from dyn.stitch.groups import Group
+from dyn.stitch.groups import Group, GroupKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,19 @@ class Variant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Launch:
-    """A group's kernels over the same buffers; the first variant whose condition holds runs."""
+    """A group's kernels over the same buffers; the first variant whose condition holds runs.
+
+    A library call has no variants: its buffers are the op's operands and results, in order.
+    """
 
     group: Group
     buffers: tuple[Value, ...]
     variants: tuple[Variant, ...]
+
+    @property
+    def call(self) -> Op | None:
+        """The op of a library call."""
+        return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
 
 
 def bind_kernel(

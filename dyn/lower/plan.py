@@ -14,6 +14,7 @@ from dyn.ir.core import Op, Value, attrs_key
 from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
 from dyn.lower.launch import Launch
+from dyn.lower.library import lower_library
 from dyn.lower.loops import lower_loops
 from dyn.lower.target import Target
 from dyn.stitch.groups import Group, GroupKind, Plan
@@ -23,6 +24,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], Launch]] = {
     GroupKind.STITCH: lower_loops,
     GroupKind.COPY: lower_loops,
     GroupKind.CONTRACT: lower_contract,
+    GroupKind.LIBRARY: lower_library,
 }
 
 
@@ -55,7 +57,8 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
         shape.append((*what, _type_key(value.type)))
 
     def add_op(op: Op) -> None:
-        add(op.result, op.opdef.name, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands]))
+        for number, result in enumerate(op.results):
+            add(result, op.opdef.name, number, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands]))
 
     def add_operands(op: Op) -> None:
         stack = list(reversed(op.operands))

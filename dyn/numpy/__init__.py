@@ -100,7 +100,6 @@ from dyn.numpy._later import (
     arctan2,
     arctanh,
     argpartition,
-    argsort,
     argwhere,
     asin,
     asinh,
@@ -115,10 +114,6 @@ from dyn.numpy._later import (
     copysign,
     correlate,
     cross,
-    cumprod,
-    cumsum,
-    cumulative_prod,
-    cumulative_sum,
     diag,
     diagonal,
     extract,
@@ -140,7 +135,6 @@ from dyn.numpy._later import (
     right_shift,
     searchsorted,
     signbit,
-    sort,
     take_along_axis,
     unique,
     unique_all,
@@ -216,6 +210,7 @@ from dyn.numpy._reductions import (
     var,
 )
 from dyn.numpy._selection import diff, nan_to_num, select, take, where
+from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort
 from dyn.numpy._unary import (
     abs,
     absolute,

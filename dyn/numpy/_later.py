@@ -10,11 +10,11 @@ from dyn.source import user_loc
 
 __all__ = [
     "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argpartition",
-    "argsort", "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "bincount", "bitwise_left_shift",
-    "bitwise_right_shift", "compress", "convolve", "copysign", "correlate", "cross", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "diag", "diagonal", "extract", "flatnonzero", "from_dlpack", "gcd",
+    "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "bincount", "bitwise_left_shift",
+    "bitwise_right_shift", "compress", "convolve", "copysign", "correlate", "cross",
+    "diag", "diagonal", "extract", "flatnonzero", "from_dlpack", "gcd",
     "histogram", "interp", "isin", "kron", "lcm", "left_shift", "median", "nextafter", "nonzero", "partition",
-    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "sort", "take_along_axis", "unique",
+    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "take_along_axis", "unique",
     "unique_all", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
@@ -52,10 +52,6 @@ lcm = _later("lcm")
 bitwise_left_shift = left_shift = _later("left_shift")
 bitwise_right_shift = right_shift = _later("right_shift")
 
-cumsum = cumulative_sum = _later("cumsum")
-cumprod = cumulative_prod = _later("cumprod")
-sort = _later("sort")
-argsort = _later("argsort")
 partition = _later("partition")
 argpartition = _later("argpartition")
 searchsorted = _later("searchsorted")

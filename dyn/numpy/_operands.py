@@ -54,6 +54,12 @@ def emit(name: str, *operands: Tracer, **attrs: Any) -> Tracer:
     return Tracer(trace, trace.emit(name, *(x._value for x in operands), **attrs))
 
 
+def emit_all(name: str, *operands: Tracer, **attrs: Any) -> tuple[Tracer, ...]:
+    """Append an op of several results."""
+    trace = operands[0]._trace
+    return tuple(Tracer(trace, v) for v in trace.emit_all(name, *(x._value for x in operands), **attrs))
+
+
 def made(trace: Trace, name: str, **attrs: Any) -> Tracer:
     """Append an op without operands."""
     return Tracer(trace, trace.emit(name, **attrs))

@@ -48,7 +48,8 @@ def _masked(x: Tracer, where: ArrayLike | None, combine: str, what: str) -> Trac
     return emit("select", mask, value, filled(value, identity(combine, value.element_type)))
 
 
-def _sum_dtype(dtype: DType) -> DType:
+def sum_dtype(dtype: DType) -> DType:
+    """What integers are added up in: NumPy's own on 64-bit machines."""
     if dtype.kind is Kind.UINT:
         return dtypes.uint64
     return dtypes.int64 if dtype.kind in (Kind.BOOL, Kind.INT) else dtype
@@ -58,7 +59,7 @@ def _accumulate(
     what: str, combine: str, x: ArrayLike, axis: Axis, dtype: DTypeLike, keepdims: bool, initial: Any, where: Any
 ) -> Tracer:
     value = operand(what, x, where, initial)
-    value = cast(value, _sum_dtype(value.element_type) if dtype is None else dtype_of(dtype), weak=value.weak)
+    value = cast(value, sum_dtype(value.element_type) if dtype is None else dtype_of(dtype), weak=value.weak)
     axes = all_axes(what, axis, value.ndim)
     result = fold(_masked(value, where, combine, what), combine, axes, keepdims)
     if initial is None:

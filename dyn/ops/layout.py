@@ -26,8 +26,7 @@ def propagate_transposes(function: Function) -> Function:
     """Regions between transposes work in the order of what goes in.
 
     Needs no common subexpressions: a value that is transposed twice would seem to be needed in both orders. A region is
-    turned only where no transpose is added for it: all that leaves it is transposed already, or reduced. Leaves the
-    transposes that led in, as dead code.
+    turned only where no transpose is added for it: all that leaves it is transposed already, or reduced.
     """
     users = function.users()
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)
@@ -173,8 +172,11 @@ def _turned(function: Function, region: _Region) -> Function:
         elif old.result in remade or (old.result in region.members and op.opdef is not reduce):
             (turned[old.result],) = builder.emit(op.opdef, [turned[v] for v in old.operands], **op.attrs)
         if old.result in region.entries:
-            turned[old.result] = op.operands[0]
-            builder.append(op)
+            (source,) = op.operands
+            if old.operands[0] in turned:
+                # Transposed twice by the same order: what the second one leads in is the first one's result.
+                source = builder.op("transpose", turned[old.operands[0]], permutation=region.order)
+            turned[old.result] = source
         elif old.opdef is transpose and old.operands[0] in turned:
             values[old.result] = _transposed(builder, op, turned[old.operands[0]], region.order)
         elif old.result not in region.members or old.result in remade:

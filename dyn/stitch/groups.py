@@ -21,6 +21,8 @@ class GroupKind(Enum):
     CONTRACT = "contract"
     #: A view, or a parameter, that must lie in memory of its own.
     COPY = "copy"
+    #: An op that a library computes, called from the host program.
+    LIBRARY = "library"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,7 +78,8 @@ class Plan:
             for op in group.ops:
                 operands = ", ".join(numbers[v] for v in op.operands)
                 mark = "  -> stored" if op.results[0] in group.outputs else ""
-                lines.append(f"  {numbers[op.results[0]]} = {op.opdef.name}({operands}){mark}")
+                names = ", ".join(numbers[v] for v in op.results)
+                lines.append(f"  {names} = {op.opdef.name}({operands}){mark}")
             lines.extend(f"  stored {numbers[v]}" for v in group.outputs if v not in group.members())
             lines.extend(f"  ends: {end}" for end in group.ends)
             lines.append("}")

@@ -50,13 +50,15 @@ def _is_free(value: Value, inline: set[Value], params: set[Value], producers: di
     return value in params
 
 
-def pinned_views(function: Function, producers: dict[Value, Op]) -> set[Value]:
+def pinned_views(function: Function, producers: dict[Value, Op], inline: set[Value]) -> set[Value]:
     """Inlined values that must lie in memory after all.
 
-    A reshape that divides an index needs what it reads in memory in its own order, as do the results.
+    A reshape that divides an index needs what it reads in memory in its own order, as do library calls and the results.
     """
     pinned: set[Value] = set()
     for op in function.ops:
+        if op.opdef.kind is OpKind.OPAQUE:
+            pinned.update(v for v in op.operands if not _lies_in_memory(v, pinned, producers, inline))
         if op.opdef.keeps_order and not _is_local(op) and not _lies_in_order(op.operands[0], pinned, producers):
             pinned.add(op.operands[0])
     pinned.update(v for v in function.results if not _lies_in_order(v, pinned, producers))
@@ -70,6 +72,15 @@ def _is_local(op: Op) -> bool:
         return True
     own = as_index(axis_symbols(new))
     return all(not isinstance(d, SymExpr) or any(d is i for i in own) for d in view_index(op, own))
+
+
+def _lies_in_memory(value: Value, pinned: set[Value], producers: dict[Value, Op], inline: set[Value]) -> bool:
+    """Whether a value is stored, or shows something stored in its own order."""
+    if not _lies_in_order(value, pinned, producers):
+        return False
+    while value not in pinned and value in producers and producers[value].opdef.kind is OpKind.VIEW:
+        value = producers[value].operands[0]
+    return value in pinned or value not in inline
 
 
 def _lies_in_order(value: Value, pinned: set[Value], producers: dict[Value, Op]) -> bool:

@@ -12,9 +12,9 @@ memory traffic, merging them, or starts a group of its own:
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
 
-VIEW and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each consumer computes them
-where it needs them. A view that a later reshape needs in memory in its own order is stored by the group that computes
-what it shows.
+An op that a library computes is a group of its own. VIEW and GENERATE ops, and scalar arithmetic on sizes and
+constants, belong to no group: each consumer computes them where it needs them. A view that a later reshape needs in
+memory in its own order is stored by the group that computes what it shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_i
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
-
 
 #: Groups that were joined because they read the same array have at most so many ops: registers are few.
 _MOST_OPS = 24
@@ -61,7 +60,7 @@ class _Stitcher:
         self.facts: Facts = function.facts
         self.producers = function.producers()
         self.inline = inline_values(function, self.producers, function.users())
-        self.pinned = pinned_views(function, self.producers)
+        self.pinned = pinned_views(function, self.producers, self.inline)
         self.views = Views(self.producers, lambda value: value in self.pinned)
         self.order = Order()
         self.groups: dict[int, _Draft] = {}
@@ -72,7 +71,9 @@ class _Stitcher:
 
     def run(self) -> Plan:
         for op in self.function.ops:
-            if op.result in self.pinned and op.opdef.kind is OpKind.VIEW:
+            if op.opdef.kind is OpKind.OPAQUE:
+                self._add(self._new(GroupKind.LIBRARY, op.results[0].shape), op)
+            elif op.result in self.pinned and op.opdef.kind is OpKind.VIEW:
                 self._place_pinned(op)
             elif op.result in self.pinned or op.result not in self.inline:
                 self._place(op)
@@ -112,7 +113,7 @@ class _Stitcher:
 
     def _add(self, draft: _Draft, op: Op) -> None:
         draft.ops.append(op)
-        self.group_of[op.result] = draft
+        self.group_of.update((result, draft) for result in op.results)
         for source in self._op_sources(op):
             self.readers.setdefault(source, []).append(op)
             group = self.group_of.get(source)
@@ -151,8 +152,8 @@ class _Stitcher:
         """Why ``op`` cannot join ``group``, or None when it can."""
         if group.kind is GroupKind.CONTRACT and op.opdef.kind is not OpKind.POINTWISE:
             return f"a contraction's epilogue takes no {op.opdef.kind.value} op"
-        if group.kind is GroupKind.COPY:
-            return "a copy takes nothing else"
+        if group.kind in (GroupKind.COPY, GroupKind.LIBRARY):
+            return f"a {group.kind.value} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
         row = not self._same_shape(space, group.space)
@@ -218,7 +219,7 @@ class _Stitcher:
         crossing = [(op, large) for op in small.ops]
         for op in small.ops:
             readers = self.readers.get(op.result, ())
-            crossing += [(reader, small) for reader in readers if self.group_of[reader.result] is large]
+            crossing += [(reader, small) for reader in readers if self.group_of[reader.results[0]] is large]
         for op, read in crossing:
             group = self.group_of[op.result]
             row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.result.shape, group.space)
@@ -248,7 +249,7 @@ class _Stitcher:
         for source, readers in self.readers.items():
             if len(readers) == 1 or source.type.size == 1:
                 continue
-            numbers = dict.fromkeys(self.group_of[reader.result].number for reader in readers)
+            numbers = dict.fromkeys(self.group_of[reader.results[0]].number for reader in readers)
             siblings = [self.groups[n] for n in numbers if self._may_have_sibling(self.groups[n], source)]
             joined: list[_Draft] = []
             for draft in siblings[:_MOST_SIBLINGS]:
@@ -305,7 +306,7 @@ class _Stitcher:
         first: dict[int, int] = {}
         for draft in self.groups.values():
             ops = tuple(sorted(draft.ops, key=lambda op: position[op]))
-            outputs = tuple(op.result for op in ops if op.result in results or self._is_stored(op.result, draft))
+            outputs = tuple(v for op in ops for v in op.results if v in results or self._is_stored(v, draft))
             stored.update(outputs)
             first[draft.number] = position[ops[0]]
             finished[draft.number] = Group(
@@ -315,8 +316,10 @@ class _Stitcher:
         return Plan(self.function, tuple(finished[number] for number in order), frozenset(stored), self.producers)
 
     def _is_stored(self, value: Value, group: _Draft) -> bool:
-        return value in self.pinned or any(
-            self.group_of[reader.result] is not group for reader in self.readers.get(value, ())
+        return (
+            value in self.pinned
+            or group.kind is GroupKind.LIBRARY
+            or any(self.group_of[reader.results[0]] is not group for reader in self.readers.get(value, ()))
         )
 
 

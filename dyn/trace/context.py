@@ -82,10 +82,15 @@ class Trace:
             )
 
     def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """Append an op of one result at the user's line."""
+        (value,) = self.emit_all(name, *operands, **attrs)
+        return value
+
+    def emit_all(self, name: str, *operands: Value, **attrs: Any) -> tuple[Value, ...]:
         """Append an op at the user's line."""
         self.check_alive(f"the op {name}")
         self.builder.loc = user_loc()
-        return self.builder.op(name, *operands, **attrs)
+        return self.builder.op_all(name, *operands, **attrs)
 
     def constant(self, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
         """A literal. Its array is copied and never changes."""

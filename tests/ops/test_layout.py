@@ -50,6 +50,14 @@ def positions() -> Function:
     return m.function(m.transpose(m.mul(t, i), 1, 0), m.transpose(m.op("negate", t), 1, 0))
 
 
+def twice() -> Function:
+    """Rotated twice by one order: each time leads into a region."""
+    m = Model("twice")
+    once = m.transpose(m.param("x", "a", "b", "c"), 1, 2, 0)
+    rotated = m.transpose(once, 1, 2, 0)
+    return m.function(m.reduce(once, 0, "maximum", keep=False), m.reduce(rotated, 0, "maximum", keep=False))
+
+
 def other_users() -> Function:
     """Stays: the transposed array itself is a result, and it meets an array in its own order."""
     m = Model("other_users")
@@ -103,6 +111,14 @@ def test_one_kernel_without_strides(build: Build) -> None:
     assert "transpose" not in plan.text()
 
 
+def test_a_transpose_of_a_transpose_leads_in() -> None:
+    before = prepared(twice())
+    after = verify(propagate_transposes(before), "propagate_transposes")
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    for one, other in zip(run_reference(before, [x]), run_reference(after, [x]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def random_program(data: st.DataObject) -> Function:
     """Transposes by two orders among elementwise ops, reductions and their broadcasts."""
     m = Model("random")
@@ -130,7 +146,7 @@ def random_program(data: st.DataObject) -> Function:
     return m.function(*results, flat)
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_meaning_is_kept(data: st.DataObject) -> None:
     before = prepared(random_program(data))

@@ -1,0 +1,24 @@
+"""Ops that a library computes, as launches: the host program hands over its operands and results as tensors."""
+
+from __future__ import annotations
+
+from dyn.errors import IRError
+from dyn.ir.core import Value
+from dyn.lower.elements import Elements
+from dyn.lower.launch import Launch
+from dyn.lower.target import Target
+from dyn.stitch.groups import Group, Plan
+
+
+def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a LIBRARY group: its buffers are where the op's operands lie, and then its results."""
+    (op,) = group.ops
+    elements = Elements(plan, group)
+
+    def stored(value: Value) -> Value:
+        found = elements.storage(value)
+        if found is None:
+            raise IRError(f"{value!r}, which {op.opdef.name} at {op.loc} reads, does not lie in memory")
+        return found
+
+    return Launch(group, (*(stored(v) for v in op.operands), *op.results), ())
