@@ -17,7 +17,7 @@ export DYN_REQUIRE_TOOLCHAINS
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make test     ruff, pyright and all tests'
-	@echo 'make bench    check and time dyn against PyTorch and JAX on a stream of shapes'
+	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
 	@echo
@@ -40,7 +40,7 @@ test:
 bench:
 	$(SETUP) bench
 	$(BIN)/python -m pytest -q -m torch tests/benchmarks
-	$(BIN)/python -m benchmarks shape_stream --peers torch,jax $(ARGS)
+	$(BIN)/python -m benchmarks shape_stream --peers torch,jax,onnxruntime $(ARGS)
 
 golden:
 	$(SETUP) test

@@ -15,7 +15,8 @@ from benchmarks.tree import map_leaves
 class Peer:
     def __init__(self, config: dict[str, Any], params: dict[str, Any], threads: int) -> None:
         torch.set_num_threads(threads)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # may be set once in a process
+            torch.set_num_interop_threads(1)
         self.heads: int = config["heads"]
         self.epsilon: float = config["epsilon"]
         # F.linear wants [outputs, inputs], and is quickest where that is how they lie in memory.
@@ -25,7 +26,9 @@ class Peer:
 
     @torch.inference_mode()
     def __call__(self, *arrays: np.ndarray) -> Tensor:
-        ids, mask = (torch.from_numpy(array) for array in arrays)
+        return self.encode(*(torch.from_numpy(array) for array in arrays))
+
+    def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         params = self.params
         p = params["embeddings"]
         x = F.embedding(ids, p["word"]) + p["position"][: ids.shape[1]] + p["token_type"][0]
@@ -49,7 +52,7 @@ class Peer:
         return F.linear(x, p["kernel"], p["bias"])
 
     def norm(self, p: dict[str, Tensor], x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], p["scale"], p["bias"], self.epsilon)
+        return F.layer_norm(x, p["scale"].shape, p["scale"], p["bias"], self.epsilon)
 
     def compiled(self) -> tuple[int, float]:
         return 0, 0.0

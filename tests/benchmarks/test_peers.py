@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -26,19 +27,29 @@ def params() -> dict[str, Any]:
 
 
 def test_names():
-    assert peer_names("bert") == ["dyn", "jax", "torch"]
+    assert peer_names("bert") == ["dyn", "jax", "onnxruntime", "torch", "torchcompile"]
     assert peer_names("nothing") == []
 
 
-@pytest.mark.parametrize("framework", ["dyn", "jax", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.mark.parametrize(
+    "framework",
+    ["dyn", "jax", *(pytest.param(name, marks=pytest.mark.torch) for name in ("torch", "torchcompile", "onnxruntime"))],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's own exporter and Inductor use it
 def test_agrees_with_float64(framework: str, params: dict[str, Any], require_module: Callable[[str], ModuleType]):
-    require_module(framework)
+    require_module("torch" if framework == "torchcompile" else framework)
+    if framework == "torchcompile" and shutil.which("g++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
     peer = peer_class(framework, "bert")(dataclasses.asdict(BERT_SMALL), params, 1)
     for shape in [(1, 1), (3, 17), (2, 64)]:
         ids, mask = draw_batch(shape, 1, BERT_SMALL)
         wanted = numpy_bert(params, ids, mask, heads=BERT_SMALL.heads, epsilon=BERT_SMALL.epsilon)
-        np.testing.assert_allclose(np.asarray(peer(ids, mask))[mask == 1], wanted[mask == 1], atol=1e-4)
+        # The values are up to 8: what another framework rounds differently on another CPU is not an error of the peer.
+        rtol = 1e-7 if framework == "dyn" else 2e-5
+        np.testing.assert_allclose(np.asarray(peer(ids, mask))[mask == 1], wanted[mask == 1], rtol=rtol, atol=1e-4)
     compiles, seconds = peer.compiled()
-    assert compiles == {"dyn": 1, "jax": 3, "torch": 0}[framework]
+    # torch.compile takes sizes of 1 apart.
+    wanted_compiles = {"dyn": [1], "jax": [3], "torch": [0], "torchcompile": [2, 3], "onnxruntime": [0]}
+    assert compiles in wanted_compiles[framework]
     assert (seconds > 0) == (compiles > 0)
-    assert peer.versions().startswith(framework)
+    assert peer.versions().replace(".", "").startswith(framework.removesuffix("compile"))

@@ -34,7 +34,10 @@ def test_peers_are_chosen_by_name():
     assert choose_peers("torch", skip_dyn=True) == ["torch"]
     with pytest.raises(ValueError) as unknown:
         choose_peers("theano", skip_dyn=False)
-    assert str(unknown.value) == "there is no peer 'theano' for bert; there are dyn, jax, torch."
+    assert (
+        str(unknown.value)
+        == "there is no peer 'theano' for bert; there are dyn, jax, onnxruntime, torch, torchcompile."
+    )
     with pytest.raises(ValueError) as nobody:
         choose_peers("", skip_dyn=True)
     assert str(nobody.value) == "--skip-dyn leaves nobody to run; name some --peers."
