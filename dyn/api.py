@@ -17,7 +17,7 @@ from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
-from dyn.explain import Explanation, explain_version
+from dyn.explain import Argument, Explanation, MadeFor, broken_guard, log_compiled, log_miss, make_report, why_new
 from dyn.ir.printer import print_function
 from dyn.lower.kernel_text import kernel_text
 from dyn.pipeline import Optimized, Record, compile_x86, optimize
@@ -94,6 +94,10 @@ def _shape_of(leaf: Any) -> tuple[Dim, ...]:
 class Version:
     """One compiled program of a function: what it was traced for, and its code."""
 
+    #: What it was compiled for, and why beside the programs that there were; set by the function that keeps it.
+    made_for: MadeFor | None = None
+    because: str = ""
+
     def __init__(self, traced: TracedFunction, optimized: Optimized, loaded: LoadedProgram, record: Record) -> None:
         self.traced = traced
         self.optimized = optimized
@@ -139,6 +143,8 @@ class Jitted:
         self._lock = threading.Lock()
         self._building: dict[Any, threading.Lock] = {}
         self._versions: dict[Any, list[Version]] = {}
+        #: Every version, by age: their numbers in what is explained.
+        self._in_order: tuple[Version, ...] = ()
         self._hits = 0
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -218,12 +224,36 @@ class Jitted:
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
+            made_for = self._made_for(bound, leaves)
+            because = self._because(made_for, known, arrays)
+            log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced = self._trace(bound, leaves)
             version = self._build(traced, time.perf_counter() - start)
+            version.made_for, version.because = made_for, because
             with self._lock:
                 self._versions[key] = [*known, version]
+                self._in_order = (*self._in_order, version)
+            log_compiled(self._signature.name, version.record, version.guards)
             return version
+
+    def _made_for(self, bound: Bound, leaves: list[_Leaf]) -> MadeFor:
+        """What decides which program a call takes, in words."""
+        names = self._signature.leaf_names(bound)
+        settings = config.current()
+        return MadeFor(
+            tuple(Argument(n, leaf.dtype.name, leaf.rank, leaf.weak) for n, leaf in zip(names, leaves, strict=True)),
+            tuple((n, tree_text(tree)) for n, tree in zip(bound.names, bound.tree.children(), strict=True)),
+            tuple((s.name, repr(s.value)) for s in bound.static),
+            tuple((name, getattr(settings, name)) for name in config.CODE_SETTINGS),
+        )
+
+    def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
+        """Why the programs that there are do not do, next to the nearest of them."""
+        versions = self._in_order
+        known = [version.made_for for version in versions if version.made_for is not None]
+        broken = [broken_guard(v.guards, v.sizes(arrays)) if v in same_key else "" for v in versions]
+        return why_new(made_for, known, broken)
 
     def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
         version = known[-1]
@@ -288,14 +318,14 @@ class Jitted:
 
     def cache_info(self) -> CacheInfo:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
-        versions = [v for group in self._versions.values() for v in group]
+        versions = self._in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
         return CacheInfo(len(versions), self._hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
-        """What was traced, assumed, proved, stitched and generated, and why. Prints as text."""
-        versions = [v for group in self._versions.values() for v in group]
-        parts = [explain_version(v.optimized, v.traced, v.record) for v in versions]
+        """What was traced, assumed, proved, stitched and generated, and why. Prints as text; in Jupyter it is HTML."""
+        versions = self._in_order
+        parts = [make_report(v.optimized, v.traced, v.record, v.because) for v in versions]
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)

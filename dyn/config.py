@@ -13,6 +13,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from dyn.errors import ArgumentError
+
+#: What ``DYN_LOG`` may name.
+TOPICS = ("compile", "guards", "cache")
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -26,10 +31,28 @@ class Config:
     default_float: str = "float32"
     #: ``DYN_TARGET_CPU``: an LLVM CPU name to generate x86 code for; ``""`` for this machine's.
     target_cpu: str = ""
+    #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
+    log: str = ""
+
+    def __post_init__(self) -> None:
+        for topic in self.topics():
+            if topic not in TOPICS:
+                raise ArgumentError(
+                    f"DYN_LOG={self.log!r}: there is no topic {topic!r}.",
+                    remedy=f"name some of {', '.join(TOPICS)}, with commas between them.",
+                )
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics that ``log`` names."""
+        return tuple(filter(None, map(str.strip, self.log.split(",")))) if self.log else ()
 
     def key(self) -> tuple[object, ...]:
         """The settings that change generated code, as part of a cache key."""
-        return (self.default_float, self.target_cpu)
+        return tuple(getattr(self, name) for name in CODE_SETTINGS)
+
+
+#: The settings that change generated code.
+CODE_SETTINGS = ("default_float", "target_cpu")
 
 
 _VARIABLES = {
@@ -37,6 +60,7 @@ _VARIABLES = {
     "verify_ir": "DYN_VERIFY",
     "default_float": "DYN_DEFAULT_FLOAT",
     "target_cpu": "DYN_TARGET_CPU",
+    "log": "DYN_LOG",
 }
 
 

@@ -1,0 +1,177 @@
+"""The explanation as a self-contained piece of HTML: no scripts, nothing loaded, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from dyn.explain.graph import make_graph
+from dyn.explain.picture import draw
+from dyn.explain.report import FactRow, GroupRow, Report, Status
+from dyn.explain.style import style
+from dyn.explain.text import counted
+from dyn.ir.printer import print_function
+from dyn.lower.kernel_text import kernel_text
+
+#: Code longer than this is cut: a notebook keeps what it shows.
+_MOST_CODE = 24_000
+#: Tables that are longer than this are closed at first.
+_MOST_OPEN = 12
+_STATUS_CLASS = {Status.DECLARED: "dyn-parameter", Status.NEEDED: "dyn-contract", Status.PROVED: "dyn-loop"}
+_STATUS_TEXT = {Status.DECLARED: "declared", Status.NEEDED: "needed", Status.PROVED: "proved"}
+
+
+def page(name: str, cache: Mapping[str, int], versions: Sequence[Report]) -> str:
+    """The explanation of a function: a heading, and a part for each of its programs."""
+    counts = "".join(f'<span class="dyn-count">{escape(counted(n, what))}</span>' for what, n in cache.items())
+    parts = [style(), f'<div class="dyn-explain"><div><span class="dyn-name">{escape(name)}</span>{counts}</div>']
+    if not versions:
+        parts.append('<p class="dyn-none">Not called yet: nothing is compiled.</p>')
+    for number, report in enumerate(versions, 1):
+        body = _version(name, report)
+        if len(versions) == 1:
+            parts.append(body)
+            continue
+        because = f"<small>because {escape(report.because)}</small>" if report.because else ""
+        parts.append(
+            f'<details class="dyn-version"{" open" if number == 1 else ""}><summary>program {number} of '
+            f"{len(versions)}{because}</summary>{body}</details>"
+        )
+    return "".join([*parts, "</div>"])
+
+
+def _version(name: str, report: Report) -> str:
+    few_dims, few_facts = len(report.dims) <= _MOST_OPEN, len(report.facts) <= _MOST_OPEN
+    checks = counted(sum(row.status is not Status.PROVED for row in report.facts), "check")
+    kinds = f"{counted(len(report.groups), 'kind')} of kernel"
+    sections = [
+        _section("Picture", _summary(report), _picture(name, report), opened=True),
+        _section("Dims", counted(len(report.dims), "symbolic dim"), _dims(report), opened=few_dims),
+        _section("Facts", f"{checks} at each call", _facts(report.facts), opened=few_facts),
+        _section("Guards", counted(len(report.guards), "guard"), _guards(report.guards), opened=bool(report.guards)),
+        _section("Groups and variants", kinds, _groups(report.groups)),
+        _section("Memory", f"{report.memory.arena} bytes between kernels", _memory(report)),
+        _section("Compile time", f"{1000 * report.seconds:.0f} ms", _stages(report)),
+        _section("Code", "DHLO, kernels, host program", _code(report)),
+    ]
+    return "".join(sections)
+
+
+def _summary(report: Report) -> str:
+    launched = f"{counted(sum(row.count for row in report.groups), 'kernel')} a call"
+    return launched if report.saved == "0" else f"{launched}; fusing saves {report.saved} bytes of traffic"
+
+
+def _picture(name: str, report: Report) -> str:
+    svg = draw(make_graph(report.optimized), f"The kernels of {name}, and the arrays between them")
+    return f'<div class="dyn-scroll">{svg}</div>'
+
+
+def _section(title: str, note: str, body: str, *, opened: bool = False) -> str:
+    return (
+        f"<details{' open' if opened else ''}><summary>{title}<small>{escape(note)}</small></summary>{body}</details>"
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are HTML already; a column of nothing is left out."""
+    if not rows:
+        return '<p class="dyn-none">None.</p>'
+    empty = ("", _mono(""))
+    kept = [i for i in range(len(heads)) if any(row[i] not in empty for row in rows)]
+    heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<table class="dyn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _mono(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _tag(text: str, style_class: str) -> str:
+    return f'<span class="dyn-tag {style_class}">{escape(text)}</span>'
+
+
+def _dims(report: Report) -> str:
+    rows = [
+        (_mono(row.name), _mono(row.origin), _mono(row.declared), _mono(row.same)) for row in report.dims
+    ]  # fmt: skip
+    return _table(("dim", "is the size of", "declared", "the same as"), rows)
+
+
+def _facts(facts: Sequence[FactRow]) -> str:
+    rows = [
+        (_mono(row.text), _tag(_STATUS_TEXT[row.status], _STATUS_CLASS[row.status]), *_why(row)) for row in facts
+    ]  # fmt: skip
+    legend = (
+        '<p class="dyn-none">Declared and needed facts are checked at each call, before anything is computed; '
+        "proved ones follow from them.</p>"
+    )
+    return _table(("fact", "known", "why", "your line"), rows) + (legend if rows else "")
+
+
+def _guards(guards: Sequence[FactRow]) -> str:
+    return _table(("guard", "why", "your line"), [(_mono(row.text), *_why(row)) for row in guards])
+
+
+def _why(row: FactRow) -> tuple[str, str]:
+    loc = row.loc
+    return escape(row.why), _mono(loc.describe()) if loc is not None and loc.line else ""
+
+
+def _groups(groups: Sequence[GroupRow]) -> str:
+    rows: list[tuple[str, ...]] = []
+    for row in groups:
+        over = f' <span class="dyn-quiet">over {list(row.reduced)}</span>' if row.reduced else ""
+        times = f"\u00a0×\u00a0{row.count}" if row.count > 1 else ""
+        variants = "".join(
+            f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}</span></div>' for v in row.variants
+        )
+        lines = "".join(f"<div>{_mono(line)}</div>" for line in row.lines)
+        ends = "".join(f"<div>{escape(end)}</div>" for end in row.ends)
+        rows.append((
+            f"{_tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{_mono(row.space)}{over}",
+            lines, variants, _mono(row.saved), ends,
+        ))  # fmt: skip
+    return _table(("kernel", "your lines", "variants", "saves, bytes", "ends because"), rows)
+
+
+def _memory(report: Report) -> str:
+    if not report.memory.slots:
+        return '<p class="dyn-none">No intermediate arrays.</p>'
+    slots = [(str(number), _mono(slot)) for number, slot in enumerate(report.memory.slots)]
+    return f"<p>The arena: {_mono(report.memory.arena)} bytes; slots are used again as values die.</p>" + _table(
+        ("slot", "bytes"), slots
+    )
+
+
+def _stages(report: Report) -> str:
+    most = max([seconds for _, seconds in report.stages], default=0.0) or 1.0
+    rows = [
+        (
+            escape(stage),
+            f"{1000 * seconds:.1f} ms",
+            f'<span class="dyn-bar" style="width:{200 * seconds / most:.0f}px"></span>',
+        )
+        for stage, seconds in report.stages
+    ]
+    return _table(("stage", "time", ""), rows)
+
+
+def _code(report: Report) -> str:
+    optimized = report.optimized
+    kernels = {id(v.kernel): v.kernel for launch in optimized.launches for v in launch.variants}
+    texts = {
+        "DHLO, after all passes": (print_function(optimized.function), 'as_text("dhlo")'),
+        "Kernels": ("\n".join(kernel_text(kernel) for kernel in kernels.values()), 'as_text("kernel")'),
+        "Host program": (optimized.host.text(), 'as_text("host")'),
+    }
+    parts: list[str] = []
+    for title, (text, whole) in texts.items():
+        shown = text
+        if len(text) > _MOST_CODE:
+            shown = text[: text.rindex("\n", 0, _MOST_CODE)]
+            shown += f"\n… {len(text) - len(shown):,} more characters; .trace(...).lower().{whole} gives all"
+        parts.append(_section(title, f"{text.count(chr(10)):,} lines", f"<pre>{escape(shown)}</pre>"))
+    return "".join(parts)

@@ -1,0 +1,237 @@
+"""What ``explain()`` tells of one program, gathered as plain records; ``text`` and ``html`` show them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from dyn.ir.core import Function
+from dyn.lower.host import AxisCheck, HostProgram, site_text
+from dyn.lower.launch import Launch
+from dyn.pipeline import Optimized, Record
+from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, product
+from dyn.source import Loc
+from dyn.stitch.groups import Group
+from dyn.trace.function import TracedFunction
+
+
+class Status(Enum):
+    """How a fact is known."""
+
+    #: The user said so; checked at each call.
+    DECLARED = "declared"
+    #: An operation needs it, and nothing proves it; checked at each call.
+    NEEDED = "needed"
+    #: It follows from the others; nothing is left to check.
+    PROVED = "proved"
+
+
+@dataclass(frozen=True, slots=True)
+class DimRow:
+    """A dimension: the axis that gives its size, what was declared of it, and what it was proved equal to."""
+
+    name: str
+    origin: str
+    declared: str
+    same: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """Something that is true of the dims, or that a call was routed by."""
+
+    text: str
+    status: Status
+    why: str
+    loc: Loc | None = None
+
+    def because(self) -> str:
+        """``add broadcasts axis 1 (model.py:84)``"""
+        where = "" if self.loc is None or not self.loc.line else f" ({self.loc})"
+        return f"{self.why}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRow:
+    """A version of a kernel, and for which sizes it runs."""
+
+    note: str
+    when: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A kernel: what it iterates over, which of the user's lines it computes, and why it is no larger."""
+
+    kind: str
+    name: str
+    space: str
+    reduced: tuple[int, ...]
+    ops: int
+    #: The bytes of traffic that fusing saves, ``""`` where there is nothing inside to save.
+    saved: str
+    lines: tuple[str, ...]
+    ends: tuple[str, ...]
+    variants: tuple[VariantRow, ...]
+    #: How many groups of the program read the same.
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """Intermediate memory in bytes: the formula of the whole, and of each slot."""
+
+    arena: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Report:
+    """Everything that is told of one program."""
+
+    #: Why it was compiled, beside the programs there were.
+    because: str
+    dims: tuple[DimRow, ...]
+    facts: tuple[FactRow, ...]
+    guards: tuple[FactRow, ...]
+    groups: tuple[GroupRow, ...]
+    #: The bytes of traffic that all groups together save.
+    saved: str
+    memory: MemoryRow
+    kernels: int
+    #: Seconds by stage, in order.
+    stages: tuple[tuple[str, float], ...]
+    #: For the picture and the code, which are made when they are shown.
+    optimized: Optimized
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.stages)
+
+
+def make_report(optimized: Optimized, traced: TracedFunction, record: Record, because: str) -> Report:
+    """The report of one program."""
+    saved: Dim = 0
+    for launch in optimized.launches:
+        saved = saved + saved_bytes(launch.group)
+    return Report(
+        because,
+        tuple(_dims(optimized.function)),
+        _facts(optimized),
+        tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
+        tuple(_groups(optimized.launches)),
+        format_dim(saved),
+        _memory(optimized.host),
+        record.kernels_compiled,
+        tuple(record.seconds.items()),
+        optimized,
+    )
+
+
+def _facts(optimized: Optimized) -> tuple[FactRow, ...]:
+    checked = _checked(optimized)
+    told = {row.text for row in checked}
+    return (*checked, *[row for row in _proved(optimized.function) if row.text not in told])
+
+
+def _dims(function: Function) -> list[DimRow]:
+    declared = {d.symbol: d for d in function.facts.declarations}
+    rows: list[DimRow] = []
+    for symbol in function.symbols():
+        same = format_dim(function.facts.simplify(as_dim(symbol)))
+        told = declared[symbol].describe() if symbol in declared else ""
+        rows.append(DimRow(symbol.name, symbol.origin, told, "" if same == symbol.name else same))
+    return rows
+
+
+def _checked(optimized: Optimized) -> list[FactRow]:
+    """What the host program checks at each call."""
+    names = [info.name for info in optimized.function.infos]
+    hidden = [info.hidden for info in optimized.function.infos]
+    rows: list[FactRow] = []
+    for site in optimized.host.sites:
+        if isinstance(site, Relation):
+            said = site.reason.loc is not None and not site.reason.loc.line
+            rows.append(_relation(site, Status.DECLARED if said else Status.NEEDED))
+        elif isinstance(site, Declaration):
+            rows.append(FactRow(site.describe(), Status.DECLARED, site.reason.text, site.reason.loc))
+        elif isinstance(site, AxisCheck) and not hidden[site.input]:
+            rows.append(FactRow(site_text(site, names), Status.DECLARED, "declared"))
+    return rows
+
+
+def _relation(relation: Relation, status: Status) -> FactRow:
+    return FactRow(relation.describe(), status, relation.reason.text, relation.reason.loc)
+
+
+def _proved(function: Function) -> list[FactRow]:
+    """What follows for the dims: equalities, and bounds and factors beyond those that were declared."""
+    facts = function.facts
+    declared = {d.symbol: d for d in facts.declarations}
+    rows: list[FactRow] = []
+    for symbol in function.symbols():
+        dim = as_dim(symbol)
+        same = facts.simplify(dim)
+        if same is not dim:
+            rows.append(_derived(f"{symbol.name} == {format_dim(same)}", facts.eq(dim, same).why))
+            continue
+        low, high = facts.bounds(dim)
+        told = declared.get(symbol)
+        if low is not None and low > (0 if told is None else told.min):
+            rows.append(_derived(f"{symbol.name} >= {low}", facts.ge(dim, low).why))
+        if high is not None and (told is None or told.max is None or high < told.max):
+            rows.append(_derived(f"{symbol.name} <= {high}", facts.ge(high, dim).why))
+        factor = facts.multiple(dim)
+        if factor > (1 if told is None else told.multiple_of):
+            rows.append(_derived(f"{symbol.name} % {factor} == 0", facts.divides(factor, dim).why))
+    return rows
+
+
+def _derived(text: str, why: Sequence[Reason]) -> FactRow:
+    return FactRow(text, Status.PROVED, "; ".join(str(reason) for reason in why) or "by arithmetic alone")
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
+    """Every group once: those that read the same, as the layers of a model do, are counted."""
+    counts = Counter(group_row(launch) for launch in launches)
+    return [replace(row, count=count) for row, count in counts.items()]
+
+
+def group_row(launch: Launch) -> GroupRow:
+    group = launch.group
+    inside = group.members() - frozenset(group.outputs)
+    variants = [
+        VariantRow(v.note, "always" if v.condition is None else f"when {v.condition.describe()}")
+        for v in launch.variants
+    ]
+    if launch.call is not None:
+        variants.append(VariantRow("a library call", "always"))
+    return GroupRow(
+        group.kind.value,
+        group.name,
+        f"[{', '.join(format_dim(d) for d in group.space)}]",
+        tuple(sorted(group.reduced)),
+        len(group.ops),
+        format_dim(saved_bytes(group)) if inside else "",
+        tuple(dict.fromkeys(op.loc.describe() for op in group.ops)),
+        tuple(dict.fromkeys(group.ends)),
+        tuple(variants),
+    )
+
+
+def saved_bytes(group: Group) -> Dim:
+    """The bytes that fusing keeps off memory: each inner value would be written once and read once."""
+    outputs = frozenset(group.outputs)
+    saved: Dim = 0
+    for value in group.members() - outputs:
+        saved = saved + 2 * product(value.shape) * value.dtype.itemsize
+    return saved
+
+
+def _memory(host: HostProgram) -> MemoryRow:
+    return MemoryRow(format_dim(host.arena), tuple(format_dim(slot) for slot in host.slots))

@@ -1,0 +1,83 @@
+"""The explanation as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dyn.explain.report import DimRow, GroupRow, Report, Status
+
+
+def version_text(report: Report) -> str:
+    """One program: why it is there, its dims, facts, guards, groups, variants, memory and compile times."""
+    proved = [row for row in report.facts if row.status is Status.PROVED]
+    sections = [
+        ("dims", [_dim(row) for row in report.dims]),
+        (
+            "facts, checked at each call",
+            [f"{row.text}: {row.because()}" for row in report.facts if row.status is not Status.PROVED],
+        ),
+        *([("proved from them", [f"{row.text}: {row.because()}" for row in proved])] if proved else []),
+        ("guards, which choose the program", [f"{row.text}: {row.because()}" for row in report.guards]),
+        ("groups, each one kernel", _groups(report)),
+        ("memory", _memory(report)),
+        ("compiled", _times(report)),
+    ]
+    lines: list[str] = []
+    for title, entries in sections:
+        lines.append(f"  {title}" if entries else f"  {title}: none")
+        lines += [f"    {entry}" for entry in entries]
+    return "\n".join(lines)
+
+
+def counted(count: int, what: str) -> str:
+    """``1 compile``, ``2 compiles``"""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def group_title(row: GroupRow) -> str:
+    """``stitch reduce_exponential [b, s] over axes [1]``"""
+    reduced = f" over axes {list(row.reduced)}" if row.reduced else ""
+    return f"{row.kind} {row.name} {row.space}{reduced}"
+
+
+def _dim(row: DimRow) -> str:
+    text = f"{row.name} = {row.origin}"
+    if row.declared:
+        text += f", {row.declared}"
+    if row.same:
+        text += f", the same as {row.same}"
+    return text
+
+
+def _groups(report: Report) -> list[str]:
+    lines: list[str] = []
+    for row in report.groups:
+        times = f", {row.count} times" if row.count > 1 else ""
+        saved = f"saves {row.saved} bytes of traffic" if row.saved else "nothing inside to save"
+        lines.append(f"{group_title(row)}: {counted(row.ops, 'op')}, {saved}{times}")
+        lines += [f"  from {line}" for line in row.lines]
+        lines += [f"  ends: {end}" for end in row.ends]
+        lines += [f"  variant {variant.note}: {variant.when}" for variant in row.variants]
+    if sum(row.count for row in report.groups) > 1 and report.saved != "0":
+        lines.append(f"all of them save {report.saved} bytes of traffic")
+    return lines
+
+
+def _memory(report: Report) -> list[str]:
+    slots = report.memory.slots
+    if not slots:
+        return ["no intermediate arrays"]
+    lines = [f"arena {report.memory.arena} bytes, in {counted(len(slots), 'slot')} used again as values die:"]
+    return lines + [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
+
+
+def _times(report: Report) -> list[str]:
+    return [
+        f"total {1000 * report.seconds:.1f} ms, {counted(report.kernels, 'distinct kernel')}",
+        *stage_lines(report.stages),
+    ]
+
+
+def stage_lines(stages: Sequence[tuple[str, float]]) -> list[str]:
+    """``trace 12.3 ms``, a line a stage."""
+    return [f"{stage} {1000 * seconds:.1f} ms" for stage, seconds in stages]

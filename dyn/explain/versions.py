@@ -1,0 +1,104 @@
+"""Why a function was compiled once more: what differs from the nearest program that there was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dyn.shapes import Relation, Symbol, free_symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array argument as a version's key sees it."""
+
+    name: str
+    dtype: str
+    rank: int
+    weak: bool
+
+    def describe(self) -> str:
+        """``float32 of 2 axes``"""
+        kind = f"a Python number ({self.dtype})" if self.weak else self.dtype
+        return kind if self.weak else f"{kind} of {self.rank} {'axis' if self.rank == 1 else 'axes'}"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFor:
+    """What a program was compiled for: everything that decides which program a call takes, but for the sizes."""
+
+    arguments: tuple[Argument, ...]
+    #: Each argument that the function was called with, and its structure.
+    trees: tuple[tuple[str, str], ...]
+    #: Each static argument, and its value.
+    static: tuple[tuple[str, str], ...]
+    #: Each setting that changes code, and its value.
+    settings: tuple[tuple[str, object], ...]
+
+
+def why_new(new: MadeFor, known: Sequence[MadeFor], broken: Sequence[str]) -> str:
+    """Why ``new`` needs a program of its own, beside those that are ``known``, which are numbered from 1.
+
+    ``broken`` says of each known program which of its guards does not hold (:func:`broken_guard`), ``""`` for one that
+    differs in more than its guards.
+    The first program has no reason but the first call: ``""``.
+    """
+    if not known:
+        return ""
+    options: list[tuple[int, int, list[str]]] = []
+    for number, old in enumerate(known, 1):
+        found = differences(new, old)
+        options.append((len(found), -number, found))
+    count, negative, found = min(options, key=lambda option: option[:2])
+    number = -negative
+    if count:
+        return f"{', '.join(found)} in program {number}, the nearest"
+    return f"program {number} is for {broken[number - 1]}"
+
+
+def broken_guard(guards: Sequence[Relation], sizes: Mapping[Symbol, int]) -> str:
+    """The first guard that these sizes break: ``128 >= n, and n is 300 (model.py:3  if x.shape[0] > 128:)``."""
+    for guard in guards:
+        if not guard.holds(sizes):
+            symbols = sorted(free_symbols(guard.lhs) | free_symbols(guard.rhs), key=lambda s: s.uid)
+            values = " and ".join([f"{s.name} is {sizes[s]}" for s in symbols if s in sizes])
+            loc = guard.reason.loc
+            return f"{guard.describe()}, and {values}{f' ({loc.describe()})' if loc is not None else ''}"
+    return "other sizes"
+
+
+def differences(new: MadeFor, old: MadeFor) -> list[str]:
+    """What differs, as phrases that end in what it was: ``x is float64, and was float32``."""
+    found: list[str] = []
+    was = dict(old.trees)
+    for name, tree in new.trees:
+        if name not in was:
+            found.append(f"{name} is passed, and was not")
+        elif was[name] != tree:
+            found.append(f"{name} is {tree}, and was {was[name]}")
+    found += [f"{name} is not passed, and was" for name, _ in old.trees if name not in dict(new.trees)]
+    arguments = {argument.name: argument for argument in old.arguments}
+    for argument in new.arguments:
+        before = arguments.get(argument.name)
+        if before is not None and before != argument:
+            found.append(_changed(argument, before))
+    found += _values(new.static, old.static, "{} = {}, and was {}")
+    found += _values(new.settings, old.settings, "the setting {} is {}, and was {}")
+    return found
+
+
+def _changed(new: Argument, old: Argument) -> str:
+    """One phrase for an argument whose dtype, rank or weakness differs."""
+    if new.weak != old.weak:
+        return f"{new.name} is {new.describe()}, and was {old.describe()}"
+    if new.rank == old.rank:
+        return f"{new.name} is {new.dtype}, and was {old.dtype}"
+    if new.dtype == old.dtype:
+        axes = "axis" if new.rank == 1 else "axes"
+        return f"{new.name} has {new.rank} {axes}, and had {old.rank}"
+    return f"{new.name} is {new.describe()}, and was {old.describe()}"
+
+
+def _values(new: Sequence[tuple[str, object]], old: Sequence[tuple[str, object]], form: str) -> list[str]:
+    was = dict(old)
+    return [form.format(name, value, was.get(name, "not given")) for name, value in new if was.get(name) != value]
