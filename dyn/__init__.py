@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from dyn import config, errors, nn, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, jit
+from dyn.backends.devices import Device, devices
 from dyn.dtypes import (
     DType,
     bfloat16,
@@ -53,7 +54,7 @@ __version__ = "0.1.0.dev0"
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
-    {"Array", "checkpoint", "custom_jvp", "custom_vjp", "device_put", "devices", "grad", "hessian", "jacfwd", "jacrev",
+    {"Array", "checkpoint", "custom_jvp", "custom_vjp", "device_put", "grad", "hessian", "jacfwd", "jacrev",
      "jvp", "linearize", "load", "profile", "stop_gradient", "tree", "value_and_grad", "vjp", "vmap"}
 )  # fmt: skip
 
@@ -69,8 +70,8 @@ def __getattr__(name: str) -> NoReturn:
 
 
 __all__ = [
-    "CacheInfo", "Compiled", "DType", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced", "__version__",
-    "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "dtype", "errors", "f16", "f32",
-    "f64", "float16", "float32", "float64", "i8", "i16", "i32", "i64", "int8", "int16", "int32", "int64", "jit", "nn",
-    "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
+    "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced", "__version__",
+    "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "devices", "dtype", "errors",
+    "f16", "f32", "f64", "float16", "float32", "float64", "i8", "i16", "i32", "i64", "int8", "int16", "int32", "int64",
+    "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

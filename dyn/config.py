@@ -64,6 +64,11 @@ _VARIABLES = {
 }
 
 
+def variable(name: str) -> str:
+    """The environment variable that sets a setting: ``DYN_VERIFY`` for ``verify_ir``."""
+    return _VARIABLES[name]
+
+
 def _from_environment() -> Config:
     values: dict[str, Any] = {}
     for field in fields(Config):

@@ -1,0 +1,253 @@
+"""What this machine can run, what is missing for the rest, and what to do about it: ``python -m dyn doctor``.
+
+Each check answers with findings and never raises: whatever is broken is what the report is for.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dyn
+from dyn import config
+from dyn.backends.cuda import CudaBackend
+from dyn.backends.cuda_driver import NoDriverError, driver_devices
+from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
+from dyn.backends.rocm import RocmBackend
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.lower.target import Target
+
+
+class State(Enum):
+    """What a finding means."""
+
+    OK = "ok"
+    #: A plain piece of information.
+    NOTE = "note"
+    #: Something optional that is not there.
+    MISSING = "missing"
+    #: Something that works less well than it could.
+    WARNING = "warning"
+    #: dyn does not work.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of the report, and what to do about it."""
+
+    label: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The whole report."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether programs run on the processor."""
+        return all(finding.state is not State.FAILED for section in self.sections for finding in section.findings)
+
+    def text(self) -> str:
+        """The report in plain text."""
+        lines: list[str] = []
+        for section in self.sections:
+            lines += ["", section.title] if lines else [section.title]
+            width = max((len(finding.label) for finding in section.findings), default=0)
+            for finding in section.findings:
+                state = "" if finding.state is State.NOTE else f"{finding.state.value}: "
+                lines.append(f"  {finding.label:{width}}  {state}{finding.text}")
+                if finding.remedy:
+                    lines.append(f"  {'':{width}}  help: {finding.remedy}")
+        return "\n".join([*lines, "", self.verdict()])
+
+    def verdict(self) -> str:
+        """The last line."""
+        return "dyn works on this machine's processor." if self.works else "dyn does not work here; see what failed."
+
+
+def examine() -> Diagnosis:
+    """Look at everything. Takes about a second: a small program is compiled and run."""
+    checks: list[tuple[str, Callable[[], list[Finding]]]] = [
+        ("Versions", _versions),
+        ("This machine", _machine),
+        ("Settings", _settings),
+        ("Backends", _backends),
+        ("Optional packages", _packages),
+        ("Self-test", _self_test),
+    ]
+    return Diagnosis(tuple(Section(title, tuple(_guarded(title, check))) for title, check in checks))
+
+
+def _guarded(title: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return check()
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return [Finding(title.lower(), State.FAILED, problem, "if the message does not say what to do, report it.")]
+
+
+# ---- what there is ---------------------------------------------------------------------------------------------------
+
+
+def _versions() -> list[Finding]:
+    found = [
+        Finding("dyn", State.NOTE, f"{dyn.__version__}, in {Path(dyn.__file__).parent}"),
+        Finding("Python", State.NOTE, f"{platform.python_version()}, {sys.executable}"),
+        Finding("system", State.NOTE, f"{platform.platform()}"),
+    ]
+    for package in ("numpy", "llvmlite", "ml_dtypes", "optree", "scipy"):
+        version = _version(package)
+        if version is None:
+            found.append(Finding(package, State.FAILED, "not installed", f"pip install {package}"))
+        else:
+            found.append(Finding(package, State.NOTE, version))
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> list[Finding]:
+    cpu = cpu_device()
+    registers = {512: "AVX-512", 256: "AVX2"}.get(cpu.vector_bits, "SSE2")
+    slow = cpu.vector_bits == 128
+    return [
+        Finding("processor", State.NOTE, cpu.name),
+        Finding(
+            "target", State.WARNING if slow else State.OK, f"{cpu.target}, {cpu.vector_bits}-bit vectors ({registers})",
+            "a processor with AVX2 runs most programs two to four times as fast." if slow else "",
+        ),
+        Finding("threads", State.NOTE, f"{cpu.cores} of them may be used by this process"),
+        Finding("memory", State.NOTE, f"{cpu.memory / 2**30:.1f} GiB"),
+    ]  # fmt: skip
+
+
+def _settings() -> list[Finding]:
+    """The settings that are not the default ones."""
+    current = config.current()
+    changed = [field for field in fields(config.Config) if getattr(current, field.name) != field.default]
+    if not changed:
+        return [Finding("all", State.NOTE, "as dyn comes; no DYN_… variable changes one")]
+    return [Finding(config.variable(f.name), State.NOTE, f"{getattr(current, f.name)!r}") for f in changed]
+
+
+# ---- backends --------------------------------------------------------------------------------------------------------
+
+
+def _backends() -> list[Finding]:
+    return [_x86(), _nvrtc(), _nvidia(), _hipcc(), _amd()]
+
+
+def _x86() -> Finding:
+    reason = X86Backend(host_target()).unavailable()
+    if reason is None:
+        return Finding("x86", State.OK, f"compiles for and runs on {host_target()}")
+    return Finding("x86", State.FAILED, reason, "pip install llvmlite")
+
+
+def _nvrtc() -> Finding:
+    reason = CudaBackend(Target("cuda", "sm_90a", warp=32)).unavailable()
+    if reason is None:
+        return Finding("cuda compiler", State.OK, "NVRTC; kernels can be compiled, without a GPU too")
+    return Finding("cuda compiler", State.MISSING, reason, "pip install 'dyn[cuda]'")
+
+
+def _nvidia() -> Finding:
+    try:
+        version, _ = driver_devices()
+    except NoDriverError as error:
+        absent = "is not there" in str(error)
+        remedy = "install NVIDIA's driver; nvidia-smi then lists the GPUs." if absent else "see what nvidia-smi says."
+        return Finding("cuda GPUs", State.MISSING, str(error), remedy)
+    told = "; ".join(device.describe() for device in cuda_devices())
+    later = "this version of dyn compiles for them, and runs programs on the processor."
+    return Finding("cuda GPUs", State.WARNING, f"{told or 'none'} (driver for CUDA {version})", later if told else "")
+
+
+def _hipcc() -> Finding:
+    reason = RocmBackend(Target("rocm", "gfx90a", warp=64)).unavailable()
+    if reason is None:
+        return Finding("rocm compiler", State.OK, "hipcc; kernels can be compiled, without a GPU too")
+    return Finding("rocm compiler", State.MISSING, reason, "apt-get install --no-install-recommends hipcc")
+
+
+def _amd() -> Finding:
+    found = rocm_devices()
+    if found:
+        later = "this version of dyn compiles for them, and runs programs on the processor."
+        return Finding("rocm GPUs", State.WARNING, "; ".join(device.describe() for device in found), later)
+    if Path("/dev/kfd").exists():
+        return Finding("rocm GPUs", State.MISSING, "AMD's driver is installed, and it finds no GPU", "see rocminfo.")
+    return Finding(
+        "rocm GPUs", State.MISSING, "AMD's driver is not installed (/dev/kfd is not there)", "install amdgpu-dkms."
+    )
+
+
+#: What each optional package is for, and the extra that installs it.
+_OPTIONAL = {
+    "jax": ("programs written in JAX", "jax"),
+    "torch": ("programs written in PyTorch", "torch"),
+    "tensorflow": ("programs written in TensorFlow", "tensorflow"),
+    "matplotlib": ("the charts of the notebooks and the demo", "demo"),
+    "rich": ("this report, and the demo's, in colour", "demo"),
+    "ipykernel": ("notebooks", "notebook"),
+}
+
+
+def _packages() -> list[Finding]:
+    found: list[Finding] = []
+    for name, (purpose, extra) in _OPTIONAL.items():
+        version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
+        if version is not None and importlib.util.find_spec(name) is not None:
+            found.append(Finding(name, State.OK, f"{version}: {purpose}"))
+        else:
+            remedy = f"pip install 'dyn[{extra}]'"
+            found.append(Finding(name, State.MISSING, f"not installed: {purpose}", remedy))
+    return found
+
+
+# ---- does it work ----------------------------------------------------------------------------------------------------
+
+_SIZES = (0, 1, 7, 1000)
+
+
+def _self_test() -> list[Finding]:
+    """Compile ``x + 1`` and run it for several sizes."""
+    start = time.perf_counter()
+    add_one: Any = dyn.jit(lambda x: x + 1)
+    for size in _SIZES:
+        x = np.arange(size, dtype=np.float32)
+        if not np.array_equal(add_one(x), x + 1):
+            problem = f"x + 1 is wrong for {size} elements"
+            return [Finding("x + 1", State.FAILED, problem, "this is a bug in dyn; please report it with this report.")]
+    spent = 1000 * (time.perf_counter() - start)
+    compiles = add_one.cache_info().compiles
+    sizes = ", ".join(map(str, _SIZES))
+    told = f"right for sizes {sizes}, from {compiles} compile, in {spent:.0f} ms"
+    return [Finding("x + 1", State.OK, told)]
