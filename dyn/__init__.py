@@ -40,15 +40,10 @@ from dyn.dtypes import (
 )
 from dyn.numpy._protocol import NAMESPACE
 from dyn.shapes import NamedDim as Dim
+from dyn.short import bf16, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from dyn.trace.context import install_namespace
 
 install_namespace(NAMESPACE)
-
-#: Short names, for annotations: ``x: dyn.f32["b", "s", 768]``.
-f16, f32, f64, bf16 = float16, float32, float64, bfloat16
-i8, i16, i32, i64 = int8, int16, int32, int64
-u8, u16, u32, u64 = uint8, uint16, uint32, uint64
-c64, c128 = complex64, complex128
 
 __version__ = "0.1.0.dev0"
 

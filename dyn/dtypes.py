@@ -33,6 +33,12 @@ class ArraySpec:
     dtype: DType
     shape: tuple[str | int, ...]
 
+    def __or__(self, other: None) -> ArraySpec:
+        """``dyn.f32["n"] | None``: an argument that may be left out. None has no shape to declare."""
+        return self if other is None else NotImplemented
+
+    __ror__ = __or__
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:

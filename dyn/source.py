@@ -28,7 +28,12 @@ class Loc:
         return linecache.getline(self.file, self.line).strip() if self.line else ""
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}" if self.line else self.file
+        if not self.line:
+            return self.file
+        folder, name = os.path.split(self.file)
+        # Jupyter runs a cell from a file named by a hash; the line's text, beside it, says which cell.
+        cell = os.path.basename(folder).startswith("ipykernel_")
+        return f"{'cell' if cell else name}:{self.line}"
 
     def describe(self) -> str:
         """``model.py:12  y = x @ w``: what an error shows for a place."""

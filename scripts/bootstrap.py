@@ -47,7 +47,7 @@ JOBS = {
     "demo": Job("the demo's packages (under a minute, once)", ("demo",)),
     "test": Job(
         "the test tools (a minute or two, once)",
-        ("test", "demo", "cuda", "jax"),
+        ("test", "demo", "notebook", "cuda", "jax"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),

@@ -36,6 +36,10 @@ REMEDIES = {
     "jaxlib": "pip install -e '.[jax]'",
     "torch": "pip install -e '.[torch]'",
     "tensorflow": "pip install -e '.[tensorflow]'",
+    "ipykernel": "pip install -e '.[notebook]'",
+    "matplotlib": "pip install -e '.[notebook]'",
+    "nbclient": "pip install -e '.[notebook]'",
+    "nbformat": "pip install -e '.[notebook]'",
 }
 
 

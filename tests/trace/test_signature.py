@@ -1,5 +1,5 @@
 # ruff: noqa: F821, UP037  # annotations declare shapes with strings that are no types
-# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false, reportGeneralTypeIssues=false
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false, reportArgumentType=false
 """Arguments: static ones, names, and the dims that are declared for them."""
 
 from __future__ import annotations
@@ -81,6 +81,16 @@ def test_static_values_of_other_types_are_other_keys() -> None:
     x = np.ones(2, np.int32)
     assert [np.asarray(f(x, n)).dtype.kind for n in (2, 2.0, 2)] == ["i", "f", "i"]
     assert f.cache_info().compiles == 2
+
+
+def test_an_annotation_with_none_declares_too() -> None:
+    def fn(x: dyn.f32["n"], y: dyn.f32["n", 3] | None = None) -> Any:
+        return x if y is None else y
+
+    s = signature(fn)
+    assert s.declared(s.bind((1, 2), {}), [1, 2])[0] == [("n",), ("n", 3)]
+    assert s.declared(s.bind((1, None), {}), [1])[0] == [("n",)]
+    assert (None | dyn.f32["n"]) == dyn.f32["n"]
 
 
 def test_functions_without_a_signature() -> None:

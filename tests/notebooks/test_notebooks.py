@@ -1,0 +1,94 @@
+"""Every notebook runs from its first cell to its last, and is kept without what it printed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import dyn
+
+ROOT = Path(dyn.__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def nbformat(require_module: Callable[[str], ModuleType]) -> ModuleType:
+    return require_module("nbformat")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_no_output_is_kept(path: Path, nbformat: Any) -> None:
+    """``jupyter nbconvert --clear-output --inplace notebooks/*.ipynb`` removes what this finds."""
+    notebook = nbformat.read(path, 4)
+    nbformat.validate(notebook)
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            assert cell.outputs == [], f"cell {number} has outputs"
+            assert cell.execution_count is None, f"cell {number} has a number"
+        assert set(cell.metadata) <= {"tags"}, f"cell {number} has metadata"
+
+
+def outputs(notebook: Any, kind: str) -> list[str]:
+    """What all cells printed, or what they answered as ``kind``."""
+    found: list[str] = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream" and kind == output.name:
+                found.append(output.text)
+            elif output.output_type != "stream" and kind in output.data:
+                found.append(output.data[kind])
+    return found
+
+
+@pytest.fixture(scope="module")
+def first_steps(nbformat: Any, require_module: Callable[[str], ModuleType]) -> Any:
+    """The executed notebook. An exception in a cell fails here, with the cell and its traceback."""
+    require_module("ipykernel")
+    require_module("matplotlib")
+    nbclient = require_module("nbclient")
+    notebook = nbformat.read(ROOT / "notebooks" / "01-first-steps.ipynb", 4)
+    # These sources, and one thread for NumPy's BLAS: several wait for one another where the machine is busy.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "DYN_LOG": ""}
+    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}})
+    client.execute(env=environment)
+    return notebook
+
+
+def test_first_steps_compiles_once_for_many_shapes(first_steps: Any) -> None:
+    printed = "".join(outputs(first_steps, "stdout"))
+    assert printed.count("rows sum to 1 within") == 6
+    answers = outputs(first_steps, "text/plain")
+    assert any(text.startswith("CacheInfo(compiles=1, hits=6, guards=0") for text in answers)
+    assert re.search(
+        r"^NumPy, padded: \d+ ms, NumPy: \d+ ms, dyn: \d+ ms\nCacheInfo\(compiles=1, hits=26,", printed, re.M
+    )
+
+
+def test_first_steps_agrees_with_numpy(first_steps: Any) -> None:
+    cell = next(cell for cell in first_steps.cells if "transformer(np, x)).max()" in cell.source)
+    assert float(cell.outputs[0].data["text/plain"]) < 1e-4
+
+
+def test_first_steps_shows_errors_guards_kernels_and_the_log(first_steps: Any) -> None:
+    printed = "".join(outputs(first_steps, "stdout"))
+    assert "w.shape[0] is 8, and it must be features = 9." in printed
+    assert "x * weights broadcasts axis 1.\n" in printed
+    assert "at cell:3  return dnp.sum(x * weights, axis=-1)" in printed
+    assert "program 1 is for x_0 >= 2, and x_0 is 1 (cell:3  if x.shape[0] > 1:)" in printed
+    assert "fold max" in printed
+    logged = "".join(outputs(first_steps, "stderr"))
+    assert "dyn.compile: <lambda>: compiling for its first call" in logged
+    assert "dyn.guards: <lambda>: guard" in logged
+
+
+def test_first_steps_has_pictures(first_steps: Any) -> None:
+    pages = outputs(first_steps, "text/html")
+    assert len(pages) == 2
+    assert all("<svg" in page for page in pages)
+    assert len(outputs(first_steps, "image/png")) == 1
