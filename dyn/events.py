@@ -33,6 +33,8 @@ def _attach() -> None:
         # It is silent unless it is asked for, and so keeps logging's handler of last resort from speaking up, as a
         # NullHandler would.
         logger.addHandler(_ToStderr())
+    for topic in config.current().topics():  # so that what is logged without this file is shown too
+        _LOGGERS[topic].setLevel(logging.INFO)
 
 
 _attach()

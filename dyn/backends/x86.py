@@ -15,7 +15,7 @@ import threading
 from functools import lru_cache
 from typing import Any
 
-from dyn import config
+from dyn import config, events
 from dyn.backends.base import Binary, Effort, Source
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.target import Target
@@ -102,7 +102,11 @@ class X86Backend:
         """An ELF object. Equal sources are compiled once."""
         key = source.key(self._target)
         found = self._binaries.get(key)
-        if found is None:
+        names = ", ".join(source.symbols)
+        if found is not None:
+            events.cache("%s: found in memory", names)
+        else:
+            events.cache("%s: compiled for %s", names, self._target)
             module, machine = self._module(source)
             found = self._binaries.setdefault(key, Binary(machine.emit_object(module), source.symbols))
         return found

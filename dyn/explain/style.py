@@ -30,13 +30,17 @@ margin-right:5px;font-size:12px;color:var(--dim)}
 .dyn-explain summary small{font-weight:400;font-size:12.5px;color:var(--dim);margin-left:6px}
 .dyn-explain .dyn-version{border-top:1px solid var(--line);padding-top:8px}
 .dyn-explain .dyn-scroll{overflow:auto;max-height:820px;border:1px solid var(--line);border-radius:8px;margin-top:6px}
-.dyn-explain.dyn-explain table.dyn-table{border-collapse:collapse;margin:6px 0 2px;font-size:13px;background:none;color:inherit}
-.dyn-explain.dyn-explain table.dyn-table th,.dyn-explain.dyn-explain table.dyn-table td{text-align:left;vertical-align:top;
+.dyn-explain.dyn-explain table.dyn-table{border-collapse:collapse;margin:6px 0 2px;font-size:13px;
+background:none;color:inherit}
+.dyn-explain.dyn-explain table.dyn-table th,
+.dyn-explain.dyn-explain table.dyn-table td{text-align:left;vertical-align:top;
 padding:3px 16px 3px 0;border:0;border-bottom:1px solid var(--line);background:none;color:inherit;white-space:normal}
 .dyn-explain.dyn-explain table.dyn-table th{font-weight:500;color:var(--dim);font-size:12px}
-.dyn-explain.dyn-explain code,.dyn-explain.dyn-explain pre{font:12px/1.45 ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;
+.dyn-explain.dyn-explain code,
+.dyn-explain.dyn-explain pre{font:12px/1.45 ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;
 background:none;color:inherit;padding:0;border:0}
-.dyn-explain.dyn-explain.dyn-explain pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:10px 12px;
+.dyn-explain.dyn-explain.dyn-explain pre{background:var(--soft);
+border:1px solid var(--line);border-radius:8px;padding:10px 12px;
 margin:6px 0;overflow:auto;max-height:480px;white-space:pre}
 .dyn-explain .dyn-quiet{color:var(--dim)}
 .dyn-explain .dyn-none{color:var(--dim);margin:2px 0;font-size:13px}

@@ -210,6 +210,14 @@ def test_an_arrow_for_each_output_that_is_read() -> None:
     assert {arrow.output for arrow in graph.arrows if arrow.tail == kernel} == {0, 1}
 
 
+def test_a_library_call_is_a_box_too() -> None:
+    f = dyn.jit(lambda x: dnp.sort(x * 2, axis=-1) + 1)
+    f(np.ones((2, 3), "f4"))
+    assert "library" in [box.kind for box in graph_of(f).boxes]
+    html(f)
+    assert "variant a library call: always" in str(f.explain())
+
+
 def test_many_weights_are_rows_and_not_boxes() -> None:
     @dyn.jit
     def f(tree):

@@ -63,6 +63,17 @@ def test_only_the_topics_that_are_named(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == "dyn.cache: found k_1\n"
 
 
+def test_the_cache_tells_what_was_compiled_and_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    with dyn.config.override(log="cache"):
+        for _ in range(2):
+            dyn.jit(lambda x: x * 12.5 + 3.25)(np.ones(3, "f4"))
+    lines = capsys.readouterr().err.splitlines()
+    kernels = [re.sub(r"k_[0-9a-f]+", "K", line) for line in lines if "k_" in line]
+    compiled, found = kernels
+    assert compiled.startswith("dyn.cache: K: compiled for x86:")
+    assert found == "dyn.cache: K: found in memory"
+
+
 def test_programs_that_configure_logging_get_the_events(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="dyn"):
         dyn.jit(lambda x: x - 2)(np.ones(3, "f4"))
