@@ -5,10 +5,12 @@ Each check answers with findings and never raises: whatever is broken is what th
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -93,6 +95,7 @@ def examine() -> Diagnosis:
         ("Versions", _versions),
         ("This machine", _machine),
         ("Settings", _settings),
+        ("Compiled code", _cache),
         ("Backends", _backends),
         ("Optional packages", _packages),
         ("Self-test", _self_test),
@@ -155,6 +158,32 @@ def _settings() -> list[Finding]:
     if not changed:
         return [Finding("all", State.NOTE, "as dyn comes; no DYN_… variable changes one")]
     return [Finding(config.variable(f.name), State.NOTE, f"{getattr(current, f.name)!r}") for f in changed]
+
+
+def _cache() -> list[Finding]:
+    """Where compiled code is kept. The module that keeps it on disk is looked for: not every version has it."""
+    if importlib.util.find_spec("dyn.backends.binaries") is None:
+        return [Finding("folder", State.NOTE, "none; this version keeps compiled code in memory")]
+    info = importlib.import_module("dyn.backends.binaries").cache_info()
+    if not info.folder:
+        return [Finding("folder", State.NOTE, "none; compiled code is kept in memory, as DYN_CACHE_DIR says")]
+    return [cache_finding(Path(info.folder), info.entries, info.size, info.limit)]
+
+
+def cache_finding(folder: Path, entries: int, size: int, limit: int) -> Finding:
+    """Whether a folder can keep compiled code: it is tried with a file, or its parent is, where it is not there."""
+    told = f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}, "
+    told += f"{size / 2**20:.1f} of at most {limit / 2**20:.0f} MiB"
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        problem = f"{told}; it cannot be written ({error.strerror}), so each process compiles anew"
+        return Finding("folder", State.WARNING, problem, f"make {place} writable, or name another in DYN_CACHE_DIR.")
+    return Finding("folder", State.OK, told)
 
 
 # ---- backends --------------------------------------------------------------------------------------------------------

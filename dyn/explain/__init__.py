@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dyn.explain.html import page
 from dyn.explain.log import log_compiled, log_miss
 from dyn.explain.report import Report, make_report
 from dyn.explain.text import counted, version_text
@@ -45,4 +44,6 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """A self-contained piece of HTML: a picture of the kernels, tables, code. No scripts, nothing is loaded."""
+        from dyn.explain.html import page  # a program that shows nothing does without
+
         return page(self.name, self.cache, self.versions)

@@ -15,7 +15,7 @@ import dyn
 from dyn import __main__ as command
 from dyn import doctor
 from dyn.backends.cuda_driver import NoDriverError
-from dyn.doctor import Diagnosis, Finding, Section, State, examine
+from dyn.doctor import Diagnosis, Finding, Section, State, cache_finding, examine
 
 
 def findings(diagnosis: Diagnosis) -> dict[str, Finding]:
@@ -101,6 +101,32 @@ def test_a_wrong_result_and_an_exception_are_findings(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor.dyn, "jit", refuse)
     broken = findings(examine())["self-test"]
     assert (broken.state, broken.text) == (State.FAILED, "RuntimeError: no luck")
+
+
+def test_a_folder_for_compiled_code(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    assert cache_finding(made, 1, 3 << 19, 1 << 30) == Finding(
+        "folder", State.OK, f"{made}: 1 entry, 1.5 of at most 1024 MiB"
+    )
+    assert list(made.iterdir()) == []
+    later = tmp_path / "not" / "yet"
+    assert cache_finding(later, 0, 0, 1 << 30).state is State.OK
+    assert not later.exists()
+
+
+def test_a_folder_for_compiled_code_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert cache_finding(file / "cache", 0, 0, 1 << 30) == Finding(
+        "folder", State.WARNING,
+        f"{file / 'cache'}: 0 entries, 0.0 of at most 1024 MiB; it cannot be written (Not a directory), so each "
+        "process compiles anew",
+        f"make {file} writable, or name another in DYN_CACHE_DIR.",
+    )  # fmt: skip
+    full = cache_finding(Path("/proc"), 2, 0, 1 << 30)
+    assert full.state is State.WARNING
+    assert "it cannot be written (" in full.text
 
 
 def test_an_old_processor_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
