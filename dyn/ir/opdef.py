@@ -35,6 +35,8 @@ class OpKind(Enum):
     REDUCE = "reduce"
     #: Sums of products.
     CONTRACT = "contract"
+    #: A copy of the first operand with updates combined into it at computed places.
+    SCATTER = "scatter"
     #: Has no loops; one lowering of its own.
     OPAQUE = "opaque"
 
@@ -114,7 +116,17 @@ class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
 
 
-Loops = Elements | Reduction | Contraction | Library | None
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """``loops`` of a scatter: StableHLO's dimension numbers, in its attributes.
+
+    ``combine(attrs)`` is what an update is combined with what is there by, None where it takes its place.
+    """
+
+    combine: Callable[[Any], Any]
+
+
+Loops = Elements | Reduction | Contraction | Scatter | Library | None
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
 #: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several.
 Reference = Callable[..., Any]

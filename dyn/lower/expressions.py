@@ -22,6 +22,7 @@ from dyn.lower.kernel import (
     Stmt,
     Store,
     TileContract,
+    Update,
     children,
     stmt_body,
     stmt_exprs,
@@ -90,6 +91,12 @@ class ExprBuilder:
             return Load(buffer, index, tuple((s, self.bound[s]) for s in symbols if s in self.bound), mask, other)
 
         return self._node(("load", buffer, index, id(mask), id(other)), make)
+
+    def update(self, buffer: Buffer, index: Dim, combine: Scalar | None, value: Expr, mask: Expr | None) -> Update:
+        """An update at an index that may mention bound values."""
+        symbols = sorted(free_symbols(index), key=lambda s: s.uid)
+        bound = tuple((s, self.bound[s]) for s in symbols if s in self.bound)
+        return Update(buffer, index, bound, combine, value, mask)
 
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
@@ -195,7 +202,7 @@ def stmt_dims(body: tuple[Stmt, ...]) -> list[Dim]:
     """Every index expression of some statements, loop extents left out, in program order."""
     found: list[Dim] = []
     for stmt in walk_stmts(body):
-        if isinstance(stmt, Store):
+        if isinstance(stmt, Store | Update):
             found.append(stmt.index)
         found.extend(expr_dims(stmt_exprs(stmt)))
     return found
@@ -234,6 +241,10 @@ class Rewriter:
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store):
             return Store(stmt.buffer, self.change(stmt.index), self.expr(stmt.value))
+        if isinstance(stmt, Update):
+            bound = tuple((s, self.expr(v)) for s, v in stmt.bound)
+            mask = None if stmt.mask is None else self.expr(stmt.mask)
+            return Update(stmt.buffer, self.change(stmt.index), bound, stmt.combine, self.expr(stmt.value), mask)
         if isinstance(stmt, Loop):
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))

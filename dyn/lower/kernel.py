@@ -3,7 +3,8 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds) | Store(buffer, index, value) | TileContract(...)
+    stmt    = Loop(role, var, extent, body, folds) | Store(buffer, index, value) | Update(buffer, index, …)
+            | TileContract(...)
     fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
     role    = GRID | LANE | SERIAL
@@ -29,6 +30,8 @@ What every kernel keeps to (``check`` says so):
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
 * A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap.
+* An Update changes a global buffer where the same GRID iteration has stored before, and counts as a store: the buffer
+  is not loaded. Iterations of a SERIAL loop update in their order, those of a LANE loop distinct places.
 * Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
 * Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
 """
@@ -160,6 +163,23 @@ class Store:
     value: Expr
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Update:
+    """``buffer[index] = combine(buffer[index], value)`` where ``mask``; with no ``combine``, ``= value``.
+
+    ``bound`` names the symbols of ``index`` that stand for computed values, as in a Load: where they lead outside of
+    the buffer, ``mask`` is false, and nothing is read or written. float16 and bfloat16 are combined in float32 and
+    rounded after each update.
+    """
+
+    buffer: Buffer
+    index: Dim
+    bound: tuple[tuple[Symbol, Expr], ...]
+    combine: Scalar | None
+    value: Expr
+    mask: Expr | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TileSchedule:
     """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
@@ -194,7 +214,7 @@ class TileContract:
     schedule: TileSchedule
 
 
-Stmt = Loop | Store | TileContract
+Stmt = Loop | Store | Update | TileContract
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -251,6 +271,9 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
         return (stmt.value,)
     if isinstance(stmt, Loop):
         return tuple(fold.value for fold in stmt.folds)
+    if isinstance(stmt, Update):
+        masks = () if stmt.mask is None else (stmt.mask,)
+        return (stmt.value, *[value for _, value in stmt.bound], *masks)
     return (stmt.lhs, stmt.rhs)
 
 
@@ -328,9 +351,26 @@ class _Checker:
                     raise self.fail(f"a {stmt.value.dtype} is stored to {stmt.buffer.name}, a {stmt.buffer.dtype}")
                 self.stored.add(id(stmt.buffer))
                 self.exprs((stmt.value,), symbols, refs)
+            elif isinstance(stmt, Update):
+                self.update(stmt, symbols, refs)
             else:
                 self.tile(stmt, symbols, refs, in_lane=in_lane)
         return refs
+
+    def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
+        name, dtype = stmt.buffer.name, stmt.buffer.dtype
+        self.scope(stmt.index, symbols | {s for s, _ in stmt.bound}, f"an update of {name}")
+        if stmt.buffer.space is not Space.GLOBAL or id(stmt.buffer) not in self.stored:
+            raise self.fail(f"{name} is updated, and is no global buffer that was stored before")
+        if stmt.value.dtype is not dtype:
+            raise self.fail(f"a {stmt.value.dtype} updates {name}, a {dtype}")
+        if stmt.combine is not None and stmt.combine not in MONOIDS:
+            raise self.fail(f"{name} is updated with {stmt.combine.text}, which is no monoid")
+        if any(value.dtype is not dtypes.int64 for _, value in stmt.bound):
+            raise self.fail(f"an update of {name} has an index that is not computed in i64")
+        if stmt.mask is not None and stmt.mask.dtype is not dtypes.bool_:
+            raise self.fail(f"an update of {name} has a mask of {stmt.mask.dtype}")
+        self.exprs(stmt_exprs(stmt), symbols, refs)
 
     def tile(self, tile: TileContract, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
         if in_lane:

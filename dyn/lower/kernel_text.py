@@ -22,6 +22,7 @@ from dyn.lower.kernel import (
     Stmt,
     Store,
     TileContract,
+    Update,
     children,
     stmt_exprs,
     walk_exprs,
@@ -85,10 +86,23 @@ class _Printer:
             if isinstance(stmt, Store):
                 value = self.expr(stmt.value, depth, lets)
                 self.line(depth, f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.index)}] = {value}")
+            elif isinstance(stmt, Update):
+                self.update(stmt, depth, lets)
             elif isinstance(stmt, Loop):
                 self.loop(stmt, depth, lets)
             else:
                 self.tile(stmt, depth, lets)
+
+    def update(self, stmt: Update, depth: int, lets: dict[int, str]) -> None:
+        value = self.expr(stmt.value, depth, lets)
+        bindings = ""
+        for symbol, bound in stmt.bound:
+            self.symbols.setdefault(symbol, self.fresh("v"))
+            bindings += f" with {self.symbols[symbol]} = {self.expr(bound, depth, lets)}"
+        place = f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.index)}{bindings}]"
+        how = "replaced" if stmt.combine is None else stmt.combine.text
+        where = "" if stmt.mask is None else f" where {self.expr(stmt.mask, depth, lets)}"
+        self.line(depth, f"update {place} {how} by {value}{where}")
 
     def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])

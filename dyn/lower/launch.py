@@ -16,6 +16,7 @@ from dyn.lower.kernel import (
     Stmt,
     Store,
     TileContract,
+    Update,
     check,
     stmt_exprs,
     walk_exprs,
@@ -92,6 +93,8 @@ def bind_kernel(
             inner.add(stmt.var)
         elif isinstance(stmt, TileContract):
             inner |= {stmt.row, stmt.col, stmt.red}
+        elif isinstance(stmt, Update):
+            inner.update(s for s, _ in stmt.bound)
         for expr in walk_exprs(stmt_exprs(stmt)):
             if isinstance(expr, Load):
                 inner.update(s for s, _ in expr.bound)

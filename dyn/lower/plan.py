@@ -16,6 +16,7 @@ from dyn.lower.contract import lower_contract
 from dyn.lower.launch import Launch
 from dyn.lower.library import lower_library
 from dyn.lower.loops import lower_loops
+from dyn.lower.scatter import lower_scatter
 from dyn.lower.target import Target
 from dyn.stitch.groups import Group, GroupKind, Plan
 
@@ -25,6 +26,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], Launch]] = {
     GroupKind.COPY: lower_loops,
     GroupKind.CONTRACT: lower_contract,
     GroupKind.LIBRARY: lower_library,
+    GroupKind.SCATTER: lower_scatter,
 }
 
 

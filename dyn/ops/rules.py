@@ -112,3 +112,16 @@ def samples(
         ]
 
     return make
+
+
+#: A dtype of every kind and of several widths, for ops that move elements whatever they are.
+ALL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
+    d.np
+    for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int64,
+              dtypes.bool_, dtypes.complex64)
+)  # fmt: skip
+
+
+def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    """Different numbers, or as different as a dtype can have them."""
+    return (np.arange(np.prod(shape, dtype=np.int64)).reshape(shape) % 97).astype(dtype)

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.dtypes import Kind
 from dyn.ir.core import Dense
 from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
-from dyn.ops.rules import SAMPLE_SHAPES, samples, view
+from dyn.ops.rules import SAMPLE_SHAPES, view
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, RelKind, broadcast, dim_min, floordiv, format_dim, mod, product
 
@@ -369,58 +368,29 @@ dim_size = OpDef(
 )  # fmt: skip
 
 
-# --- take: the gather of whole slices along one axis -----------------------------------------------------------------
+def _dimension_size_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), axis = operands, attrs["dimension"]
+    if not 0 <= axis < x.rank:
+        raise ctx.fail(f"{axis} is not an axis of {x}")
+    return (TensorType(dtypes.int32, (), weak=True),)
 
 
-def _take_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    x, indices = operands
-    axis = attrs["axis"]
-    if indices.dtype.kind not in (Kind.INT, Kind.UINT):
-        raise ctx.unsupported(f"indices are {indices.dtype.name}, not integers", "convert them with .astype('int32')")
-    return (TensorType(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
-
-
-def _take_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
-    x, indices = op.operands
-    axis, rank = op.attrs["axis"], len(indices.shape)
-    wanted = get(1, index[axis : axis + rank])
-    if indices.dtype is not dtypes.int64:
-        wanted = k.apply(Scalar.CAST, [wanted], dtypes.int64)
-    size, zero = k.index(dtypes.int64, x.shape[axis]), k.const(dtypes.int64, 0)
-    last = k.index(dtypes.int64, x.shape[axis] - 1)
-    wrapped = k.apply(Scalar.ADD, [wanted, size], dtypes.int64)
-    negative = k.apply(Scalar.LT, [wanted, zero], dtypes.bool_)
-    wanted = k.apply(Scalar.SELECT, [negative, wrapped, wanted], dtypes.int64)
-    wanted = k.apply(Scalar.MAX, [k.apply(Scalar.MIN, [wanted, last], dtypes.int64), zero], dtypes.int64)
-    return get(0, (*index[:axis], k.bind(wanted), *index[axis + rank :]))
-
-
-def _take(x: Array, indices: Array, axis: int) -> Array:
-    size = x.shape[axis]
-    wrapped = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
-    return np.take(x, np.clip(wrapped, 0, max(size - 1, 0)), axis=axis)
-
-
-def _require_rows(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    result = _take_types(ctx, operands, attrs)
-    # Indices clamp, as StableHLO's gather does; from nothing, nothing can be taken.
-    x, indices = operands
-    ctx.require(
-        RelKind.GE, x.shape[attrs["axis"]] * indices.size, indices.size, "elements are taken from an axis that has some"
-    )
-    return result
-
-
-take = OpDef(
-    "take",
-    OpKind.INDEXED,
-    types=_require_rows,
-    loops=Elements(_take_at),
-    reference=_take,
+#: The size of an axis as an int32 scalar, as StableHLO has it; ``dim_size`` after simplification.
+get_dimension_size = OpDef(
+    "get_dimension_size",
+    OpKind.GENERATE,
+    types=_dimension_size_types,
+    loops=Elements(
+        lambda k, op, index, get: k.apply(
+            Scalar.CAST, [k.index(dtypes.int64, op.operands[0].shape[op.attrs["dimension"]])], dtypes.int32
+        )
+    ),
+    reference=lambda x, dimension: np.asarray(x.shape[dimension], np.int32),
     samples=lambda: [
-        Sample((np.arange(12.0, dtype=np.float32).reshape(3, 4), np.array([[2, 0, -1], [9, -9, 1]])), {"axis": a})
-        for a in (0, 1)
-    ]
-    + [Sample((*samples(1)()[4].operands, np.zeros((n,), np.int32)), {"axis": 0}) for n in (0, 1)],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+        Sample((np.zeros(s, np.float32),), {"dimension": d}) for s in SAMPLE_SHAPES for d in range(len(s))
+    ],
+    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    simplify=lambda b, op: (
+        b.op("dim_size", size=op.operands[0].shape[op.attrs["dimension"]], dtype=dtypes.int32),
+    ),
 )  # fmt: skip

@@ -19,6 +19,8 @@ class GroupKind(Enum):
     STITCH = "stitch"
     #: A contraction with its epilogue.
     CONTRACT = "contract"
+    #: A scatter: a copy of its operand, with updates combined into it.
+    SCATTER = "scatter"
     #: A view, or a parameter, that must lie in memory of its own.
     COPY = "copy"
     #: An op that a library computes, called from the host program.

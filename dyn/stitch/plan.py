@@ -8,6 +8,7 @@ memory traffic, merging them, or starts a group of its own:
   (a *full* value) or at the index's kept axes (a *row* value);
 * a REDUCE joins a group whose space is its operand's shape, if the group reduces the same axes or none yet;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops;
+* a scatter is a group by itself;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
@@ -36,6 +37,12 @@ _MOST_SIBLINGS = 16
 def stitch(function: Function) -> Plan:
     """The plan of a function. Needs refined shapes, no dead code, and results of their own (``own_results``)."""
     return _Stitcher(function).run()
+
+
+#: The kinds of ops that start a group of their own, whatever makes their operands.
+_ROOTS = {OpKind.CONTRACT: GroupKind.CONTRACT, OpKind.SCATTER: GroupKind.SCATTER}
+#: The kinds of groups that take nothing else.
+_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER)
 
 
 class _Draft:
@@ -99,7 +106,7 @@ class _Stitcher:
             else:
                 draft = candidate if draft is None else self._merge(draft, candidate)
         if draft is None:
-            draft = self._new(GroupKind.CONTRACT if op.opdef.kind is OpKind.CONTRACT else GroupKind.LOOP, space)
+            draft = self._new(_ROOTS.get(op.opdef.kind, GroupKind.LOOP), space)
         if reduced is not None:
             draft.reduced = reduced
             draft.kind = GroupKind.STITCH
@@ -143,7 +150,7 @@ class _Stitcher:
 
     def _candidates(self, op: Op) -> list[_Draft]:
         """The groups that make the op's operands, contractions first: an epilogue saves a whole round trip."""
-        if op.opdef.kind is OpKind.CONTRACT:
+        if op.opdef.kind in _ROOTS:
             return []
         found = dict.fromkeys(self.group_of[s] for s in self._op_sources(op) if s in self.group_of)
         return sorted(found, key=lambda g: (g.kind is not GroupKind.CONTRACT, -g.number))
@@ -152,7 +159,7 @@ class _Stitcher:
         """Why ``op`` cannot join ``group``, or None when it can."""
         if group.kind is GroupKind.CONTRACT and op.opdef.kind is not OpKind.POINTWISE:
             return f"a contraction's epilogue takes no {op.opdef.kind.value} op"
-        if group.kind in (GroupKind.COPY, GroupKind.LIBRARY):
+        if group.kind in _ALONE:
             return f"a {group.kind.value} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
@@ -286,6 +293,8 @@ class _Stitcher:
         full = group is not None and self._same_shape(base.shape, group.space)
         if group is None or not full or not self._permutes(base, op.result, permutation(index, symbols)):
             group = self._new(GroupKind.COPY, op.result.shape)
+        elif group.kind in _ALONE:
+            group = self._new(GroupKind.COPY, op.result.shape)
         self._add(group, op)
 
     def _permutes(self, base: Value, view: Value, places: tuple[int | None, ...] | None) -> bool:
@@ -325,7 +334,7 @@ class _Stitcher:
 
 def _name(ops: tuple[Op, ...]) -> str:
     """A name for people: its heaviest ops in order."""
-    heavy = [op.opdef.name for op in ops if op.opdef.kind in (OpKind.REDUCE, OpKind.CONTRACT)]
+    heavy = [op.opdef.name for op in ops if op.opdef.kind in (OpKind.REDUCE, *_ROOTS)]
     light = [op.opdef.name for op in ops if op.opdef.kind in (OpKind.POINTWISE, OpKind.INDEXED)]
     words = list(dict.fromkeys(heavy + light[-2:])) or [op.opdef.name for op in ops] or ["copy"]
     return "_".join(words[:4])

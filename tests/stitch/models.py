@@ -13,6 +13,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.lower.target import Target
+from dyn.ops.gather import take_attrs
 from dyn.pipeline import Optimized, Record, optimize
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast
 from dyn.shapes import symbol as new_symbol
@@ -156,7 +157,7 @@ class Model:
         return self.reshape(self.transpose(context, 0, 2, 1, 3), b, s, width)
 
     def take(self, table: Value, ids: Value) -> Value:
-        return self.op("take", table, ids, axis=0)
+        return self.op("gather", table, ids, **take_attrs(table.shape, 0, len(ids.shape)))
 
 
 def optimized(function: Function, target: Target = TARGET) -> Optimized:

@@ -51,7 +51,8 @@ def _error(name: str, dtype: DType, operands: list[tuple[Array, float]], attrs: 
     errors = [e for _, e in operands]
     sizes = [_most(a) for a, _ in operands]
     if name in ("negate", "abs", "maximum", "minimum", "select", "copy", "reshape", "transpose", "slice",
-                "broadcast_in_dim", "concatenate", "take"):  # fmt: skip
+                "broadcast_in_dim", "concatenate", "gather", "dynamic_slice",
+                "dynamic_update_slice", "pad"):  # fmt: skip
         return max(errors)
     rounding = _EPS[dtype] * max(_most(result), 1e-3)
     if name in ("constant", "iota", "dim_size"):
@@ -62,6 +63,9 @@ def _error(name: str, dtype: DType, operands: list[tuple[Array, float]], attrs: 
         count = max(operands[0][0].size / max(result.size, 1), 1)
         wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]
         return count * errors[0] + count * sizes[0] * wide * min(count, 64) + rounding
+    if name == "scatter":  # in one order, here and there: what differs are the operands
+        count = operands[-1][0].size if attrs["combine"] == "add" else 1
+        return errors[0] + count * (errors[-1] + rounding)
     if name == "dot_general":
         count = float(np.prod([operands[0][0].shape[a] for a in attrs["lhs_contracting"]]))
         wide = _EPS[dtypes.float32 if dtype.bits == 16 else dtype]

@@ -23,6 +23,8 @@ from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
+from dyn.ops.gather import take_attrs
+from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import (
     Dim,
     Facts,
@@ -127,6 +129,7 @@ class Maker:
         if value.dtype.is_float:
             exact = exact and name not in _ROUND_UNARY and name not in ("exponential", "sqrt", "divide", "dot_general")
             exact = exact and not (name == "reduce" and attrs["combine"] in ("add", "multiply"))
+            exact = exact and not (name == "scatter" and attrs["combine"] == "add" and value.dtype.bits == 16)
             exact = exact and not (name in ("add", "subtract", "multiply") and value.dtype.bits == 16)
             exact = exact and not (name in ("convert", "iota", "dim_size") and value.dtype.bits == 16)
         self.exact[value] = exact
@@ -139,6 +142,7 @@ class Maker:
         self.pick(
             [self.unary, self.binary, self.binary, self.compare, self.select, self.convert, self.broadcast,
              self.reshape, self.transpose, self.slice, self.concatenate, self.take, self.iota, self.reduce,
+             self.scatter, self.pad, self.window,
              self.reduce, self.dot, self.normalise, self.constant, self.size]
         )()  # fmt: skip
 
@@ -324,9 +328,53 @@ class Maker:
         if x is not None and indices is not None and len(x.shape) + len(indices.shape) <= 5:
             axis = self.draw(st.integers(0, len(x.shape) - 1))
             try:
-                self.emit("take", x, indices, axis=axis)
+                self.emit("gather", x, indices, **take_attrs(x.shape, axis, len(indices.shape)))
             except ShapeError:
                 return
+
+    def scatter(self) -> None:
+        """Rows, or single elements, of one value put into another where a third says."""
+        indices = self.value(lambda v: v.dtype.is_integer and len(v.shape) == 1 and self.exact[v])
+        x = self.value(lambda v: 0 < len(v.shape) <= 2 and v.dtype.kind is not Kind.BOOL)
+        if indices is None or x is None:
+            return
+        axis = self.draw(st.integers(0, len(x.shape) - 1))
+        windows = tuple(a for a in range(len(x.shape)) if a != axis)
+        shape = tuple(indices.shape[0] if a == axis else d for a, d in enumerate(x.shape))
+        found = self.value(lambda v: v.dtype is x.dtype and v.shape == shape)
+        updates = self.stretch(self.emit("constant", value=Dense(np.array(2, x.dtype.np))), shape)
+        attrs = scatter_attrs(
+            self.pick(("add", "maximum", "replace")), update_window_dims=windows, scatter_dims_to_operand_dims=(axis,),
+            index_vector_dim=1, inserted_window_dims=(axis,), wrap=self.flip(),
+        )  # fmt: skip
+        self.emit("scatter", x, indices, updates if found is None else found, **attrs)
+
+    def pad(self) -> None:
+        x = self.value(lambda v: len(v.shape) > 0)
+        if x is None:
+            return
+        low, high, interior = (
+            tuple(self.pick(options) for _ in x.shape) for options in ((0, 1, -1), (0, 2, *self.symbols), (0, 0, 1))
+        )
+        edges = [tuple(d if isinstance(d, int) else as_dim(d) for d in edge) for edge in (low, high)]
+        fill = self.emit("constant", value=Dense(np.array(1, x.dtype.np)))
+        with contextlib.suppress(ShapeError):
+            self.emit("pad", x, fill, edge_padding_low=edges[0], edge_padding_high=edges[1], interior_padding=interior)
+
+    def window(self) -> None:
+        """A slice at a computed place, and often that slice, changed, in its place again."""
+        x = self.value(lambda v: len(v.shape) > 0)
+        start = self.value(lambda v: v.dtype.is_integer and not v.shape and self.exact[v])
+        if x is None:
+            return
+        if start is None:
+            start = self.emit("dim_size", size=self.dim(), dtype=dtypes.int32)
+        starts = [start] * len(x.shape)
+        sizes = tuple(self.pick((d, floordiv(d, 2), dim_min(d, 2))) for d in x.shape)
+        part = self.emit("dynamic_slice", x, *starts, slice_sizes=sizes)
+        if self.flip():
+            part = part if x.dtype.kind is Kind.BOOL else self.emit("add", part, part)
+            self.emit("dynamic_update_slice", x, part, *starts)
 
     def iota(self) -> None:
         shape = (*self.shape(2), self.dim())

@@ -38,6 +38,7 @@ from dyn.lower.kernel import (
     Stmt,
     Store,
     TileContract,
+    Update,
     children,
     walk_exprs,
     walk_stmts,
@@ -69,10 +70,14 @@ class KernelText:
 def emit_kernel(kernel: Kernel, target: Target, *, block: int = BLOCK) -> KernelText:
     """The C++ text of a kernel in the target's dialect, for blocks of ``block`` threads.
 
-    A kernel without a LANE loop has nothing to share: its blocks are single warps. Contractions and complex numbers
-    are not generated yet.
+    A kernel without a LANE loop has nothing to share: its blocks are single warps. Contractions, updates and complex
+    numbers are not generated yet.
     """
     for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Update):
+            raise NotYetError(
+                f"kernel {kernel.name}: a scatter is not generated for {target} yet.", remedy="compile it for x86."
+            )
         if isinstance(stmt, TileContract):
             raise NotYetError(
                 f"kernel {kernel.name}: a contraction is not generated for {target} yet.",

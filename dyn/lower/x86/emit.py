@@ -30,6 +30,7 @@ from dyn.lower.kernel import (
     Role,
     Stmt,
     Store,
+    Update,
     children,
 )
 from dyn.lower.target import Target
@@ -306,6 +307,8 @@ class KernelEmitter:
         for stmt in body:
             if isinstance(stmt, Store):
                 memory.store(self, stmt)
+            elif isinstance(stmt, Update):
+                memory.update(self, stmt)
             elif isinstance(stmt, Loop):
                 if stmt.role is Role.LANE:
                     loops.lane_loop(self, stmt)

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.kernel import Load, Store
+from dyn.lower.kernel import Expr, Load, Store, Update
+from dyn.lower.x86.casts import cast
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Value
-from dyn.shapes import Dim, linear_in
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, Symbol, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -20,26 +23,34 @@ I1 = vtype("i1")
 
 def load(em: KernelEmitter, expr: Load) -> Value:
     """The value of a load whose operands have been evaluated."""
-    indices = em.indices
-    for symbol, bound in expr.bound:
-        value = em.eval(bound)
-        indices.fleeting.add(symbol)
-        if value.varying:
-            indices.vectors[symbol] = value
-            em.scopes.symbols[symbol] = (value.depth, "poison")
-        else:
-            em.scopes.symbols[symbol] = (value.depth, value.parts[0])
+    _bind(em, expr.bound)
     volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
-    if indices.varies(expr.index) or (mask is not None and mask.varying):
+    if em.indices.varies(expr.index) or (mask is not None and mask.varying):
         result = _varying(em, expr, mask, volatile)
     else:
         result = _uniform(em, expr, mask, volatile)
-    for symbol, _ in expr.bound:
-        indices.fleeting.discard(symbol)
-        indices.vectors.pop(symbol, None)
-        em.scopes.symbols.pop(symbol, None)
+    _unbind(em, expr.bound)
     return result
+
+
+def _bind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
+    """Let the symbols of an index stand for the values that they are bound to."""
+    for symbol, expr in bound:
+        value = em.eval(expr)
+        em.indices.fleeting.add(symbol)
+        if value.varying:
+            em.indices.vectors[symbol] = value
+            em.scopes.symbols[symbol] = (value.depth, "poison")
+        else:
+            em.scopes.symbols[symbol] = (value.depth, value.parts[0])
+
+
+def _unbind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
+    for symbol, _ in bound:
+        em.indices.fleeting.discard(symbol)
+        em.indices.vectors.pop(symbol, None)
+        em.scopes.symbols.pop(symbol, None)
 
 
 def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:
@@ -123,6 +134,66 @@ def store(em: KernelEmitter, stmt: Store) -> None:
             where.store(u, elem, parts[u], lanes.masks[u] if lanes.masks is not None else None)
     if em.is_scratch(stmt.buffer):
         em.scopes.clobber()
+
+
+def update(em: KernelEmitter, stmt: Update) -> None:
+    """Read, combine and write in the open scope; a mask that all lanes have in common is a branch around that."""
+    value = em.eval(stmt.value)
+    mask = em.eval(stmt.mask) if stmt.mask is not None else None
+    for _, expr in stmt.bound:
+        em.eval(expr)
+    branch = mask is not None and not mask.varying
+    fn, skip = em.fn, ""
+    with em.scope(guarded=branch):
+        if mask is not None and branch:
+            some, skip = fn.label("inside"), fn.label("outside")
+            fn.branch_if(mask.parts[0], some, skip)
+            fn.start(some)
+        _bind(em, stmt.bound)
+        lanes = em.scopes.top.lanes
+        varies = value.varying or em.indices.varies(stmt.index) or (mask is not None and mask.varying)
+        if lanes is None or not varies:
+            _update_one(em, stmt, value)
+        else:
+            _update_lanes(em, stmt, em.spread(value), mask.parts if mask is not None and not branch else None)
+        _unbind(em, stmt.bound)
+        if branch:
+            fn.branch(skip)
+            fn.start(skip)
+
+
+def _update_one(em: KernelEmitter, stmt: Update, value: Value) -> None:
+    fn, dtype = em.fn, stmt.buffer.dtype
+    elem = em.memory(dtype)
+    pointer = em.address(stmt.buffer, stmt.index)
+    new = value.parts[0]
+    if stmt.combine is not None:
+        old = from_memory(fn, dtype, elem, fn.load(elem, pointer, dtype.itemsize))
+        new = _combined(em, stmt.combine, dtype, value.ty, old, new)
+    fn.store(elem, to_memory(fn, dtype, value.ty, new, elem), pointer, dtype.itemsize)
+
+
+def _update_lanes(em: KernelEmitter, stmt: Update, value: Value, masks: tuple[str, ...] | None) -> None:
+    fn, dtype, lanes = em.fn, stmt.buffer.dtype, em.lanes
+    elem = em.memory(dtype, lanes.width)
+    where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
+    masks = _and_masks(fn, lanes, masks)
+    for u, part in enumerate(value.parts):
+        mask, new = masks[u] if masks is not None else None, part
+        if stmt.combine is not None:
+            old = from_memory(fn, dtype, elem, where.load(u, elem, mask, None))
+            new = _combined(em, stmt.combine, dtype, value.ty, old, part)
+        where.store(u, elem, to_memory(fn, dtype, value.ty, new, elem), mask)
+
+
+def _combined(em: KernelEmitter, combine: Scalar, dtype: DType, ty: VType, old: str, new: str) -> str:
+    """``combine(old, new)``; 16-bit floats by way of float32."""
+    if dtype not in (dtypes.float16, dtypes.bfloat16):
+        return apply(em.machine, combine, dtype, ty, (old, new))
+    wide = em.register(dtypes.float32, ty.lanes)
+    first, second = (cast(em.machine, dtype, dtypes.float32, ty, wide, part) for part in (old, new))
+    result = apply(em.machine, combine, dtypes.float32, wide, (first, second))
+    return cast(em.machine, dtypes.float32, dtype, wide, ty, result)
 
 
 class _Place:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
-from dyn.lower.kernel import Apply, Load, Loop, Store, stmt_exprs, walk_exprs, walk_stmts
+from dyn.lower.kernel import Apply, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, Symbol, linear_in
 
@@ -35,12 +35,15 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     weight, scattered = 0, False
     seen: set[int] = set()
     for stmt in walk_stmts((loop,)):
-        if isinstance(stmt, Store):
+        if isinstance(stmt, Store | Update):
             weight += 1
             if stmt.buffer.dtype in (dtypes.float32, dtypes.float64):
                 floats = max(floats, stmt.buffer.dtype.itemsize)
             integers = max(integers, stmt.buffer.dtype.itemsize)
             scattered |= _is_scattered(stmt.index, loop.var)
+            if isinstance(stmt, Update):
+                weight += 2
+                scattered |= any(em.varying(value) for _, value in stmt.bound)
         for expr in walk_exprs(stmt_exprs(stmt)):
             if id(expr) in seen or not em.varying(expr):
                 continue
