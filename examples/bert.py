@@ -78,9 +78,9 @@ def pool(params: Params, hidden: Array) -> Array:
 
 def embed(p: Params, ids: Array, token_types: Array | None, config: BertConfig) -> Array:
     length = ids.shape[1]
-    words = nn.embedding(p["word"], ids)
+    words = nn.embedding(ids, p["word"])
     positions = dnp.asarray(p["position"])[:length]
-    types = p["token_type"][0] if token_types is None else nn.embedding(p["token_type"], token_types)
+    types = p["token_type"][0] if token_types is None else nn.embedding(token_types, p["token_type"])
     return norm(p["norm"], words + positions + types, config)
 
 

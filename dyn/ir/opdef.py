@@ -86,7 +86,8 @@ class ScalarBuilder(Protocol):
         ...
 
 
-#: ``get(i, index, mask=None, other=None)`` is operand ``i``'s element at an index (where ``mask``, else ``other``).
+#: ``get(i, index, mask=None, other=None)`` is operand ``i``'s element at an index. Where ``mask`` is false nothing is
+#: read, and the value is ``other`` or any other: the rule has to select.
 Get = Callable[..., Any]
 #: ``at(k, op, index, get)``: the scalar code of a result element, given a way to get operands' elements.
 ElementRule = Callable[[ScalarBuilder, Any, tuple[Dim, ...], Get], Any]

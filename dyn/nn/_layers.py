@@ -21,8 +21,12 @@ def linear(x: ArrayLike, w: ArrayLike, b: ArrayLike | None = None, /) -> Array:
 
 
 @public
-def embedding(table: ArrayLike, ids: ArrayLike, /) -> Array:
-    """The rows of ``table`` at integer ``ids``: ``[rows, width]`` and ``[...]`` give ``[..., width]``."""
+def embedding(ids: ArrayLike, table: ArrayLike, /) -> Array:
+    """The rows of ``table`` at integer ``ids``: ``[...]`` and ``[rows, width]`` give ``[..., width]``.
+
+    Negative ids count from the end, and what is out of range takes the nearest row. Raises ShapeError, when called at
+    the latest, where rows are taken from a table without any.
+    """
     return dnp.take(table, ids, 0)
 
 

@@ -73,20 +73,25 @@ from dyn.numpy._creation import (
     zeros,
     zeros_like,
 )
+from dyn.numpy._diagonal import diag, diagonal
 from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
 from dyn.numpy._einsum import einsum
 from dyn.numpy._joining import (
     array_split,
+    column_stack,
     concat,
     concatenate,
+    dsplit,
+    dstack,
+    hsplit,
     hstack,
-    pad,
     repeat,
     roll,
     split,
     stack,
     tile,
     unstack,
+    vsplit,
     vstack,
 )
 from dyn.numpy._later import (
@@ -114,8 +119,6 @@ from dyn.numpy._later import (
     copysign,
     correlate,
     cross,
-    diag,
-    diagonal,
     extract,
     flatnonzero,
     from_dlpack,
@@ -135,7 +138,6 @@ from dyn.numpy._later import (
     right_shift,
     searchsorted,
     signbit,
-    take_along_axis,
     unique,
     unique_all,
     unique_counts,
@@ -171,6 +173,7 @@ from dyn.numpy._manipulation import (
     astype,
     atleast_1d,
     atleast_2d,
+    atleast_3d,
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
@@ -185,12 +188,14 @@ from dyn.numpy._manipulation import (
     permute_dims,
     ravel,
     reshape,
+    rot90,
     shape,
     size,
     squeeze,
     swapaxes,
     transpose,
 )
+from dyn.numpy._padding import pad
 from dyn.numpy._reductions import (
     all,
     amax,
@@ -209,8 +214,9 @@ from dyn.numpy._reductions import (
     sum,
     var,
 )
-from dyn.numpy._selection import diff, nan_to_num, select, take, where
+from dyn.numpy._selection import diff, nan_to_num, select, where
 from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort
+from dyn.numpy._take import put_along_axis, take, take_along_axis
 from dyn.numpy._unary import (
     abs,
     absolute,
@@ -254,29 +260,29 @@ bool = bool_
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "any", "arange", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort",
-    "argwhere", "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype",
-    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "average", "bfloat16", "bincount", "bitwise_and",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort", "argwhere",
+    "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan",
+    "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bfloat16", "bincount", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "clip",
-    "complex128", "complex64", "compress", "concat", "concatenate", "conj", "conjugate", "convolve", "copy",
-    "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_prod",
-    "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide", "divmod", "dot", "e",
-    "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
-    "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64",
-    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full", "full_like", "gcd",
-    "greater", "greater_equal", "heaviside", "histogram", "hstack", "hypot", "identity", "iinfo", "imag", "inf",
-    "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype", "isfinite", "isin",
-    "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal", "linspace",
+    "column_stack", "complex128", "complex64", "compress", "concat", "concatenate", "conj", "conjugate", "convolve",
+    "copy", "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide", "divmod",
+    "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1",
+    "extract", "eye", "fabs", "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32",
+    "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full", "full_like",
+    "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot", "identity", "iinfo",
+    "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype", "isfinite",
+    "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal", "linspace",
     "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
     "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod",
-    "moveaxis", "multiply", "nan", "nan_to_num", "ndim", "negative", "newaxis", "nextafter", "nonzero",
-    "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi",
-    "positive", "pow", "power", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians", "ravel",
-    "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll",
-    "round", "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split",
-    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis",
-    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc",
-    "uint16", "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "var", "vdot", "vecdot", "vstack", "where", "zeros", "zeros_like",
+    "moveaxis", "multiply", "nan", "nan_to_num", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal",
+    "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow",
+    "power", "prod", "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round",
+    "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot",
+    "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64",
+    "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot",
+    "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -13,11 +13,13 @@ from typing import Any, NoReturn
 from dyn import dtypes
 from dyn.errors import NotYetError, ShapeError
 from dyn.numpy._binary import multiply
+from dyn.numpy._diagonal import main_diagonal
 from dyn.numpy._linalg import check_contracted, contract
 from dyn.numpy._manipulation import permuted, view
 from dyn.numpy._operands import promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import fold
+from dyn.shapes import Reason, Relation, RelKind, format_dim
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -32,8 +34,8 @@ _ELLIPSIS = string.digits
 def einsum(subscripts: str, /, *operands: ArrayLike, **options: Any) -> Array:
     """The sums of products that ``"bqd,bkd->bqk"`` says; without ``->`` the result's labels are those that stand once.
 
-    Labels with a size of 1 on one side broadcast. Raises ShapeError where other sizes differ; a label twice in one
-    operand (a diagonal) comes later.
+    Labels with a size of 1 on one side broadcast; a label twice in one operand is its diagonal. Raises ShapeError where
+    other sizes differ.
     """
     if options.keys() - {"optimize"}:
         raise NotYetError(
@@ -41,6 +43,8 @@ def einsum(subscripts: str, /, *operands: ArrayLike, **options: Any) -> Array:
         )
     values = promote("einsum", *operands)
     inputs, output = _parse(subscripts, values)
+    for place, labels in enumerate(inputs):
+        values[place], inputs[place] = _diagonals(subscripts, values[place], labels)
     value, labels = values[0], inputs[0]
     for place in range(1, len(values)):
         later = output + "".join(inputs[place + 1 :])
@@ -81,13 +85,24 @@ def _labels(subscripts: str, term: str, x: Tracer) -> Labels:
         _fail(subscripts, f"{term!r} is not made of letters", "use letters, commas, '->' and '...'.")
     if spare < 0 or (spare and "..." not in term) or spare > len(_ELLIPSIS):
         _fail(subscripts, f"{term!r} does not label the {x.ndim} axes of an array", "write one label an axis.")
-    if len(set(letters)) != len(letters):
-        raise NotYetError(
-            f"einsum({subscripts!r}): a label twice in one array (a diagonal) comes later.",
-            loc=user_loc(),
-            remedy="take the diagonal outside of the compiled function.",
-        )
     return term.replace("...", _ELLIPSIS[:spare][::-1])
+
+
+def _diagonals(subscripts: str, x: Tracer, labels: Labels) -> tuple[Tracer, Labels]:
+    """``x`` with each of its labels once: of two axes with one label the diagonal is taken."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            a = labels.index(label)
+            b = labels.index(label, a + 1)
+            first, second = shape_of(x)[a], shape_of(x)[b]
+            if x._trace.facts.eq(first, second).refuted:
+                sizes = f"{format_dim(first)} and {format_dim(second)}"
+                _fail(subscripts, f"the label {label} stands for axes of {sizes} elements", "use a label for each.")
+            reason = Reason(f"einsum({subscripts!r}) takes the diagonal of axes {a} and {b}", user_loc())
+            x._trace.require(Relation(RelKind.EQ, first, second, reason))
+            x = main_diagonal(x, a, b)
+            labels = labels[:a] + labels[a + 1 : b] + labels[b + 1 :] + label
+    return x, labels
 
 
 # ---- one step --------------------------------------------------------------------------------------------------------

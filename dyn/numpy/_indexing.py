@@ -1,229 +1,55 @@
-"""``x[...]``: numbers, slices, None, Ellipsis, dimensions, and integer arrays on one axis.
+"""``x[...]``, and arrays with some elements changed: numbers, slices, None, Ellipsis, dimensions, integer arrays.
 
-Slices clamp as in NumPy, also where sizes are undecided: ``x[:n]`` has ``min(n, x.shape[0])`` rows. A number out of
-range is a ShapeError, at once or when called. Elements of integer arrays count from the end where negative, and clamp
-to the axis where they are out of range.
+Elements of index arrays count from the end where they are negative. Where they are out of range, reading takes the
+nearest element there is, and writing leaves the update out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dyn.dtypes import Kind
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
-from dyn.numpy._axes import text_of
-from dyn.numpy._manipulation import moveaxis, view
-from dyn.numpy._operands import emit, operand, shape_of, size_in, tracer
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, format_dim
-from dyn.source import user_loc
-from dyn.trace.context import Trace
-from dyn.trace.dims import SymbolicDim
-from dyn.trace.lift import is_liftable
+from dyn import dtypes
+from dyn.numpy._broadcast import expand
+from dyn.numpy._index import Range, Selection, select
+from dyn.numpy._manipulation import broadcast_to, view
+from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
+from dyn.ops.gather import gather_attrs
+from dyn.ops.scatter import scatter_attrs
+from dyn.shapes import Dim, dim_max
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What a slice or a number takes of an axis: of the ``length`` elements from ``start`` on every ``step``-th."""
-
-    start: Dim
-    length: Dim
-    step: int = 1
-    #: The axis is reversed first.
-    backwards: bool = False
 
 
 def getitem(x: Any, index: Any) -> Tracer:
     """``x[index]``."""
     value = operand("x[...]", x)
-    items = _expanded(value, index if isinstance(index, tuple) else (index,))
-    ranges: list[_Range] = []
-    #: The result's axes so far: None a new one, else an axis of ``value``.
-    axes: list[int | None] = []
-    arrays: list[tuple[int, Tracer]] = []
-    advanced: list[int] = []
-    for place, item in enumerate(items):
-        if item is None:
-            axes.append(None)
-            continue
-        axis = len(ranges)
-        size = shape_of(value)[axis]
-        if isinstance(item, slice):
-            ranges.append(_sliced(value, axis, item))
-            axes.append(axis)
-            continue
-        array = _array_index(value, item)
-        advanced.append(place)
-        if array is None:
-            ranges.append(_Range(_position(value, axis, item), 1))
-        else:
-            ranges.append(_Range(0, size))
-            arrays.append((axis, array))
-            axes.append(axis)
-    return _taken(_shaped(_cut(value, ranges), axes), value, axes, arrays, _in_front(items, advanced))
+    chosen = select(value, index)
+    return view(_gathered(_cut(value, chosen.ranges), chosen), chosen.shape)
 
 
-def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
-    """The items with Ellipsis, and what is missing, as full slices."""
-    dots = [place for place, item in enumerate(items) if item is Ellipsis]
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if len(dots) > 1 or used > x.ndim:
-        problem = "has more than one Ellipsis" if len(dots) > 1 else f"has {used} entries for {x.ndim} axes"
-        raise ShapeError(
-            f"the index of {text_of(x)} {problem}.", loc=user_loc(), remedy="index each axis at most once."
-        )
-    at = dots[0] if dots else len(items)
-    fill = [slice(None)] * (x.ndim - used)
-    return [*items[:at], *fill, *items[at + 1 :]]
+def scatter_update(x: Any, index: Any, updates: Any, combine: str = "replace") -> Tracer:
+    """``x`` with ``updates`` combined into what ``x[index]`` takes: the ``x.at[index].set(updates)`` of JAX.
 
-
-# ---- slices ----------------------------------------------------------------------------------------------------------
-
-
-def _sliced(x: Tracer, axis: int, item: slice) -> _Range:
-    trace, size = x._trace, shape_of(x)[axis]
-    step = 1 if item.step is None else _bound(trace, item.step)
-    if not isinstance(step, int) or step == 0:
-        raise UnsupportedOpError(
-            f"a slice does not take the step {item.step!r}.", loc=user_loc(), remedy="use an int other than 0."
-        )
-    start, stop = (None if b is None else _from_end(trace, _bound(trace, b), size) for b in (item.start, item.stop))
-    if step < 0:  # position p is size - 1 - p of the reversed axis
-        start, stop = (None if p is None else size - 1 - p for p in (start, stop))
-    first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
-    # limit - max(first, 0) is min(limit, limit - first): x[-k:] has min(size, k) elements.
-    inside = _never_negative(trace, first)
-    length = trace.facts.simplify(dim_max(last - first if inside else dim_min(last, last - first), 0))
-    place = _start(trace, first if inside else dim_max(first, 0), dim_max(last, 0), length, size)
-    return _Range(place, length, abs(step), step < 0)
-
-
-def _start(trace: Trace, first: Dim, limit: Dim, length: Dim, size: Dim) -> Dim:
-    """Where a slice starts, in a form whose place inside of the axis is proved if one is.
-
-    It is ``min(first, size)``, or ``limit - length``: where there are no elements any place inside will do.
+    ``combine`` is "replace", or a monoid that is applied to what is there and the update: "add", "multiply", "maximum",
+    "minimum", "and", "or". ``updates`` broadcast to the shape of ``x[index]`` and are converted to the dtype of ``x``.
+    Where index arrays name a place several times, its updates are taken in their order, and the last of those that
+    replace stays; what they name outside of ``x`` is left out. Raises ShapeError where the shapes do not fit.
     """
-    facts = trace.facts
-    start = facts.simplify(_at_most(trace, first, size))
-    if not facts.ge(size, start + length).proved:
-        behind = facts.simplify(limit - length)
-        if facts.ge(behind, 0).proved and facts.ge(size, limit).proved:
-            return behind
-    return start
+    value = operand("x.at[...]", x)
+    chosen = select(value, index)
+    trace = value._trace
+    new = cast(tracer(trace, updates, "x.at[...]"), value.element_type)
+    new = broadcast_to(new, tuple(wrap_dim(trace, d) for d in chosen.shape))
+    new = view(new, tuple(trace.facts.simplify(d) for d in chosen.layout()))
+    return _scattered(value, chosen, new, combine) if chosen.arrays else _replaced(value, chosen, new, combine)
 
 
-def _at_most(trace: Trace, dim: Dim, size: Dim) -> Dim:
-    return dim if trace.facts.ge(size, dim).proved else dim_min(dim, size)
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _bound(trace: Trace, value: Any) -> Dim:
-    if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.ndim):
-        raise NotYetError(
-            "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.",
-            loc=user_loc(),
-            remedy="use a dimension or a number, or take the elements with dyn.numpy.take.",
-        )
-    return size_in(trace, value, "a slice")
-
-
-def _never_negative(trace: Trace, dim: Dim) -> bool:
-    return dim >= 0 if isinstance(dim, int) else trace.facts.ge(dim, 0).proved
-
-
-def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
-    """A bound counted from the front; below 0 where it lies before the first element."""
-    if isinstance(dim, int):
-        return dim if dim >= 0 else size + dim
-    if _never_negative(trace, dim):
-        return dim
-    if trace.facts.ge(-1, dim).proved:
-        return size + dim
-    if _negative_is_nothing(trace, dim, size):
-        return dim
-    # ``size`` is added once where the bound is negative.
-    return dim + size * dim_min(dim_max(-dim, 0), 1)
-
-
-def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim) -> bool:
-    """Whether ``dim`` counted from the end would lie at or before the first element whenever it is negative.
-
-    Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows.
-    """
-    try:
-        facts = trace.facts.assume(Relation(RelKind.GE, -1, dim, Reason("a bound is negative")))
-    except ShapeError:
-        return True
-    return facts.ge(0, size + dim).proved
-
-
-# ---- numbers and arrays ----------------------------------------------------------------------------------------------
-
-
-def _array_index(x: Tracer, item: Any) -> Tracer | None:
-    """An index that is an array or a traced number; None for a number that is known or a dimension."""
-    if isinstance(item, list):
-        item = np.array(item, np.int64) if not item else np.array(item)
-    if isinstance(item, bool | np.bool_):
-        _refuse_mask(x)
-    if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
-        if not isinstance(item, np.ndarray):
-            return None
-    if not is_liftable(item) or isinstance(item, float | complex):
-        raise UnsupportedOpError(
-            f"an array cannot be indexed with the {type(item).__name__} {item!r}.",
-            loc=user_loc(),
-            remedy="use numbers, slices, None, Ellipsis, dimensions or an integer array.",
-        )
-    array = tracer(x._trace, item, "x[...]")
-    if array.element_type.kind is Kind.BOOL:
-        _refuse_mask(x)
-    if not array.element_type.is_integer:
-        raise UnsupportedOpError(
-            f"an array cannot be indexed with {array.element_type.name} elements.",
-            loc=user_loc(),
-            remedy="convert the index with .astype('int32').",
-        )
-    return array
-
-
-def _refuse_mask(x: Tracer) -> None:
-    raise NotYetError(
-        f"{x._value.name or 'x'}[mask] has a data-dependent shape; data-dependent shapes come later.",
-        loc=user_loc(),
-        remedy="keep the shape, and choose with dyn.numpy.where(mask, x, other).",
-    )
-
-
-def _position(x: Tracer, axis: int, item: Any) -> Dim:
-    """Where the one element stands that a number or a dimension takes; demands that it is inside."""
-    trace, size = x._trace, shape_of(x)[axis]
-    dim = size_in(trace, item, "an index")
-    if isinstance(dim, int):
-        need: Dim = dim + 1 if dim >= 0 else -dim
-        if trace.facts.ge(size, need).refuted:
-            raise ShapeError(
-                f"the index {dim} is outside of axis {axis} of {text_of(x)}, which has {format_dim(size)} elements.",
-                loc=user_loc(),
-                remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1)}.",
-            )
-    text = f"the index {format_dim(dim)} is inside of axis {axis}"
-    reason = Reason(text, user_loc())
-    if not isinstance(dim, int) or dim >= 0:
-        trace.require(Relation(RelKind.GE, size, dim + 1, reason))
-    if not isinstance(dim, int) or dim < 0:
-        trace.require(Relation(RelKind.GE, size + dim, 0, reason))
-    return trace.facts.simplify(_from_end(trace, dim, size))
-
-
-# ---- putting it together ---------------------------------------------------------------------------------------------
-
-
-def _cut(x: Tracer, ranges: Sequence[_Range]) -> Tracer:
-    backwards = tuple(axis for axis, r in enumerate(ranges) if r.backwards)
+def _cut(x: Tracer, ranges: tuple[Range, ...]) -> Tracer:
+    """The box of a selection."""
+    backwards = _backwards(ranges)
     if backwards:
         x = emit("reverse", x, dimensions=backwards)
     if all(r.start == 0 and r.length is d and r.step == 1 for r, d in zip(ranges, shape_of(x), strict=True)):
@@ -232,32 +58,94 @@ def _cut(x: Tracer, ranges: Sequence[_Range]) -> Tracer:
     return emit("slice", x, start=tuple(r.start for r in ranges), limit=limits, strides=tuple(r.step for r in ranges))
 
 
-def _shaped(x: Tracer, axes: Sequence[int | None]) -> Tracer:
-    dims = shape_of(x)
-    return view(x, tuple(1 if axis is None else dims[axis] for axis in axes))
+def _backwards(ranges: tuple[Range, ...]) -> tuple[int, ...]:
+    return tuple(axis for axis, r in enumerate(ranges) if r.backwards)
 
 
-def _in_front(items: Sequence[Any], advanced: Sequence[int]) -> bool:
-    """Whether NumPy puts the axes of index arrays first: numbers and arrays with something between them."""
-    return bool(advanced) and list(advanced) != list(range(advanced[0], advanced[-1] + 1))
+def _gathered(box: Tracer, chosen: Selection) -> Tracer:
+    """What index arrays take of the box, in the selection's layout."""
+    if not chosen.arrays:
+        return box
+    axes = chosen.looked_up
+    attrs = gather_attrs(
+        tuple(1 if axis in axes else d for axis, d in enumerate(shape_of(box))), offset_dims=chosen.window_dims(),
+        start_index_map=axes, index_vector_dim=len(chosen.batch), collapsed_slice_dims=axes, wrap=True,
+    )  # fmt: skip
+    return emit("gather", box, *[array for _, array in chosen.arrays], **attrs)
 
 
-def _taken(
-    x: Tracer, whole: Tracer, axes: Sequence[int | None], arrays: Sequence[tuple[int, Tracer]], in_front: bool
-) -> Tracer:
-    """The elements of ``x`` that index arrays choose, each on its axis."""
-    ranked = [array for _, array in arrays if array.ndim]
-    if len(ranked) > 1:
-        raise NotYetError(
-            f"{whole._value.name or 'x'}[i, j] with arrays on several axes comes later.",
-            loc=user_loc(),
-            remedy="index one axis at a time, or reshape the axes to one and index that.",
-        )
-    for axis, array in reversed(arrays):
-        x = emit("take", x, array, axis=axes.index(axis))
-    if ranked and in_front:
-        # The axes of the array stand where its axis was, less the axes in front that traced numbers took away.
-        axis = next(axis for axis, array in arrays if array.ndim)
-        place = axes.index(axis) - sum(1 for other, array in arrays if not array.ndim and other < axis)
-        x = moveaxis(x, list(range(place, place + ranked[0].ndim)), list(range(ranked[0].ndim)))
-    return x
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+#: The elementwise op of each way to combine.
+_OPS = {name: name for name in ("add", "multiply", "maximum", "minimum", "and", "or")}
+
+
+def _replaced(x: Tracer, chosen: Selection, new: Tracer, combine: str) -> Tracer:
+    """A box of the array, no place of which is named twice."""
+    backwards, ranges = _backwards(chosen.ranges), chosen.ranges
+    if combine != "replace":
+        new = emit(_OPS[combine], _cut(x, ranges), new)
+    if backwards:
+        x = emit("reverse", x, dimensions=backwards)
+    if shape_of(new) == shape_of(x):
+        result = new
+    elif all(r.step == 1 for r in ranges):
+        starts = [made(x._trace, "dim_size", size=r.start, dtype=dtypes.int64) for r in ranges]
+        result = emit("dynamic_update_slice", x, new, *starts)
+    else:
+        # Spread out to the size of the array, with the array in between.
+        spread = _spread(x, ranges, new, like=0)
+        there = constant(x._trace, True, dtypes.bool_)
+        result = emit("select", _spread(x, ranges, expand(there, shape_of(new)), like=0), spread, x)
+    return emit("reverse", result, dimensions=backwards) if backwards else result
+
+
+def _spread(x: Tracer, ranges: tuple[Range, ...], new: Tracer, *, like: int) -> Tracer:
+    """``new`` at its places in an array of the shape of ``x`` that is ``like`` elsewhere."""
+    high: list[Dim] = []
+    for r, size, count in zip(ranges, shape_of(x), shape_of(new), strict=True):
+        high.append(size - r.start - count - dim_max(count - 1, 0) * (r.step - 1))
+    fill = constant(x._trace, like, new.element_type)
+    return emit(
+        "pad", new, fill, edge_padding_low=tuple(r.start for r in ranges), edge_padding_high=tuple(high),
+        interior_padding=tuple(r.step - 1 for r in ranges),
+    )  # fmt: skip
+
+
+def _scattered(x: Tracer, chosen: Selection, new: Tracer, combine: str) -> Tracer:
+    """Windows of the array, at places that index arrays say; ``new`` has the selection's layout."""
+    axes, rank = chosen.looked_up, len(shape_of(new))
+    dims = dict(zip([a for a in range(x.ndim) if a not in axes], chosen.window_dims(), strict=True))
+    # An axis that is taken in steps is no window; each of its places is one for itself.
+    stepped = {a: d for a, d in dims.items() if chosen.ranges[a].step != 1 or chosen.ranges[a].backwards}
+    windows = {a: d for a, d in dims.items() if a not in stepped}
+    batch = [d for d in range(rank) if d not in windows.values()]
+    shape = tuple(shape_of(new)[d] for d in batch)
+    own = [batch.index(d) for d in range(chosen.place, chosen.place + len(chosen.batch))]
+    starts: dict[int, Tracer] = {
+        axis: emit("broadcast_in_dim", array, shape=shape, dims=tuple(own)) for axis, array in chosen.arrays
+    }
+    for axis, dim in stepped.items():
+        starts[axis] = _stepped(x, axis, chosen.ranges[axis], shape, batch.index(dim))
+    for axis in windows:
+        r = chosen.ranges[axis]
+        if r.start != 0 or r.length is not shape_of(x)[axis]:
+            start = made(x._trace, "dim_size", size=r.start, dtype=dtypes.int64)
+            starts[axis] = emit("broadcast_in_dim", start, shape=shape, dims=())
+    mapped = tuple(sorted(starts))
+    attrs = scatter_attrs(
+        combine, update_window_dims=tuple(sorted(windows.values())), scatter_dims_to_operand_dims=mapped,
+        index_vector_dim=len(shape), inserted_window_dims=tuple(sorted((*axes, *stepped))), wrap=True,
+    )  # fmt: skip
+    return emit("scatter", x, *[starts[axis] for axis in mapped], new, **attrs)
+
+
+def _stepped(x: Tracer, axis: int, r: Range, shape: tuple[Dim, ...], dim: int) -> Tracer:
+    """The places that a range takes, along one axis of ``shape``."""
+    trace, size = x._trace, shape_of(x)[axis]
+    numbers = made(trace, "iota", shape=shape, dimension=dim, dtype=dtypes.int64)
+    first = size - 1 - r.start if r.backwards else r.start
+    step = constant(trace, -r.step if r.backwards else r.step, dtypes.int64)
+    start = made(trace, "dim_size", size=first, dtype=dtypes.int64)
+    offsets = emit("multiply", numbers, expand(step, shape))
+    return emit("add", offsets, expand(cast(start, dtypes.int64), shape))

@@ -7,18 +7,20 @@ from itertools import pairwise
 from typing import Any
 
 from dyn.errors import NotYetError, ShapeError
-from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of
+from dyn.numpy._axes import all_axes, one_axis, text_of
 from dyn.numpy._broadcast import expand
-from dyn.numpy._manipulation import expand_dims, view
+from dyn.numpy._indexing import getitem
+from dyn.numpy._manipulation import atleast_3d, expand_dims, view
 from dyn.numpy._operands import cast, dtype_of, emit, operand, promote, shape_of, size_in
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "array_split", "concat", "concatenate", "hstack", "pad", "repeat", "roll", "split", "stack", "tile", "unstack",
-    "vstack",
+    "array_split", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit", "hstack", "repeat", "roll",
+    "split", "stack", "tile", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -91,6 +93,20 @@ def hstack(arrays: Sequence[ArrayLike], /) -> Array:
 
 
 @public
+def dstack(arrays: Sequence[ArrayLike], /) -> Array:
+    """Arrays behind each other, along axis 2; 2-d ones are its layers, 1-d ones rows of a layer."""
+    values = [atleast_3d(v) for v in _several("dstack", arrays)]
+    return concatenate(values, 2)
+
+
+@public
+def column_stack(arrays: Sequence[ArrayLike], /) -> Array:
+    """Arrays side by side, along axis 1; 1-d ones are columns."""
+    values = _several("column_stack", arrays)
+    return concatenate([view(v, (v._value.type.size, 1)) if v.ndim < 2 else v for v in values], 1)
+
+
+@public
 def tile(x: ArrayLike, /, reps: Any) -> Array:
     """``x`` repeated as a whole, ``reps`` times along each axis; missing axes count as 1."""
     value = operand("tile", x, reps)
@@ -140,12 +156,6 @@ def cut(x: Tracer, axis: int, start: Dim, limit: Dim) -> Tracer:
     return emit("slice", x, start=starts, limit=limits, strides=(1,) * len(dims))
 
 
-def _cut_clamped(x: Tracer, axis: int, start: Dim, limit: Dim) -> Tracer:
-    facts, size = x._trace.facts, shape_of(x)[axis]
-    low = facts.simplify(dim_min(start, size))
-    return cut(x, axis, low, facts.simplify(dim_max(dim_min(limit, size), low)))
-
-
 @public
 def split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """``x`` cut along an axis: in that many equal parts, or before each of the indices in a list.
@@ -181,10 +191,10 @@ def _parts(what: str, sections: Any) -> int:
 
 
 def _split_at(x: Tracer, axis: int, places: list[Dim]) -> list[Tracer]:
-    if any(isinstance(p, int) and p < 0 for p in places):
-        raise NotYetError("split at negative indices comes later.", loc=user_loc(), remedy="count from the front.")
-    bounds = [0, *places, shape_of(x)[axis]]
-    return [_cut_clamped(x, axis, low, high) for low, high in pairwise(bounds)]
+    """The slices between neighbouring places, which count from the end where they are negative."""
+    wrapped = [wrap_dim(x._trace, p) for p in places]
+    lead = (slice(None),) * axis
+    return [getitem(x, (*lead, slice(low, high))) for low, high in pairwise([None, *wrapped, None])]
 
 
 @public
@@ -199,6 +209,36 @@ def array_split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> lis
     each, longer = floordiv(size, parts), mod(size, parts)
     bounds = [value._trace.facts.simplify(each * i + dim_min(longer, i)) for i in range(parts)] + [size]
     return [cut(value, number, low, high) for low, high in pairwise(bounds)]
+
+
+def _along(what: str, x: ArrayLike, indices_or_sections: Any, axis: int, rank: int) -> list[Tracer]:
+    value = operand(what, x)
+    if value.ndim < rank:
+        raise ShapeError(
+            f"{what}: {text_of(value)} has fewer than {rank} axes.",
+            loc=user_loc(),
+            remedy="use split, and name the axis.",
+        )
+    return split(value, indices_or_sections, axis)
+
+
+@public
+def hsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
+    """``split`` along axis 1, of a vector along its only axis."""
+    value = operand("hsplit", x)
+    return _along("hsplit", value, indices_or_sections, 0 if value.ndim == 1 else 1, 1)
+
+
+@public
+def vsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
+    """``split`` along axis 0 of an array with two axes or more."""
+    return _along("vsplit", x, indices_or_sections, 0, 2)
+
+
+@public
+def dsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
+    """``split`` along axis 2 of an array with three axes or more."""
+    return _along("dsplit", x, indices_or_sections, 2, 3)
 
 
 @public
@@ -236,38 +276,3 @@ def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
         first = value._trace.facts.simplify(size - mod(size_in(value._trace, s, "roll"), dim_max(size, 1)))
         value = emit("concatenate", cut(value, number, first, size), cut(value, number, 0, first), dimension=number)
     return value
-
-
-@public
-def pad(x: ArrayLike, /, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Array:
-    """``x`` with a constant before and after its elements: ``n``, ``(before, after)``, or a pair for each axis."""
-    value = operand("pad", x)
-    if mode != "constant":
-        raise NotYetError(f"pad with mode={mode!r} comes later.", loc=user_loc(), remedy="use mode='constant'.")
-    for axis, (before, after) in enumerate(_pad_widths(value, pad_width)):
-        dims = shape_of(value)
-        fill = promote("pad", value, constant_values)[1]
-        parts = [value]
-        for place, width in ((0, before), (2, after)):
-            if width != 0:
-                block = expand(cast(fill, value.element_type), (*dims[:axis], width, *dims[axis + 1 :]))
-                parts.insert(0 if place == 0 else len(parts), block)
-        value = parts[0] if len(parts) == 1 else emit("concatenate", *parts, dimension=axis)
-    return value
-
-
-def _pad_widths(x: Tracer, widths: Any) -> list[tuple[Dim, Dim]]:
-    if not isinstance(widths, list | tuple):
-        widths = ((widths, widths),) * x.ndim
-    elif len(widths) == 2 and not isinstance(widths[0], list | tuple):
-        widths = (tuple(widths),) * x.ndim
-    elif len(widths) == 1:
-        widths = (tuple(widths[0]),) * x.ndim
-    if len(widths) != x.ndim:
-        raise ShapeError(
-            f"pad: {len(widths)} pairs of widths are given, and {text_of(x)} has {x.ndim} axes.",
-            loc=user_loc(),
-            remedy="give one pair for each axis.",
-        )
-    pairs = [shape_in(x._trace, tuple(pair), "pad") for pair in widths]
-    return [(before, after) for before, after in pairs]

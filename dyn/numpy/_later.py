@@ -12,9 +12,9 @@ __all__ = [
     "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argpartition",
     "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "bincount", "bitwise_left_shift",
     "bitwise_right_shift", "compress", "convolve", "copysign", "correlate", "cross",
-    "diag", "diagonal", "extract", "flatnonzero", "from_dlpack", "gcd",
+    "extract", "flatnonzero", "from_dlpack", "gcd",
     "histogram", "interp", "isin", "kron", "lcm", "left_shift", "median", "nextafter", "nonzero", "partition",
-    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "take_along_axis", "unique",
+    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "unique",
     "unique_all", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
@@ -67,9 +67,6 @@ convolve = _later("convolve")
 correlate = _later("correlate")
 cross = _later("cross")
 kron = _later("kron")
-diag = _later("diag")
-diagonal = _later("diagonal")
-take_along_axis = _later("take_along_axis")
 from_dlpack = _later("from_dlpack")
 
 nonzero = _data_dependent("nonzero")

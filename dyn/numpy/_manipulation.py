@@ -31,9 +31,9 @@ from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "astype", "atleast_1d", "atleast_2d", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "expand_dims",
-    "flatten", "flip", "fliplr", "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape",
-    "shape", "size", "squeeze", "swapaxes", "transpose",
+    "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
+    "expand_dims", "flatten", "flip", "fliplr", "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims",
+    "ravel", "reshape", "rot90", "shape", "size", "squeeze", "swapaxes", "transpose",
 ]  # fmt: skip
 
 
@@ -194,6 +194,16 @@ def atleast_1d(*arrays: ArrayLike) -> Any:
 
 
 @public
+def atleast_3d(*arrays: ArrayLike) -> Any:
+    """Arrays with at least three axes; a vector gets one on either side, a matrix a last one. A list for several."""
+    grown: list[Tracer] = []
+    for value in [operand("atleast_3d", x, *arrays) for x in arrays]:
+        dims = shape_of(value)
+        grown.append(view(value, (1, *dims, 1) if len(dims) == 1 else (*dims, *(1,) * (3 - len(dims)))))
+    return grown[0] if len(grown) == 1 else grown
+
+
+@public
 def atleast_2d(*arrays: ArrayLike) -> Any:
     """Arrays with at least two axes, new ones in front; a list of them for several."""
     return _at_least("atleast_2d", 2, arrays)
@@ -290,6 +300,19 @@ def flipud(x: ArrayLike, /) -> Array:
 def fliplr(x: ArrayLike, /) -> Array:
     """``x`` with its second axis reversed."""
     return flip(x, 1)
+
+
+@public
+def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """``x`` turned by ``k`` quarters in the plane of two axes, from the first towards the second."""
+    value = operand("rot90", x)
+    a, b = distinct_axes("rot90", tuple(axes), value.ndim)
+    quarters = k % 4
+    if quarters == 0:
+        return value
+    if quarters == 2:
+        return flip(value, (a, b))
+    return swapaxes(flip(value, b), a, b) if quarters == 1 else flip(swapaxes(value, a, b), b)
 
 
 # ---- broadcasting ----------------------------------------------------------------------------------------------------

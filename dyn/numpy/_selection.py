@@ -1,4 +1,4 @@
-"""Elements chosen by a condition or by integer arrays."""
+"""Elements chosen by a condition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from dyn.numpy._axes import one_axis
 from dyn.numpy._broadcast import align
 from dyn.numpy._indexing import getitem
 from dyn.numpy._logic import truth
-from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, default_float, emit, operand, promote, shape_of, tracer
+from dyn.numpy._operands import cast, default_float, emit, operand, promote, tracer
 from dyn.numpy._public import Array, ArrayLike, public, trace_of
 from dyn.numpy._unary import filled
-from dyn.shapes import product
 from dyn.source import user_loc
 
-__all__ = ["diff", "nan_to_num", "select", "take", "where"]
+__all__ = ["diff", "nan_to_num", "select", "where"]
 
 
 @public
@@ -36,29 +34,6 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
         # Python floats that meet no array, in more than one element.
         a, b = (cast(v, default_float(), weak=True) if v.element_type.is_float else v for v in (a, b))
     return emit("select", *align("where", [mask, a, b]))
-
-
-@public
-def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, mode: str = "clip") -> Array:
-    """The elements of ``x`` at integer ``indices`` along an axis; without ``axis`` of all elements in their order.
-
-    Negative indices count from the end, and what is out of range is clamped. Shape: the axis is replaced by the
-    indices' axes. Raises ShapeError when called where elements are taken from an empty axis.
-    """
-    value = operand("take", x, indices)
-    if mode not in ("clip", "raise"):
-        raise NotYetError(f"take with mode={mode!r} comes later.", loc=user_loc(), remedy="use mode='clip'.")
-    if axis is None:
-        value = view(value, (product(shape_of(value)),))
-    number = one_axis("take", 0 if axis is None else axis, value.ndim)
-    places = getitem_index(value, indices)
-    return emit("take", value, places, axis=number)
-
-
-def getitem_index(x: Any, indices: ArrayLike) -> Any:
-    """Indices as an integer tracer."""
-    (places,) = promote("take", indices)
-    return cast(places, dtypes.int64) if places.weak else places
 
 
 @public

@@ -10,7 +10,7 @@ from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, S
 from dyn.ir.types import TensorType
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.windows import Windows, clamped
-from dyn.shapes import Dim, RelKind, product
+from dyn.shapes import Dim, RelKind, dim_min, product
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +32,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
         ctx.require(RelKind.GE, size, 0, f"a slice of axis {axis} has no negative size")
         # Places are brought inside; from nothing, nothing can be taken, but nothing can.
         text = "elements are taken from an axis that has some" if size == 1 else f"a slice of axis {axis} fits"
-        ctx.require(RelKind.GE, x.shape[axis] * count, size * count, text)
+        ctx.require(RelKind.GE, x.shape[axis], size * dim_min(count, 1), text)
     inner, outer = iter([sizes[a] for a in windows.axes]), iter(batch)
     rank = len(batch) + len(windows.window_dims)
     shape = tuple(next(inner) if a in windows.window_dims else next(outer) for a in range(rank))

@@ -210,7 +210,10 @@ def _pad_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
             inside.append(k.apply(Scalar.LT, [at, k.index(dtypes.int64, x.shape[axis])], dtypes.bool_))
         places.append(place)
     mask = _all(k, inside)
-    return get(0, tuple(places)) if mask is None else get(0, tuple(places), mask, get(1, ()))
+    if mask is None:
+        return get(0, tuple(places))
+    value = get(0, tuple(places), mask, k.const(x.dtype, 0))
+    return k.apply(Scalar.SELECT, [mask, value, get(1, ())], x.dtype)
 
 
 def _pad(

@@ -169,7 +169,7 @@ def test_linear_and_embedding() -> None:
         "float64 3",
         oracle=lambda xp, x, w, b: (x @ w + b, x @ w),
     )
-    compare(lambda xp, t, i: nn.embedding(t, i % 5), "float64 5 3", "int64 n m", oracle=lambda xp, t, i: t[i % 5])
+    compare(lambda xp, t, i: nn.embedding(i % 5, t), "float64 5 3", "int64 n m", oracle=lambda xp, t, i: t[i % 5])
 
 
 def test_one_hot(jnn: Any) -> None:

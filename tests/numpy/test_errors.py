@@ -200,12 +200,6 @@ CASES: dict[str, Raises] = {
         "  at <the line>\n"
         "  help: use an int other than 0.",
     ),
-    "two_index_arrays": (
-        NotYetError, lambda x, i: x[i, i], ("float32 3 4", "int64 n"),
-        "x[i, j] with arrays on several axes comes later.\n"
-        "  at <the line>\n"
-        "  help: index one axis at a time, or reshape the axes to one and index that.",
-    ),
     "axis": (
         ShapeError, lambda x: dnp.sum(x, axis=3), ("float32 n 4",),
         "sum: axis 3 is not an axis of an array with 2 axes.\n"
@@ -358,10 +352,70 @@ CASES: dict[str, Raises] = {
         "  help: repeat every element equally often.",
     ),
     "einsum_diagonal": (
-        NotYetError, lambda x: dnp.einsum("ii->i", x), ("float32 n n",),
-        "einsum('ii->i'): a label twice in one array (a diagonal) comes later.\n"
+        ShapeError, lambda x: np.einsum("ii", x), ("float32 3 4",),
+        "einsum('ii'): the label i stands for axes of 3 and 4 elements.\n"
         "  at <the line>\n"
-        "  help: take the diagonal outside of the compiled function.",
+        "  help: use a label for each.",
+    ),
+    "take_mode": (
+        UnsupportedOpError, lambda x: dnp.take(x, [1], mode="nearest"), ("float32 n",),
+        "take: 'nearest' is no mode.\n"
+        "  at <the line>\n"
+        "  help: use 'clip', 'wrap' or 'fill'.",
+    ),
+    "take_raise": (
+        NotYetError, lambda x: np.take(x, [1], mode="raise"), ("float32 n",),
+        "take with mode='raise' comes later: compiled code does not look for indices out of range.\n"
+        "  at <the line>\n"
+        "  help: leave mode out, or use 'clip', 'wrap' or 'fill'.",
+    ),
+    "take_floats": (
+        UnsupportedOpError, lambda x: np.take(x, x), ("float32 n",),
+        "take: the indices of x (n,) are float32, not integers.\n"
+        "  at <the line>\n"
+        "  help: convert them with .astype('int32').",
+    ),
+    "take_along_axis_rank": (
+        ShapeError, lambda x, i: np.take_along_axis(x, i, 1), ("float32 n 3", "int64 n"),
+        "take_along_axis: x (n, 3) has 2 axes, and the indices have 1.\n"
+        "  at <the line>\n"
+        "  help: give indices with as many axes, of size 1 where they are the same for all.",
+    ),
+    "put_along_axis_in_place": (
+        UnsupportedOpError, lambda x: np.put_along_axis(x, np.array([0]), 1.0, 0), ("float32 n",),
+        "put_along_axis cannot change its argument.\n"
+        "  at <the line>\n"
+        "  help: write y = dyn.numpy.put_along_axis(x, indices, values, axis, inplace=False).",
+    ),
+    "pad_mode": (
+        NotYetError, lambda x: np.pad(x, 1, mode="mean"), ("float32 n",),
+        "pad with mode='mean' comes later.\n"
+        "  at <the line>\n"
+        "  help: use 'constant', 'edge', 'reflect', 'symmetric', 'wrap'.",
+    ),
+    "diag_rank": (
+        ShapeError, lambda x: np.diag(x), ("float32 2 3 4",),
+        "diag: x (2, 3, 4) has 3 axes.\n"
+        "  at <the line>\n"
+        "  help: pass a vector or a matrix.",
+    ),
+    "diagonal_rank": (
+        ShapeError, lambda x: np.diagonal(x), ("float32 n",),
+        "diagonal: x (n,) has fewer than 2 axes.\n"
+        "  at <the line>\n"
+        "  help: pass a matrix.",
+    ),
+    "vsplit_rank": (
+        ShapeError, lambda x: np.vsplit(x, 2), ("float32 n",),
+        "vsplit: x (n,) has fewer than 2 axes.\n"
+        "  at <the line>\n"
+        "  help: use split, and name the axis.",
+    ),
+    "index_arrays_do_not_broadcast": (
+        ShapeError, lambda x: x[[0, 1], [0, 1, 2]], ("float32 n m",),
+        "x[...]: the shapes (2,) and (3,) do not broadcast: on axis 0 the sizes are 2 and 3, and neither is 1.\n"
+        "  at <the line>\n"
+        "  help: make the sizes equal, or one of them 1, as in x[:, None].",
     ),
     "einsum_labels": (
         ShapeError, lambda x: dnp.einsum("ijk->ik", x), ("float32 n m",),

@@ -212,7 +212,7 @@ def run_loops(op: Op, arrays: Sequence[Array], sizes: dict[Symbol, int]) -> Arra
 
     def get(i: int, index: tuple[Dim, ...], mask: Any = None, other: Any = None) -> Any:
         if mask is not None and not mask:
-            return other
+            return np.array(77).astype(other.dtype)  # anything at all
         place = tuple(evaluate(d, sizes) for d in index)
         assert all(0 <= p < n for p, n in zip(place, arrays[i].shape, strict=True)), "reads outside of an operand"
         return arrays[i][place]

@@ -1,0 +1,267 @@
+"""What ``x[...]`` says: the elements that an index takes, in a form that reading and writing share.
+
+Slices clamp as in NumPy, also where sizes are undecided: ``x[:n]`` has ``min(n, x.shape[0])`` rows. A number out of
+range is a ShapeError, at once or when called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dyn.dtypes import Kind
+from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.numpy._axes import text_of
+from dyn.numpy._broadcast import expand, join_shapes
+from dyn.numpy._operands import shape_of, size_in, tracer
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.lift import is_liftable
+from dyn.trace.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a slice or a number takes of an axis: of the ``length`` elements from ``start`` on every ``step``-th."""
+
+    start: Dim
+    length: Dim
+    step: int = 1
+    #: The axis is reversed first.
+    backwards: bool = False
+
+    @property
+    def count(self) -> Dim:
+        """How many elements are taken."""
+        return floordiv(self.length + (self.step - 1), self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The elements that an index takes of an array.
+
+    They are taken in two steps: a box, ``ranges``, one for each axis; and in it, where there are ``arrays``, the
+    places that those say, each on its axis, together. What is taken has a *layout*: the axes of the box that have no
+    array, with those of the arrays, which have one shape, at ``place`` among them. NumPy's result has the same
+    elements in the same order, without the axes of numbers and with new ones: ``shape``.
+    """
+
+    ranges: tuple[Range, ...]
+    #: The axis and the places of each index array.
+    arrays: tuple[tuple[int, Tracer], ...]
+    #: The shape that the index arrays have together.
+    batch: tuple[Dim, ...]
+    place: int
+    shape: tuple[Dim, ...]
+
+    @property
+    def looked_up(self) -> tuple[int, ...]:
+        """The axes that have an index array."""
+        return tuple(axis for axis, _ in self.arrays)
+
+    def layout(self) -> tuple[Dim, ...]:
+        """The shape of what is taken."""
+        box = [r.count for axis, r in enumerate(self.ranges) if axis not in self.looked_up]
+        return (*box[: self.place], *self.batch, *box[self.place :])
+
+    def window_dims(self) -> tuple[int, ...]:
+        """The axes of the layout that are axes of the box, in order."""
+        count = len(self.ranges) - len(self.arrays)
+        return tuple(d if d < self.place else d + len(self.batch) for d in range(count))
+
+
+def select(x: Tracer, index: Any) -> Selection:
+    """What ``x[index]`` takes. Raises ShapeError where that is not there, UnsupportedOpError for what is no index."""
+    items = _expanded(x, index if isinstance(index, tuple) else (index,))
+    ranges: list[Range] = []
+    arrays: list[tuple[int, Tracer]] = []
+    #: The result's sizes so far, and which items are numbers or arrays: these are *advanced* where there is an array.
+    shape: list[Dim] = []
+    advanced: list[int] = []
+    first = 0
+    for place, item in enumerate(items):
+        if item is None:
+            shape.append(1)
+            continue
+        axis = len(ranges)
+        if isinstance(item, slice):
+            ranges.append(_sliced(x, axis, item))
+            shape.append(x._trace.facts.simplify(ranges[-1].count))
+            continue
+        if not advanced:
+            first = len(shape)
+        advanced.append(place)
+        array = _array_index(x, item)
+        if array is None:
+            ranges.append(Range(_position(x, axis, item), 1))
+        else:
+            ranges.append(Range(0, shape_of(x)[axis]))
+            arrays.append((axis, array))
+    if not arrays:
+        return Selection(tuple(ranges), (), (), 0, tuple(shape))
+    batch = join_shapes("x[...]", x._trace, [shape_of(array) for _, array in arrays])
+    spread = tuple((axis, expand(array, batch)) for axis, array in arrays)
+    if _apart(advanced):  # with something between them NumPy puts their axes first
+        return Selection(tuple(ranges), spread, batch, 0, (*batch, *shape))
+    before = sum(1 for item in items[: advanced[0]] if item is not None)
+    return Selection(tuple(ranges), spread, batch, before, (*shape[:first], *batch, *shape[first:]))
+
+
+def _apart(places: list[int]) -> bool:
+    return places != list(range(places[0], places[-1] + 1))
+
+
+def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
+    """The items with Ellipsis, and what is missing, as full slices."""
+    dots = [place for place, item in enumerate(items) if item is Ellipsis]
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if len(dots) > 1 or used > x.ndim:
+        problem = "has more than one Ellipsis" if len(dots) > 1 else f"has {used} entries for {x.ndim} axes"
+        raise ShapeError(
+            f"the index of {text_of(x)} {problem}.", loc=user_loc(), remedy="index each axis at most once."
+        )
+    at = dots[0] if dots else len(items)
+    fill = [slice(None)] * (x.ndim - used)
+    return [*items[:at], *fill, *items[at + 1 :]]
+
+
+# ---- slices ----------------------------------------------------------------------------------------------------------
+
+
+def _sliced(x: Tracer, axis: int, item: slice) -> Range:
+    trace, size = x._trace, shape_of(x)[axis]
+    step = 1 if item.step is None else _bound(trace, item.step)
+    if not isinstance(step, int) or step == 0:
+        raise UnsupportedOpError(
+            f"a slice does not take the step {item.step!r}.", loc=user_loc(), remedy="use an int other than 0."
+        )
+    start, stop = (None if b is None else _from_end(trace, _bound(trace, b), size) for b in (item.start, item.stop))
+    if step < 0:  # position p is size - 1 - p of the reversed axis
+        start, stop = (None if p is None else size - 1 - p for p in (start, stop))
+    first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
+    # limit - max(first, 0) is min(limit, limit - first): x[-k:] has min(size, k) elements.
+    inside = _never_negative(trace, first)
+    length = trace.facts.simplify(dim_max(last - first if inside else dim_min(last, last - first), 0))
+    place = _start(trace, first if inside else dim_max(first, 0), dim_max(last, 0), length, size)
+    return Range(place, length, abs(step), step < 0)
+
+
+def _start(trace: Trace, first: Dim, limit: Dim, length: Dim, size: Dim) -> Dim:
+    """Where a slice starts, in a form whose place inside of the axis is proved if one is.
+
+    It is ``min(first, size)``, or ``limit - length``: where there are no elements any place inside will do.
+    """
+    facts = trace.facts
+    start = facts.simplify(_at_most(trace, first, size))
+    if not facts.ge(size, start + length).proved:
+        behind = facts.simplify(limit - length)
+        if facts.ge(behind, 0).proved and facts.ge(size, limit).proved:
+            return behind
+    return start
+
+
+def _at_most(trace: Trace, dim: Dim, size: Dim) -> Dim:
+    return dim if trace.facts.ge(size, dim).proved else dim_min(dim, size)
+
+
+def _bound(trace: Trace, value: Any) -> Dim:
+    if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.ndim):
+        raise NotYetError(
+            "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.",
+            loc=user_loc(),
+            remedy="use a dimension or a number, or take the elements with dyn.numpy.take.",
+        )
+    return size_in(trace, value, "a slice")
+
+
+def _never_negative(trace: Trace, dim: Dim) -> bool:
+    return dim >= 0 if isinstance(dim, int) else trace.facts.ge(dim, 0).proved
+
+
+def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
+    """A bound counted from the front; below 0 where it lies before the first element."""
+    if isinstance(dim, int):
+        return dim if dim >= 0 else size + dim
+    if _never_negative(trace, dim):
+        return dim
+    if trace.facts.ge(-1, dim).proved:
+        return size + dim
+    if _negative_is_nothing(trace, dim, size):
+        return dim
+    # ``size`` is added once where the bound is negative.
+    return dim + size * dim_min(dim_max(-dim, 0), 1)
+
+
+def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim) -> bool:
+    """Whether ``dim`` counted from the end would lie at or before the first element whenever it is negative.
+
+    Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows.
+    """
+    try:
+        facts = trace.facts.assume(Relation(RelKind.GE, -1, dim, Reason("a bound is negative")))
+    except ShapeError:
+        return True
+    return facts.ge(0, size + dim).proved
+
+
+# ---- numbers and arrays ----------------------------------------------------------------------------------------------
+
+
+def _array_index(x: Tracer, item: Any) -> Tracer | None:
+    """An index that is an array or a traced number; None for a number that is known or a dimension."""
+    if isinstance(item, list):
+        item = np.array(item, np.int64) if not item else np.array(item)
+    if isinstance(item, bool | np.bool_):
+        _refuse_mask(x)
+    if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
+        if not isinstance(item, np.ndarray):
+            return None
+    if not is_liftable(item) or isinstance(item, float | complex):
+        raise UnsupportedOpError(
+            f"an array cannot be indexed with the {type(item).__name__} {item!r}.",
+            loc=user_loc(),
+            remedy="use numbers, slices, None, Ellipsis, dimensions or an integer array.",
+        )
+    array = tracer(x._trace, item, "x[...]")
+    if array.element_type.kind is Kind.BOOL:
+        _refuse_mask(x)
+    if not array.element_type.is_integer:
+        raise UnsupportedOpError(
+            f"an array cannot be indexed with {array.element_type.name} elements.",
+            loc=user_loc(),
+            remedy="convert the index with .astype('int32').",
+        )
+    return array
+
+
+def _refuse_mask(x: Tracer) -> None:
+    raise NotYetError(
+        f"{x._value.name or 'x'}[mask] has a data-dependent shape; data-dependent shapes come later.",
+        loc=user_loc(),
+        remedy="keep the shape, and choose with dyn.numpy.where(mask, x, other).",
+    )
+
+
+def _position(x: Tracer, axis: int, item: Any) -> Dim:
+    """Where the one element stands that a number or a dimension takes; demands that it is inside."""
+    trace, size = x._trace, shape_of(x)[axis]
+    dim = size_in(trace, item, "an index")
+    if isinstance(dim, int):
+        need: Dim = dim + 1 if dim >= 0 else -dim
+        if trace.facts.ge(size, need).refuted:
+            raise ShapeError(
+                f"the index {dim} is outside of axis {axis} of {text_of(x)}, which has {format_dim(size)} elements.",
+                loc=user_loc(),
+                remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1)}.",
+            )
+    text = f"the index {format_dim(dim)} is inside of axis {axis}"
+    reason = Reason(text, user_loc())
+    if not isinstance(dim, int) or dim >= 0:
+        trace.require(Relation(RelKind.GE, size, dim + 1, reason))
+    if not isinstance(dim, int) or dim < 0:
+        trace.require(Relation(RelKind.GE, size + dim, 0, reason))
+    return trace.facts.simplify(_from_end(trace, dim, size))
