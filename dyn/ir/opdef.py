@@ -119,12 +119,17 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """``loops`` of a scatter: StableHLO's dimension numbers, in its attributes.
+    """``loops`` of an op that puts updates into windows of its first operand, in the updates' row-major order.
 
-    ``combine(attrs)`` is what an update is combined with what is there by, None where it takes its place.
+    ``updates(op)`` are those, ``windows(op)`` the dimension numbers that say where they go, with the operands that hold
+    each window's start. ``combine(attrs)`` is how an update joins what is there, None where it takes its place. A
+    window that would leave the array is moved inside with ``clamp``; without, what lies outside of it is left out.
     """
 
+    updates: Callable[[Any], Any]
+    windows: Callable[[Any], tuple[Any, tuple[Any, ...]]]
     combine: Callable[[Any], Any]
+    clamp: bool = False
 
 
 Loops = Elements | Reduction | Contraction | Scatter | Library | None

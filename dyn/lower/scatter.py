@@ -1,10 +1,13 @@
-"""SCATTER groups as kernels: a copy of the operand, and then the updates, combined into it in their order.
+"""SCATTER groups as kernels: a copy of the operand, and then the updates, put into it in their order.
 
-Axes of the array along which every update has its own place (whole window axes and batching axes) are dealt to GRID
-iterations, each of which copies its part of the array and then goes through all windows: so no two of them meet, no
-atomics are needed, and each place sees its updates in order. A last axis of that sort, such as the columns of an
-embedding's gradient, is cut in chunks with lanes along it; where it is not, lanes run along the last window axis if
-that keeps the order, and single elements are updated one by one.
+Axes of the array along which every update has its own place (whole window axes and batching axes) are *dealt* to GRID
+iterations, each of which copies its part of the array and then goes through all windows: no two of them meet, no
+atomics are needed, and each place sees its updates in order. There are two forms:
+
+* wide: all those axes are dealt, the last ones, such as the columns of an embedding's gradient, in chunks with lanes;
+* narrow, where a chunk would hold all columns: only axes in front of the first that is not dealt are, so that a copy is
+  one run over memory; lanes go along the columns, or else along the last window axis if that keeps the order, or else
+  single elements are updated one by one.
 """
 
 from __future__ import annotations
@@ -12,24 +15,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dyn import dtypes
-from dyn.ir.core import Op
+from dyn.errors import IRError
+from dyn.ir.core import Value
 from dyn.ir.opdef import Scatter
 from dyn.lower.elements import Elements
 from dyn.lower.expressions import Rewriter, stmt_dims
-from dyn.lower.kernel import Buffer, Expr, Role, Stmt, Store
-from dyn.lower.launch import Launch, bind_kernel
+from dyn.lower.kernel import Buffer, Expr, Role, Stmt, Store, Update
+from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.nest import Axis, axis, collapse, index_of, linearize, nest, split
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.target import Target
 from dyn.ops.scalar import Scalar
-from dyn.ops.windows import Windows
-from dyn.shapes import Dim, Symbol, substitute
+from dyn.ops.windows import Windows, clamped
+from dyn.shapes import Dim, Symbol, dim_max, product, substitute
 from dyn.stitch.groups import Group, Plan
 
 
 def lower_scatter(plan: Plan, group: Group, target: Target) -> Launch:
-    """The launch of a scatter."""
-    return _ScatterLowering(plan, group, target).run()
+    """The launch of a scatter: the wide form, and before it what is quicker where its condition holds."""
+    general = _ScatterLowering(plan, group, target, aligned=False, narrow=False)
+    note = f"{group.kind.value} {group.name}"
+    variants = [general.variant(note, None)]
+    inputs = tuple(general.elements.inputs)
+    apart, columns = general.apart(), general.columns()
+    excess: list[Dim] = [] if columns is None else [dim_max(columns - loop_schedule(target).scattered, 0)]
+    forms = [(apart, excess, True)] if excess else []
+    if apart:
+        forms.append((apart, [], False))
+    for differences, more, narrow in reversed(forms):
+        condition = Condition(dim_max(*differences, *more), 0, 0)
+        decided = condition.decided(plan.function.facts)
+        if decided is False:
+            continue
+        quick = _ScatterLowering(plan, group, target, aligned=bool(differences), narrow=narrow)
+        stretched = ", nothing stretched" if differences else ""
+        variant = quick.variant(f"{note}{stretched}{', narrow' if narrow else ''}", None if decided else condition)
+        if tuple(quick.elements.inputs) == inputs:
+            variants = [variant] if decided else [variant, *variants]
+    return Launch(group, (*inputs, group.outputs[0]), tuple(variants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +65,67 @@ class _Nest:
 
 
 class _ScatterLowering:
-    def __init__(self, plan: Plan, group: Group, target: Target) -> None:
+    def __init__(self, plan: Plan, group: Group, target: Target, *, aligned: bool, narrow: bool) -> None:
         self.plan, self.group, self.target = plan, group, target
         (self.op,) = group.ops
-        self.x, *self.starts, self.updates = self.op.operands
-        self.windows = _windows(self.op)
-        self.elements = Elements(plan, group)
+        loops = self.op.opdef.loops
+        if not isinstance(loops, Scatter):
+            raise IRError(f"{self.op.opdef.name} is no scatter")
+        self.loops = loops
+        self.x, self.updates = self.op.operands[0], loops.updates(self.op)
+        self.windows: Windows
+        self.starts: tuple[Value, ...]
+        self.windows, self.starts = loops.windows(self.op)
+        self.elements = Elements(plan, group, aligned=aligned)
         self.k = self.elements.k
         self.out = Buffer("out", self.op.result.dtype)
+        self.extents: dict[Symbol, Dim] = {}
         self.batch = self.windows.batch_axes(len(self.updates.shape))
-        #: The axis of the updates that runs along an axis of the array, for those that are dealt to the GRID.
-        self.dealt = self._dealt()
+        #: The axis of the updates that runs along an axis of the array, where every update has its own place on it.
+        self.own = self._own_places()
+        shared = [a for a in range(len(self.x.shape)) if a not in self.own]
+        self.dealt = [a for a in self.own if not (narrow and shared and a > shared[0])]
 
-    def run(self) -> Launch:
+    def variant(self, note: str, condition: Condition | None) -> Variant:
+        """The kernel of this form."""
         rank = len(self.x.shape)
-        grid: dict[int, Axis | None] = {a: _loop(f"i{a}", self.x.shape[a]) for a in self.dealt}
+        grid = {a: self._loop(f"i{a}", self.x.shape[a]) for a in self.dealt}
         copy, change = self._copy(grid), self._changes(grid)
-        columns = grid.get(rank - 1) if rank else None
         outer = [a for number in sorted(grid) if (a := grid[number]) is not None]
         outer, merged = collapse(outer, stmt_dims((copy.body, change.body)))
-        inner = None
-        if columns is not None:  # the last of the axes that are left: it may have become part of a longer one
-            chunk, inner, cut = split(outer[-1], loop_schedule(self.target).columns)
+        lanes = None
+        if rank and grid.get(rank - 1) is not None:  # it may have become part of a longer axis
+            chunk, lanes, cut = split(outer[-1], loop_schedule(self.target).scattered)
             outer, merged = [*outer[:-1], chunk], _composed(merged, cut)
-        phases = (*self._loops(copy, merged, inner), *self._loops(change, merged, inner))
+        phases = (*_nested(copy, merged, lanes), *_nested(change, merged, lanes))
         stmts = nest(outer, [Role.GRID] * len(outer), phases)
         buffers = (*self.elements.inputs.values(), self.out)
-        note = f"{self.group.kind.value} {self.group.name}"
-        variant = bind_kernel(stmts, buffers, (), name=self.group.name, note=note)
-        return Launch(self.group, (*self.elements.inputs, self.op.result), (variant,))
+        return bind_kernel(stmts, buffers, (), name=self.group.name, condition=condition, note=note)
 
-    def _dealt(self) -> dict[int, int]:
-        """Axes of the array on which an update's place is that of the update: the same for every window."""
+    def apart(self) -> list[Dim]:
+        """What is 0 where every axis that might be stretched is as long as its loop; empty where there is none."""
+        apart: list[Dim] = []
+        for size, var in self.elements.stretched:
+            if var is None or var not in self.extents:
+                return []
+            apart += [self.extents[var] - size, size - self.extents[var]]
+        return apart
+
+    def columns(self) -> Dim | None:
+        """How many elements lie behind the last axis that is not dealt; None where it is the last, or there is none."""
+        rank = len(self.x.shape)
+        shared = [a for a in range(rank) if a not in self.own]
+        return product(self.x.shape[shared[-1] + 1 :]) if shared and shared[-1] + 1 < rank else None
+
+    def _loop(self, name: str, extent: Dim) -> Axis | None:
+        """A loop over an axis; none where its size is 1."""
+        if extent == 1:
+            return None
+        made = axis(name, extent)
+        self.extents[made.var] = extent
+        return made
+
+    def _own_places(self) -> dict[int, int]:
         found: dict[int, int] = {}
         facts, w = self.plan.function.facts, self.windows
         for a, dim in zip(w.axes, w.window_dims, strict=True):
@@ -81,74 +133,75 @@ class _ScatterLowering:
                 found[a] = dim
         for a, start_axis in zip(w.batching, w.start_batching, strict=True):
             found[a] = self.batch[w.batch_position(start_axis)]
-        return found
+        return dict(sorted(found.items()))
 
     def _copy(self, grid: dict[int, Axis | None]) -> _Nest:
         """The operand into the result."""
-        own = {a: grid[a] if a in grid else _loop(f"c{a}", d) for a, d in enumerate(self.x.shape)}
-        index = index_of([own[a] for a in sorted(own)])
+        own = {a: grid[a] if a in grid else self._loop(f"c{a}", d) for a, d in enumerate(self.x.shape)}
+        index = index_of(list(own.values()))
         store = Store(self.out, linearize(index, self.x.shape), self.elements.at(self.x, index))
-        axes, change = collapse([a for n, a in own.items() if n not in grid and a is not None], stmt_dims((store,)))
+        rest = [a for number, a in own.items() if number not in grid and a is not None]
+        axes, change = collapse(rest, stmt_dims((store,)))
         return _Nest(axes, _substituted(store, change), lanes=bool(axes))
 
     def _changes(self, grid: dict[int, Axis | None]) -> _Nest:
-        """Each update into its place."""
+        """Each update into its place. Axes with places of their own may be innermost: their order does not matter."""
+        w = self.windows
+        free = {dim: a for a, dim in self.own.items()}
+        loops = [
+            grid[free[dim]] if free.get(dim) in grid else self._loop(f"u{dim}", size)
+            for dim, size in enumerate(self.updates.shape)
+        ]
+        update = self._update(index_of(loops))
+        ordered = [a for dim, a in enumerate(loops) if dim not in free and a is not None]
+        inner = [a for dim in self.own.values() if free[dim] not in grid and (a := loops[dim]) is not None]
+        inner, merged = collapse(inner, stmt_dims((update,)))
+        if inner:
+            return _Nest([*ordered, *inner], _substituted(update, merged), lanes=max(self.own) == w.rank - 1)
+        last = loops[w.window_dims[-1]] if w.axes and w.axes[-1] == w.rank - 1 else None
+        return _Nest(ordered, update, lanes=bool(ordered) and ordered[-1] is last)
+
+    def _update(self, index: tuple[Dim, ...]) -> Update:
+        """The update at an index of the updates."""
         x, w, k = self.x, self.windows, self.k
-        own = {dim: grid[a] for a, dim in self.dealt.items()}
-        loops = [own[dim] if dim in own else _loop(f"u{dim}", size) for dim, size in enumerate(self.updates.shape)]
-        index = index_of(loops)
         batch = tuple(index[dim] for dim in self.batch)
         places: list[Dim] = [0] * w.rank
-        for a, dim in (*zip(w.axes, w.window_dims, strict=True), *self.dealt.items()):
+        for a, dim in (*zip(w.axes, w.window_dims, strict=True), *self.own.items()):
             places[a] = index[dim]
-        inside: list[Expr] = []
+        mask: Expr | None = None
         for component, a in enumerate(w.start_map):
+            size = x.shape[a]
             window = self.updates.shape[w.window_dims[w.axes.index(a)]] if a in w.axes else 1
             which, at = w.start_place(len(self.starts[0].shape), batch, component)
             start = self.starts[which]
-            value = w.counted(k, self.elements.at(start, at), start.dtype, x.shape[a])
-            # Brought near the axis, so that nothing overflows: what lay outside still does.
-            value = k.apply(Scalar.MIN, [value, k.index(dtypes.int64, x.shape[a])], dtypes.int64)
-            value = k.apply(Scalar.MAX, [value, k.index(dtypes.int64, -window)], dtypes.int64)
+            value = w.counted(k, self.elements.at(start, at), start.dtype, size)
+            if self.loops.clamp:
+                value = clamped(k, value, size - window)
+            elif window != 1:  # brought near the axis, so that nothing overflows: what lay outside still does
+                value = k.apply(Scalar.MIN, [value, k.index(dtypes.int64, size)], dtypes.int64)
+                value = k.apply(Scalar.MAX, [value, k.index(dtypes.int64, -window)], dtypes.int64)
             places[a] = places[a] + k.bind(value)
-            place = k.index(dtypes.int64, places[a])
-            inside.append(k.apply(Scalar.GE, [place, k.const(dtypes.int64, 0)], dtypes.bool_))
-            inside.append(k.apply(Scalar.LT, [place, k.index(dtypes.int64, x.shape[a])], dtypes.bool_))
-        mask = inside[0] if inside else None
-        for condition in inside[1:]:
-            mask = condition if mask is None else k.both(mask, condition)
+            if not self.loops.clamp:
+                inside = self._inside(places[a], size)
+                mask = inside if mask is None else k.both(mask, inside)
         value = self.elements.at(self.updates, index)
-        update = k.update(self.out, linearize(tuple(places), x.shape), _combine(self.op), value, mask)
-        axes = [a for dim, a in enumerate(loops) if dim not in own and a is not None]
-        return _Nest(axes, update, lanes=bool(axes) and axes[-1] is self._last_window_axis(loops))
+        place = linearize(tuple(places), x.shape)
+        return k.update(self.out, place, self.loops.combine(self.op.attrs), value, mask)
 
-    def _last_window_axis(self, loops: list[Axis | None]) -> Axis | None:
-        """The loop whose iterations write neighbours in the result, if there is one."""
-        w = self.windows
-        return loops[w.window_dims[-1]] if w.axes and w.axes[-1] == w.rank - 1 else None
-
-    def _loops(self, loops: _Nest, change: dict[Symbol, Dim], lanes: Axis | None) -> tuple[Stmt, ...]:
-        """The loops of one phase, around ``lanes`` where those are given."""
-        axes = loops.axes if lanes is None else [*loops.axes, lanes]
-        roles = [Role.SERIAL] * len(axes)
-        if axes and (lanes is not None or loops.lanes):
-            roles[-1] = Role.LANE
-        return nest(axes, roles, (_substituted(loops.body, change),))
+    def _inside(self, place: Dim, size: Dim) -> Expr:
+        """Whether a place is one of an axis: as an unsigned number a negative one is greater than any size."""
+        k = self.k
+        unsigned = [k.cast(k.index(dtypes.int64, d), dtypes.uint64) for d in (place, size)]
+        return k.apply(Scalar.LT, unsigned, dtypes.bool_)
 
 
-def _windows(op: Op) -> Windows:
-    return Windows.of_scatter(op.attrs, len(op.result.shape))
-
-
-def _combine(op: Op) -> Scalar | None:
-    loops = op.opdef.loops
-    assert isinstance(loops, Scatter)
-    return loops.combine(op.attrs)
-
-
-def _loop(name: str, extent: Dim) -> Axis | None:
-    """A loop over an axis; none where its size is 1."""
-    return None if extent == 1 else axis(name, extent)
+def _nested(loops: _Nest, change: dict[Symbol, Dim], lanes: Axis | None) -> tuple[Stmt, ...]:
+    """The loops of one phase, around ``lanes`` where those are given."""
+    axes = loops.axes if lanes is None else [*loops.axes, lanes]
+    roles = [Role.SERIAL] * len(axes)
+    if axes and (lanes is not None or loops.lanes):
+        roles[-1] = Role.LANE
+    return nest(axes, roles, (_substituted(loops.body, change),))
 
 
 def _composed(first: dict[Symbol, Dim], then: dict[Symbol, Dim]) -> dict[Symbol, Dim]:

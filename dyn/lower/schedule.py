@@ -18,18 +18,19 @@ class LoopSchedule:
     """How loop nests are cut for a family.
 
     ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
-    reduction over rows.
+    reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
     """
 
     elements: int
     columns: int
+    scattered: int
 
 
 #: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
 _LOOPS = {
-    "x86": LoopSchedule(elements=8192, columns=256),
-    "cuda": LoopSchedule(elements=1024, columns=128),
-    "rocm": LoopSchedule(elements=1024, columns=128),
+    "x86": LoopSchedule(elements=8192, columns=256, scattered=2048),
+    "cuda": LoopSchedule(elements=1024, columns=128, scattered=128),
+    "rocm": LoopSchedule(elements=1024, columns=128, scattered=128),
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
-from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.scalar import Scalar
@@ -42,9 +43,7 @@ def _slice_windows(rank: int) -> Windows:
     return Windows(rank, tuple(range(rank)), (), (), (), tuple(range(rank)), 0, False)
 
 
-def _dynamic_starts(
-    k: ScalarBuilder, x: Any, sizes: Sequence[Dim], starts: Sequence[Any], get: Get, first: int
-) -> list[Dim]:
+def _dynamic_starts(k: ScalarBuilder, x: Any, sizes: Sequence[Dim], starts: Sequence[Any], get: Get) -> list[Dim]:
     """Where a window of ``sizes`` starts on each axis: it is moved so that it lies inside."""
     windows, places = _slice_windows(len(sizes)), list[Dim]()
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -52,7 +51,7 @@ def _dynamic_starts(
         if size is whole or size == whole:
             places.append(0)
             continue
-        value = windows.counted(k, get(first + axis, ()), start.dtype, whole)
+        value = windows.counted(k, get(1 + axis, ()), start.dtype, whole)
         places.append(k.bind(clamped(k, value, whole - size)))
     return places
 
@@ -75,7 +74,7 @@ def _dynamic_slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], att
 
 def _dynamic_slice_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
     x, *starts = op.operands
-    places = _dynamic_starts(k, x, op.attrs["slice_sizes"], starts, get, 1)
+    places = _dynamic_starts(k, x, op.attrs["slice_sizes"], starts, get)
     return get(0, tuple(p + i for p, i in zip(places, index, strict=True)))
 
 
@@ -121,23 +120,12 @@ def _update_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
     return (TensorType(x.dtype, x.shape, x.weak and update.weak),)
 
 
-def _update_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
-    """The update's element inside of its window, the operand's outside: each is read only where it is wanted."""
+def _update_windows(op: Any) -> tuple[Windows, tuple[Any, ...]]:
+    """The one window of an update; an axis that it covers has no start to look up."""
     x, update, *starts = op.operands
-    places = _dynamic_starts(k, x, update.shape, starts, get, 2)
-    inside: list[Any] = []
-    for axis, (i, place, size) in enumerate(zip(index, places, update.shape, strict=True)):
-        if size is x.shape[axis] or size == x.shape[axis]:
-            continue
-        at = k.index(dtypes.int64, i)
-        inside.append(k.apply(Scalar.GE, [at, k.index(dtypes.int64, place)], dtypes.bool_))
-        inside.append(k.apply(Scalar.LT, [at, k.index(dtypes.int64, place + size)], dtypes.bool_))
-    mask = _all(k, inside)
-    own = tuple(i - p for i, p in zip(index, places, strict=True))
-    if mask is None:
-        return get(1, own)
-    new = get(1, own, mask, k.const(x.dtype, 0))
-    return k.apply(Scalar.SELECT, [mask, new, get(0, index)], x.dtype)
+    rank = len(x.shape)
+    own = [a for a in range(rank) if not (update.shape[a] is x.shape[a] or update.shape[a] == x.shape[a])]
+    return replace(_slice_windows(rank), start_map=tuple(own)), tuple(starts[a] for a in own)
 
 
 def _update(x: Array, update: Array, *starts: Array) -> Array:
@@ -158,9 +146,9 @@ def _update_samples() -> list[Sample]:
 #: The first operand with the second in place of what lies where the scalar operands say, moved inside where needed.
 dynamic_update_slice = OpDef(
     "dynamic_update_slice",
-    OpKind.INDEXED,
+    OpKind.SCATTER,
     types=_update_types,
-    loops=Elements(_update_at),
+    loops=Scatter(updates=lambda op: op.operands[1], windows=_update_windows, combine=lambda attrs: None, clamp=True),
     reference=_update,
     samples=_update_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,

@@ -152,7 +152,11 @@ scatter = OpDef(
     "scatter",
     OpKind.SCATTER,
     types=_types,
-    loops=Scatter(lambda attrs: COMBINES.get(attrs["combine"])),
+    loops=Scatter(
+        updates=lambda op: op.operands[-1],
+        windows=lambda op: (Windows.of_scatter(op.attrs, len(op.result.shape)), op.operands[1:-1]),
+        combine=lambda attrs: COMBINES.get(attrs["combine"]),
+    ),
     reference=_reference,
     samples=_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,

@@ -11,6 +11,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn.numpy._indexing import scatter_update
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 RNG = np.random.default_rng(0)
@@ -139,3 +140,88 @@ def test_a_broadcast_that_stretches_nothing_takes_the_quick_kernel() -> None:
     text = str(scale.explain())
     assert "nothing stretched: when max(" in text
     assert "variant loop add: always" in text
+
+
+def test_recommender_with_embeddings() -> None:
+    """Tables looked up by ids, dense features, their products two by two, and layers on top: a click's probability."""
+    heights, width = (50, 1000, 7), 16
+    tables = [floats(height, width) for height in heights]
+    parts = len(heights) + 1
+    params = {
+        "tables": tables,
+        "dense": {"w": floats(13, width) / 4, "b": floats(width)},
+        "top": [
+            {"w": floats(a, b) / 4, "b": floats(b)} for a, b in pairwise((width + parts * (parts - 1) // 2, 32, 1))
+        ],
+    }
+
+    @dyn.jit
+    def recommend(dense, ids, bags, params):
+        x = dyn.nn.relu(dense @ params["dense"]["w"] + params["dense"]["b"])
+        first, second = (dyn.nn.embedding(ids[:, k], params["tables"][k]) for k in range(2))
+        last = dnp.sum(dyn.nn.embedding(bags, params["tables"][2]), axis=1)  # several ids for one feature
+        features = dnp.stack([x, first, second, last], axis=1)
+        products = features @ features.transpose(0, 2, 1)
+        rows, columns = np.tril_indices(parts, -1)
+        x = dnp.concatenate([x, products[:, rows, columns]], axis=1)
+        for layer in params["top"][:-1]:
+            x = dyn.nn.relu(x @ layer["w"] + layer["b"])
+        return dyn.nn.sigmoid(x @ params["top"][-1]["w"] + params["top"][-1]["b"])[:, 0]
+
+    def oracle(dense, ids, bags, params):
+        x = np.maximum(dense @ params["dense"]["w"] + params["dense"]["b"], 0)
+        first, second = (params["tables"][k][ids[:, k]] for k in range(2))
+        features = np.stack([x, first, second, params["tables"][2][bags].sum(1)], axis=1)
+        products = features @ features.transpose(0, 2, 1)
+        x = np.concatenate([x, products[:, *np.tril_indices(parts, -1)]], axis=1)
+        for layer in params["top"][:-1]:
+            x = np.maximum(x @ layer["w"] + layer["b"], 0)
+        return (1 / (1 + np.exp(-(x @ params["top"][-1]["w"] + params["top"][-1]["b"]))))[:, 0]
+
+    for n in SIZES:
+        ids = np.stack([RNG.integers(-height, height, n) for height in heights[:2]], axis=1)
+        given = (floats(n, 13), ids, RNG.integers(0, heights[2], (n, n % 5)).astype(np.int32), params)
+        result = recommend(*given)
+        assert (result.dtype, result.shape) == (np.float32, (n,))
+        np.testing.assert_allclose(result, oracle(*given), rtol=2e-4, atol=2e-5)
+    assert recommend.cache_info().compiles == 1
+
+
+def test_gradients_of_embeddings() -> None:
+    """What the gradient of a look-up is: rows added up where their ids say, in their order."""
+
+    @dyn.jit
+    def gradient(table, ids, rows):
+        return scatter_update(dnp.zeros_like(table), ids, rows, "add")
+
+    @dyn.jit
+    def counts(ids, bins):
+        return scatter_update(dnp.zeros(bins.shape, dtype="int64"), ids, 1, "add")
+
+    for n in SIZES:
+        table, ids, rows = floats(n + 1, 24), RNG.integers(0, n + 1, 2 * n), floats(2 * n, 24)
+        expected = np.zeros_like(table)
+        np.add.at(expected, ids, rows)
+        np.testing.assert_array_equal(gradient(table, ids, rows), expected)
+        np.testing.assert_array_equal(counts(ids, table[:, 0]), np.bincount(ids, minlength=n + 1))
+    assert (gradient.cache_info().compiles, counts.cache_info().compiles) == (1, 1)
+
+
+def test_a_growing_cache() -> None:
+    """A window is written into a cache at a place that is data, and read back."""
+
+    @dyn.jit
+    def step(cache, new, at):
+        index = (slice(None), at + dnp.arange(new.shape[1]))
+        cache = scatter_update(cache, index, new)
+        return cache, cache[:, at]
+
+    for n in SIZES:
+        cache, new = floats(2, n + 2, 8), floats(2, 2, 8)
+        for at in {0, n // 2, n}:
+            expected = cache.copy()
+            expected[:, at : at + 2] = new
+            whole, row = step(cache, new, np.int64(at))
+            np.testing.assert_array_equal(whole, expected)
+            np.testing.assert_array_equal(row, expected[:, at])
+    assert step.cache_info().compiles == 1
