@@ -100,3 +100,8 @@ def test_refusals() -> None:
         dnp.cumulative_sum(np.ones((2, 2)))
     with pytest.raises(UnsupportedOpError, match="sort does not take complex64"):
         dnp.sort(np.ones(2, np.complex64))
+
+
+def test_views_of_what_was_sorted() -> None:
+    """A library's result cannot be stored in another order by the library: the view is a copy of its own."""
+    compare(lambda xp, x: (xp.sort(x, 1).T, xp.sort(x, 0)[::-1], xp.sort(x, 1).reshape(-1)), "float32 n m")
