@@ -290,10 +290,8 @@ class _Stitcher:
         symbols = axis_symbols(op.result.shape)
         base, index = self.views.chain(op.operands[0], view_index(op, as_index(symbols)))
         group = self.group_of.get(base)
-        full = group is not None and self._same_shape(base.shape, group.space)
-        if group is None or not full or not self._permutes(base, op.result, permutation(index, symbols)):
-            group = self._new(GroupKind.COPY, op.result.shape)
-        elif group.kind in _ALONE:
+        joins = group is not None and group.kind not in _ALONE and self._same_shape(base.shape, group.space)
+        if group is None or not joins or not self._permutes(base, op.result, permutation(index, symbols)):
             group = self._new(GroupKind.COPY, op.result.shape)
         self._add(group, op)
 
