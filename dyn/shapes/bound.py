@@ -1,38 +1,44 @@
 """Bounds, divisors and non-zero proofs of simplified expressions.
 
-Bounds come from interval arithmetic over the polynomial; what that leaves open is tried with at most two known
-inequalities: from ``P >= 0`` and a size ``M >= 0`` follows ``e >= e - c*M*P``, where ``c*M`` is chosen to cancel a
-term. An opaque term brings the inequalities of its definition (``0 <= a - k*floordiv(a, k) <= k-1``).
+There are three levels, each of which uses those before it, so that nothing is asked in circles and no answer depends on
+the order of the questions:
+
+- :meth:`Bounds.plain`: an atom's declared range, and interval arithmetic over the arguments of opaque terms;
+- :meth:`Bounds.inner`: the same with the best bounds of the arguments, which are smaller expressions;
+- :meth:`Bounds.lower`: interval arithmetic over the polynomial, improved by the best combination of the known
+  inequalities that :mod:`dyn.shapes.gather` finds around it and :mod:`dyn.shapes.linear` weighs. Whatever these say,
+  the bound is computed here: from ``rows >= 0`` follows ``scale*e >= scale*e - sum(multiplier*row)``.
+
+All numbers are integers, so a bound is rounded up.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 from dyn.shapes import interval as iv
-from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, content
+from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, content, divide_exactly
+from dyn.shapes.gather import Gatherer
 from dyn.shapes.interval import ANY, Interval
-from dyn.shapes.poly import common_factor, exact_quotient, over, remove_factor, single
-from dyn.shapes.relation import Why
+from dyn.shapes.linear import Combination, Row, best_combination
+from dyn.shapes.poly import common_factor, exact_quotient, remove_factor, single
 from dyn.shapes.state import State, Work
 
-#: How many known inequalities one bound may combine.
-_DEPTH = 2
-#: How many known inequalities of one atom are looked at: an atom that takes part in more has most of them by accident.
-_BREADTH = 16
+#: Steps of the simplex method that one bound may take.
+_PIVOTS = 60
+
+Hypotheses = tuple[SymExpr, ...]
 
 
 class Bounds:
     """Answers from one state, within one budget."""
 
-    __slots__ = ("_active", "state", "work")
+    __slots__ = ("state", "work")
 
     def __init__(self, state: State, work: Work) -> None:
         self.state = state
         self.work = work
-        self._active: set[Atom] = set()
 
     # --- intervals -----------------------------------------------------------------------------------------------
 
@@ -47,35 +53,42 @@ class Bounds:
         return self.lower(e), None if upper is None else -upper
 
     def atom(self, atom: Atom) -> Interval:
-        """Bounds of an atom, from its own range and, one step, from inequalities with others."""
+        """Bounds of an atom, the best that can be found."""
         return self.work.remember(("atom", atom), self._atom)
 
     def _atom(self, atom: Atom) -> Interval:
-        lo, hi = self._own_range(atom)
-        if atom in self.state.orders and atom not in self._active:
-            self._active.add(atom)
-            for _, why, k, rest in self.state.orders[atom][:_BREADTH]:  # k*atom + rest >= 0
-                if k == 0:
-                    continue
-                self.work.step()
-                most = self._by_terms(rest)[1]
-                if most is None:
-                    continue
-                if k > 0 and (lo is None or -(most // k) > lo):
-                    lo = -(most // k)
-                    self.work.use(why)
-                elif k < 0 and (hi is None or most // -k < hi):
-                    hi = most // -k
-                    self.work.use(why)
-            self._active.discard(atom)
-        step = self._atom_multiple(atom)
-        if step > 1:
-            lo = None if lo is None else -(-lo // step) * step
-            hi = None if hi is None else hi // step * step
-        return lo, hi
+        e = atom_dim(atom)
+        upper = self.lower(-e)
+        return self._rounded(atom, (self.lower(e), None if upper is None else -upper))
 
-    def _own_range(self, atom: Atom) -> Interval:
-        natural: Interval = (0, None) if isinstance(atom, Symbol) else self._opaque(atom)
+    def _rounded(self, atom: Atom, bounds: Interval) -> Interval:
+        step = self._atom_multiple(atom)
+        if step == 1:
+            return bounds
+        lo, hi = bounds
+        return None if lo is None else -(-lo // step) * step, None if hi is None else hi // step * step
+
+    def plain(self, atom: Atom) -> Interval:
+        """Bounds of an atom without looking at inequalities."""
+        if isinstance(atom, Symbol) and atom not in self.state.ranges and atom not in self.state.multiples:
+            return 0, None
+        return self.work.remember(("plain", atom), self._plain)
+
+    def _plain(self, atom: Atom) -> Interval:
+        natural: Interval = (0, None)
+        if isinstance(atom, Opaque):
+            natural = _natural(atom, [self.plain_terms(arg) for arg in atom.args])
+        return self._rounded(atom, self._in_range(atom, natural))
+
+    def inner(self, atom: Atom) -> Interval:
+        """Bounds of an atom, looking at inequalities for its arguments."""
+        return self.plain(atom) if isinstance(atom, Symbol) else self.work.remember(("inner", atom), self._inner)
+
+    def _inner(self, atom: Opaque) -> Interval:
+        natural = _natural(atom, [self.interval(arg) for arg in atom.args])
+        return self._rounded(atom, self._in_range(atom, natural))
+
+    def _in_range(self, atom: Atom, natural: Interval) -> Interval:
         known = self.state.ranges.get(atom)
         if known is None:
             return natural
@@ -85,47 +98,42 @@ class Bounds:
             self.work.use(known.why_hi)
         return iv.meet(natural, (known.lo, known.hi))
 
-    def _opaque(self, atom: Opaque) -> Interval:
-        args = [self.interval(arg) for arg in atom.args]
-        los, his = [lo for lo, _ in args], [hi for _, hi in args]
-        result: Interval
-        match atom.kind:
-            case OpaqueKind.FLOORDIV:
-                return iv.quotient(args[0], args[1])
-            case OpaqueKind.MOD:
-                return iv.remainder(args[0], args[1])
-            case OpaqueKind.MIN:
-                return None if None in los else iv.lowest(*los), iv.lowest(*his)
-            case OpaqueKind.MAX:
-                return iv.highest(*los), None if None in his else iv.highest(*his)
-            case OpaqueKind.BROADCAST:  # one of the arguments; the largest where none can be 0
-                result = args[0]
-                for arg in args[1:]:
-                    result = iv.hull(result, arg)
-                positive = all(lo is not None and lo >= 1 for lo in los)
-                return (iv.highest(*los), result[1]) if positive else result
+    def plain_terms(self, e: Dim) -> Interval:
+        """Interval arithmetic over the terms with :meth:`plain` bounds."""
+        return self._terms(e, frozenset())
 
-    def _by_terms(self, e: Dim) -> Interval:
+    def plain_monomial(self, mono: Monomial) -> Interval:
+        result: Interval = (1, 1)
+        for atom, n in mono.factors:
+            bounds = self.plain(atom)
+            result = iv.times(result, bounds if n == 1 else iv.power(bounds, n))
+        return result
+
+    def own_monomial(self, mono: Monomial) -> Interval:
+        """Bounds of a monomial of the expression in question."""
+        if len(mono.factors) == 1 and mono.factors[0][1] == 1:
+            return self.inner(mono.factors[0][0])
+        result: Interval = (1, 1)
+        for atom, n in mono.factors:
+            bounds = self.atom(atom)
+            result = iv.times(result, bounds if n == 1 else iv.power(bounds, n))
+        return result
+
+    def _terms(self, e: Dim, own: frozenset[Monomial]) -> Interval:
         if isinstance(e, int):
             return e, e
         result: Interval = (e.constant, e.constant)
         for mono, coefficient in e.terms:
-            result = iv.plus(result, iv.scale(self._monomial(mono), coefficient))
+            bounds = self.own_monomial(mono) if mono in own else self.plain_monomial(mono)
+            result = iv.plus(result, iv.scale(bounds, coefficient))
             if result == ANY:
                 break
-        return result
-
-    def _monomial(self, mono: Monomial) -> Interval:
-        result: Interval = (1, 1)
-        for atom, n in mono.factors:
-            bounds = self._own_range(atom) if atom in self._active else self.atom(atom)
-            result = iv.times(result, bounds if n == 1 else iv.power(bounds, n))
         return result
 
     def _naive(self, e: Dim) -> Interval:
         """Interval arithmetic: over the terms, and with the most frequent atom factored out."""
         self.work.step()
-        result = self._by_terms(e)
+        result = self._terms(e, _monomials(e))
         if isinstance(e, int) or None not in result or len(e.terms) < 2:
             return result
         counts = Counter([atom for mono, _ in e.terms for atom, _ in mono.factors])
@@ -151,98 +159,71 @@ class Bounds:
             return e
         return self.work.remember(("lower", e), self._lower)
 
-    def _lower(self, e: SymExpr) -> int | None:
-        mono = e.terms[0][0]
-        if len(e.terms) == 1 and len(mono.factors) == 1:  # the atom's bounds have looked at inequalities already
-            return self._by_terms(e)[0]
-        return self._combine(e, _DEPTH)
-
     def at_least(self, e: Dim, bound: int) -> bool:
-        lo = self.lower(e)
+        """Whether ``e >= bound``: by interval arithmetic where that is enough."""
+        if isinstance(e, int):
+            return e >= bound
+        lo = self.work.remember(("naive", e), self._naive)[0]
+        if lo is None or lo < bound:
+            lo = self.lower(e)
         return lo is not None and lo >= bound
 
-    def _combine(self, e: Dim, depth: int) -> int | None:
-        best = self._naive(e)[0]
-        if depth == 0 or isinstance(e, int):
-            return best
-        # Terms without a lower bound must go; where there are none, any may.
-        coefficients = dict(e.terms)
-        loose = {m: c for m, c in e.terms if self._is_loose(m, c)}
-        if len(loose) > depth:
-            return best
-        targets = loose if loose else coefficients
-        seen: set[tuple[int, Dim]] = set()
-        for p, why in self._inequalities(e, targets):
-            for scaling, factor in self._cancelling(targets, p):
-                if (scaling, product := factor * p) in seen:
-                    continue
-                seen.add((scaling, product))
-                self.work.step()
-                if isinstance(product, SymExpr):
-                    new = [m for m, c in product.terms if m not in coefficients and self._is_loose(m, -c)]
-                    if len(new) >= depth:  # each would take one more inequality
-                        continue
-                bound = self._combine(e * scaling - product, depth - 1)
-                if bound is not None:
-                    bound = -(-bound // scaling)
-                    if best is None or bound > best:
-                        best = bound
-                        self.work.use(why)
-        return best
+    def never_negative(self, e: Dim, hypotheses: Hypotheses) -> bool:
+        """Whether ``e >= 0`` wherever the hypotheses are; so it is where they contradict the facts."""
+        if not hypotheses or isinstance(e, int):
+            return self.at_least(e, 0)
+        if self.at_least(e, 0):
+            return True
+        return self.work.remember(("under", (e, hypotheses)), self._never_negative)
 
-    def _cancelling(self, targets: dict[Monomial, int], p: SymExpr) -> Iterator[tuple[int, Dim]]:
-        """``(k, f)``, ``k > 0`` and ``f >= 0``, for which ``k*e - f*p`` lacks one of the target terms of ``e``."""
-        for mono, coefficient in targets.items():
-            for lead, k in p.terms:
-                powers = over(mono, lead) if coefficient * k > 0 else None
-                if powers is not None and all(self._is_size(a) for a, n in powers.items() if n % 2):
-                    shared = math.gcd(coefficient, k)
-                    yield abs(k) // shared, single(powers, abs(coefficient) // shared)
+    def _never_negative(self, key: tuple[SymExpr, Hypotheses]) -> bool:
+        lo, impossible = self._combined(*key)
+        return impossible or (lo is not None and lo >= 0)
 
-    def _is_loose(self, mono: Monomial, coefficient: int) -> bool:
-        return self._monomial(mono)[0 if coefficient > 0 else 1] is None
+    def _lower(self, e: SymExpr) -> int | None:
+        shared = math.gcd(*[c for _, c in e.terms])
+        if shared > 1:  # a bound is rounded up to a multiple
+            lo = self.lower(divide_exactly(e - e.constant, shared))
+            return None if lo is None else lo * shared + e.constant
+        best = self.work.remember(("naive", e), self._naive)[0]
+        improved, _ = self._combined(e, ())
+        return iv.highest(best, improved)
 
-    def _is_size(self, atom: Atom) -> bool:
-        lo = self.atom(atom)[0]
-        return lo is not None and lo >= 0
+    def _combined(self, e: SymExpr, hypotheses: Hypotheses) -> tuple[int | None, bool]:
+        """The bound that the best combination of inequalities gives, and whether they contradict one another."""
+        with self.work.aside():  # of what is looked at, only what is used is a reason
+            rows = Gatherer(self, e, hypotheses).rows()
+            if not rows:
+                return None, False
+            own = _monomials(e)
+            found = self._combination(e, list(rows), own)
+        if found is None:
+            return None, False
+        rest: Dim = e * found.scale
+        for (row, why), multiplier in [(list(rows.items())[i], k) for i, k in found.multipliers.items()]:
+            rest = rest - multiplier * row
+            self.work.use(why)
+        bound = self._terms(rest, own)[0]
+        return None if bound is None else -(-bound // found.scale), found.impossible
 
-    def _inequalities(self, e: SymExpr, targets: Iterable[Monomial]) -> Iterator[tuple[SymExpr, Why]]:
-        for atom in dict.fromkeys([atom for mono in targets for atom, _ in mono.factors]):
-            for order in self.state.orders.get(atom, ())[:_BREADTH]:
-                yield order.dim, order.why
-        for atom in dict.fromkeys([atom for mono, _ in e.terms for atom, _ in mono.factors]):
-            if isinstance(atom, Opaque):
-                for dim in self.implied(atom):
-                    if isinstance(dim, SymExpr):
-                        yield dim, ()
-
-    def implied(self, atom: Opaque) -> list[Dim]:
-        """What the definition of an opaque term says is at least 0."""
-        t = atom_dim(atom)
-        match atom.kind:
-            case OpaqueKind.FLOORDIV:
-                a, b = atom.args
-                return [a - b * t, b * t + b - 1 - a] if self.positive_divisor(b) else []
-            case OpaqueKind.MOD:
-                a, b = atom.args
-                if not self.positive_divisor(b):
-                    return []
-                return [t, b - 1 - t, a - t] if self._plainly_at_least(a, 0) else [t, b - 1 - t]
-            case OpaqueKind.MIN:
-                return [arg - t for arg in atom.args]
-            case OpaqueKind.MAX:
-                return [t - arg for arg in atom.args]
-            case OpaqueKind.BROADCAST:
-                positive = all(self._plainly_at_least(arg, 1) for arg in atom.args)
-                return [t - arg for arg in atom.args] if positive else []
+    def _combination(self, e: SymExpr, rows: list[SymExpr], own: frozenset[Monomial]) -> Combination | None:
+        columns: dict[Monomial, int] = {}
+        for dim in (e, *rows):
+            for mono, _ in dim.terms:
+                columns.setdefault(mono, len(columns))
+        objective = [0] * len(columns)
+        for mono, coefficient in e.terms:
+            objective[columns[mono]] = coefficient
+        ranges = [self.own_monomial(mono) if mono in own else self.plain_monomial(mono) for mono in columns]
+        lines = [Row({columns[mono]: c for mono, c in row.terms}, row.constant) for row in rows]
+        found, pivots = best_combination(objective, lines, ranges, _PIVOTS)
+        self.work.step(1 + pivots * len(columns) // 4)
+        return found
 
     def positive_divisor(self, b: Dim) -> bool:
         """Whether ``b > 0`` wherever a division by it has a value."""
-        return self._plainly_at_least(b, 0)
-
-    def _plainly_at_least(self, e: Dim, bound: int) -> bool:
-        lo = self._by_terms(e)[0]
-        return lo is not None and lo >= bound
+        lo = self.plain_terms(b)[0]
+        return lo is not None and lo >= 0
 
     # --- divisors --------------------------------------------------------------------------------------------------
 
@@ -315,3 +296,27 @@ class Bounds:
             rest = remove_factor(e, shared)
             return all(self.nonzero(atom_dim(atom)) for atom in shared) and self.nonzero(rest)
         return self.at_least(e, 1) or self.at_least(-e, 1)
+
+
+def _monomials(e: Dim) -> frozenset[Monomial]:
+    return frozenset() if isinstance(e, int) else frozenset([mono for mono, _ in e.terms])
+
+
+def _natural(atom: Opaque, args: list[Interval]) -> Interval:
+    """Bounds of an opaque term by its definition, from those of its arguments."""
+    los, his = [lo for lo, _ in args], [hi for _, hi in args]
+    match atom.kind:
+        case OpaqueKind.FLOORDIV:
+            return iv.quotient(args[0], args[1])
+        case OpaqueKind.MOD:
+            return iv.remainder(args[0], args[1])
+        case OpaqueKind.MIN:
+            return None if None in los else iv.lowest(*los), iv.lowest(*his)
+        case OpaqueKind.MAX:
+            return iv.highest(*los), None if None in his else iv.highest(*his)
+        case OpaqueKind.BROADCAST:  # one of the arguments; the largest where none can be 0
+            result = args[0]
+            for arg in args[1:]:
+                result = iv.hull(result, arg)
+            positive = all(lo is not None and lo >= 1 for lo in los)
+            return (iv.highest(*los), result[1]) if positive else result

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
-from dyn.shapes.expr import Dim, Opaque, OpaqueKind, SymExpr, product
+from dyn.shapes.cases import never_negative
+from dyn.shapes.expr import Dim, Opaque, SymExpr, atom_dim, product
 from dyn.shapes.poly import exact_quotient
 from dyn.shapes.relation import Relation, RelKind, Verdict
 from dyn.shapes.simplify import Simplifier
-from dyn.shapes.walk import split_linear
 
-_CHOICES = (OpaqueKind.MIN, OpaqueKind.MAX, OpaqueKind.BROADCAST)
-#: How many terms that are "one of their arguments" a proof may split into cases.
-_SPLITS = 2
+#: How many combinations of remainders are tried for the divisibility of a polynomial.
+_REMAINDERS = 256
 
 
 def verdict(proved: bool, refuted: bool) -> Verdict:
@@ -27,7 +27,11 @@ def eq(s: Simplifier, a: Dim, b: Dim) -> Verdict:
         return verdict(left == 0, left != 0)
     if s.bounds.nonzero(left):
         return Verdict.REFUTED
-    return verdict(_never_negative(s, left, _SPLITS) and _never_negative(s, -left, _SPLITS), False)
+    if never_negative(s, left) and never_negative(s, -left):
+        return Verdict.PROVED
+    if isinstance(left, SymExpr) and any(isinstance(atom, Opaque) for atom in left.atoms):  # else bounds have said it
+        return verdict(False, never_negative(s, left - 1) or never_negative(s, -1 - left))
+    return Verdict.UNKNOWN
 
 
 def ge(s: Simplifier, a: Dim, b: Dim) -> Verdict:
@@ -35,21 +39,7 @@ def ge(s: Simplifier, a: Dim, b: Dim) -> Verdict:
     left = s.simplify(a - b)
     if isinstance(left, int):
         return verdict(left >= 0, left < 0)
-    return verdict(_never_negative(s, left, _SPLITS), _never_negative(s, -1 - left, _SPLITS))
-
-
-def _never_negative(s: Simplifier, e: Dim, splits: int) -> bool:
-    e = s.simplify(e)
-    if s.bounds.at_least(e, 0):
-        return True
-    if splits and isinstance(e, SymExpr):
-        for atom in dict.fromkeys([a for m, _ in e.terms for a, _ in m.factors]):
-            if isinstance(atom, Opaque) and atom.kind in _CHOICES:
-                parts = split_linear(e, atom)
-                if parts is not None:
-                    factor, rest = parts
-                    return all(_never_negative(s, factor * arg + rest, splits - 1) for arg in atom.args)
-    return False
+    return verdict(never_negative(s, left), never_negative(s, -1 - left))
 
 
 def nonzero(s: Simplifier, a: Dim, _: Dim = 0) -> Verdict:
@@ -70,11 +60,35 @@ def divides(s: Simplifier, k: Dim, a: Dim) -> Verdict:
             return Verdict.PROVED
         if isinstance(a, int):
             return Verdict.REFUTED
+        found = _by_remainders(s, k, a)
+        if found is not Verdict.UNKNOWN:
+            return found
         varying = math.gcd(k, *[s.bounds.term_multiple(m, c) for m, c in a.terms])
         remainder = s.simplify(a % k)
         return verdict(remainder == 0, a.constant % varying != 0 or s.bounds.nonzero(remainder))
     quotient = exact_quotient(a, k)
     return verdict(quotient is not None, False)
+
+
+def _by_remainders(s: Simplifier, k: int, a: SymExpr) -> Verdict:
+    """Whether ``k`` divides a polynomial that is not linear, from the remainders that its atoms may have."""
+    k = abs(k)
+    if all(len(m.factors) == 1 and m.factors[0][1] == 1 for m, _ in a.terms):
+        return Verdict.UNKNOWN
+    atoms = list(dict.fromkeys([atom for m, _ in a.terms for atom, _ in m.factors]))
+    steps = [math.gcd(s.bounds.multiple(atom_dim(atom)), k) for atom in atoms]
+    count = math.prod([k // step for step in steps])
+    if count > _REMAINDERS:
+        return Verdict.UNKNOWN
+    s.work.step(count)
+    divided: set[bool] = set()
+    for remainders in itertools.product(*[range(0, k, step) for step in steps]):
+        value = dict(zip(atoms, remainders, strict=True))
+        total = a.constant + sum([c * math.prod([value[atom] ** n for atom, n in m.factors]) for m, c in a.terms])
+        divided.add(total % k == 0)
+        if len(divided) > 1:
+            return Verdict.UNKNOWN
+    return verdict(divided == {True}, divided == {False})
 
 
 def broadcasts(s: Simplifier, a: Dim, b: Dim) -> Verdict:

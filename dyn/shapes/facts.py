@@ -61,12 +61,13 @@ class Facts:
         relations: tuple[Relation, ...],
         declarations: dict[Symbol, Declaration],
         assumed: dict[tuple[object, ...], Why],
+        memo: Memo,
     ) -> None:
         self._state = state
         self._relations = relations
         self._declarations = declarations
         self._assumed = assumed
-        self._memo: Memo = {}
+        self._memo = memo
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -91,9 +92,9 @@ class Facts:
             facts.append(Fact(RelKind.GE, max - dim, why))
         if multiple_of > 1:
             facts.append(Fact(RelKind.DIVIDES, dim, why, multiple_of))
-        state = self._learn(facts, declaration.describe(), reason)
+        state, memo = self._learn(facts, declaration.describe(), reason)
         declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
-        return Facts(state, self._relations, declarations, self._assumed)
+        return Facts(state, self._relations, declarations, self._assumed, memo)
 
     def assume(self, relation: Relation) -> Facts:
         """These facts and a relation; the same object where the relation is proved already.
@@ -106,9 +107,9 @@ class Facts:
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
-        state = self._learn(facts, relation.describe(), relation.reason, relation)
+        state, memo = self._learn(facts, relation.describe(), relation.reason, relation)
         assumed = {**self._assumed, _key(relation): (relation.reason,)}
-        return Facts(state, (*self._relations, relation), self._declarations, assumed)
+        return Facts(state, (*self._relations, relation), self._declarations, assumed, memo)
 
     def _facts_of(self, relation: Relation) -> list[Fact]:
         why = (relation.reason,)
@@ -137,7 +138,9 @@ class Facts:
                 right.remove(dim)
         return product(left) - product(right)
 
-    def _learn(self, facts: list[Fact], text: str, reason: Reason, relation: Relation | None = None) -> State:
+    def _learn(
+        self, facts: list[Fact], text: str, reason: Reason, relation: Relation | None = None
+    ) -> tuple[State, Memo]:
         try:
             return learn(self._state, facts)
         except ContradictionError as error:
@@ -267,7 +270,7 @@ class Facts:
         return f"<Facts: {'; '.join(self.describe())}>"
 
 
-Facts.EMPTY = Facts(State(), (), {}, {})
+Facts.EMPTY = Facts(State(), (), {}, {}, {})
 
 _PROVED = Answer(Verdict.PROVED)
 _UNKNOWN = Answer(Verdict.UNKNOWN)

@@ -25,6 +25,7 @@ from dyn.shapes.expr import (
     divide_exactly,
     product,
 )
+from dyn.shapes.gather import implied
 from dyn.shapes.interval import highest, lowest
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
@@ -53,9 +54,11 @@ class ContradictionError(Exception):
         self.why = why
 
 
-def learn(state: State, facts: Iterable[Fact]) -> State:
-    """A new state that also knows the facts. Raises :class:`ContradictionError`."""
-    return _Learner(state.copy()).run(facts)
+def learn(state: State, facts: Iterable[Fact]) -> tuple[State, Memo]:
+    """A new state that also knows the facts, and what was computed under it. Raises :class:`ContradictionError`."""
+    learner = _Learner(state.copy())
+    learner.run(facts)
+    return learner.state, learner.memo
 
 
 class _Learner:
@@ -72,7 +75,7 @@ class _Learner:
             RelKind.BROADCASTS: self.broadcasts,
         }
 
-    def run(self, facts: Iterable[Fact]) -> State:
+    def run(self, facts: Iterable[Fact]) -> None:
         self.queue.extend(facts)
         for _ in range(_BUDGET):
             if not self.queue:
@@ -84,7 +87,6 @@ class _Learner:
                 self.rules[fact.kind](s, Fact(fact.kind, dim, _join(fact.why, s), other))
             except (OutOfBudgetError, RecursionError):
                 continue
-        return self.state
 
     def push(self, kind: RelKind, dim: Dim, why: Why, other: Dim = 0) -> None:
         self.queue.append(Fact(kind, dim, why, other))
@@ -155,6 +157,9 @@ class _Learner:
             assert isinstance(e, SymExpr)
         if s.bounds.at_least(-e, 1):
             raise ContradictionError(_join(why, s))
+        if s.bounds.nonzero(e) and not s.bounds.at_least(e, 1):
+            self.push(RelKind.GE, e - 1, _join(why, s))
+            return
         mono, coefficient = e.terms[0]
         if len(e.terms) == 1 and abs(coefficient) == 1 and len(mono.factors) == 1 and mono.factors[0][1] == 1:
             lo, hi = (-e.constant, None) if coefficient > 0 else (None, e.constant)
@@ -166,18 +171,20 @@ class _Learner:
 
     def _order(self, s: Simplifier, e: SymExpr, why: Why) -> None:
         outer = dict.fromkeys([atom for mono, _ in e.terms for atom, _ in mono.factors])
-        before = [s.bounds.atom(atom) for atom in outer]
+        watched = [atom for atom in outer if self._is_waited_for(atom)]
+        before = [s.bounds.atom(atom) for atom in watched]
         for atom in outer:
-            parts = split_linear(e, atom)
-            order = Inequality(e, why)
-            if parts is not None and isinstance(parts[0], int):
-                order = Inequality(e, why, parts[0], parts[1])
-            self.state.orders[atom] = (*self.state.orders.get(atom, ()), order)
+            self.state.orders[atom] = (*self.state.orders.get(atom, ()), Inequality(e, why))
         self._changed()
         now = Simplifier(self.state, Work(self.memo)).bounds
-        self._changed(*[atom for atom, old in zip(outer, before, strict=True) if now.atom(atom) != old])
+        self._changed(*[atom for atom, old in zip(watched, before, strict=True) if now.atom(atom) != old])
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
+
+    def _is_waited_for(self, atom: Atom) -> bool:
+        """Whether there is a fact that better bounds of the atom may decide."""
+        pairs = [dim for pair in self.state.broadcasts for dim in pair if isinstance(dim, SymExpr)]
+        return any(atom in dim.atoms for dim in (*self.state.rows, *pairs))
 
     def _bound_factors(self, s: Simplifier, e: Dim, why: Why) -> None:
         """What ``c*M + constant >= 0`` says of the factors of ``M``, where they are sizes."""
@@ -288,6 +295,11 @@ class _Learner:
             raise ContradictionError(_join(why, s))
         if s.fits(a, b):
             return
+        for joined, other in ((a, b), (b, a)):  # what is joined from sizes is 1 only where all are: each of them fits
+            atom = joined.is_atom if isinstance(joined, SymExpr) else None
+            if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
+                for arg in atom.args:
+                    self.push(RelKind.BROADCASTS, arg, _join(why, s), other)
         if s.bounds.nonzero(a - 1) and s.bounds.nonzero(b - 1):
             self.push(RelKind.EQ, a - b, _join(why, s))
         else:
@@ -319,7 +331,7 @@ class _Learner:
                 self.state.values[other] = Value(new, old.why + tuple([r for r in why if r not in old.why]))
 
     def _solve_opaque(self, s: Simplifier, atom: Opaque, value: Dim, why: Why) -> None:
-        for dim in s.bounds.implied(atom):
+        for dim in implied(s.bounds, atom):
             self.push(RelKind.GE, _replace_outer(dim, atom, value), why)
         if atom.kind is OpaqueKind.MOD and isinstance(atom.args[1], int):
             self.push(RelKind.DIVIDES, atom.args[0] - value, why, atom.args[1])

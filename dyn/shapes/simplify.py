@@ -6,13 +6,27 @@ import itertools
 
 from dyn.errors import ShapeError
 from dyn.shapes.bound import Bounds
-from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, dim_key, floordiv, mod, polynomial
+from dyn.shapes.expr import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    atom_dim,
+    dim_key,
+    floordiv,
+    mod,
+    polynomial,
+)
 from dyn.shapes.joins import broadcast
 from dyn.shapes.poly import common_factor, divide, over, reduce_scaled, remove_factor, single
 from dyn.shapes.state import State, Work
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 _ROUNDS = 8
+_OPPOSITE = {OpaqueKind.MIN: OpaqueKind.MAX, OpaqueKind.MAX: OpaqueKind.MIN}
 
 
 class Simplifier:
@@ -44,6 +58,8 @@ class Simplifier:
                 result = map_atoms(result, self._replacement)
             if isinstance(result, SymExpr):
                 result = self._multiply_out(result)
+            if isinstance(result, SymExpr):
+                result = self._fold(result)
             if isinstance(result, SymExpr) and self.state.rows:
                 result = self._rewrite(result)
             if result is before:
@@ -101,7 +117,19 @@ class Simplifier:
             if isinstance(multiples, SymExpr) and self._below(rest, b):
                 return floordiv(multiples, b)
         reduced = self._cancel(a, b)
-        return floordiv(*reduced) if reduced is not None else atom_dim(atom)
+        if reduced is not None:
+            return floordiv(*reduced)
+        return self._divide_twice(a, b) if isinstance(b, SymExpr) else atom_dim(atom)
+
+    def _divide_twice(self, a: Dim, b: SymExpr) -> Dim:
+        """``floordiv(floordiv(x, j) + c, b)`` is ``floordiv(x + c*j, j*b)`` for every ``b > 0``."""
+        constant = a.constant if isinstance(a, SymExpr) else 0
+        inside = a - constant
+        inner = inside.is_atom if isinstance(inside, SymExpr) else None
+        if isinstance(inner, Opaque) and inner.kind is OpaqueKind.FLOORDIV and self.bounds.positive_divisor(b):
+            x, j = inner.args
+            return floordiv(x + constant * j, j * b)
+        return floordiv(a, b)
 
     def _mod(self, atom: Opaque, a: Dim, b: Dim) -> Dim:
         _, rest, divided = self._divide(a, b)
@@ -172,13 +200,32 @@ class Simplifier:
             for atom, _ in mono.factors:
                 if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
                     continue
-                a, k = atom.args
-                if isinstance(k, int) and coefficient % k == 0 and self.bounds.multiple(a) % k == 0:
-                    powers = dict(mono.factors)
-                    powers[atom] -= 1
-                    result = result - single(dict(mono.factors), coefficient) + single(powers, coefficient // k) * a
+                a, b = atom.args
+                rest = _quotient(mono, coefficient, atom, b)
+                if rest is not None and self._divides(b, a):
+                    result = result - single(dict(mono.factors), coefficient) + rest * a
                     break
         return result
+
+    def _divides(self, b: Dim, a: Dim) -> bool:
+        if isinstance(b, int):
+            return self.bounds.multiple(a) % b == 0
+        return self.simplify(mod(a, b)) == 0
+
+    def _fold(self, dim: SymExpr) -> Dim:
+        """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text."""
+        extrema = [
+            (mono, c) for mono, c in dim.terms for atom, _ in mono.factors
+            if isinstance(atom, Opaque) and atom.kind in _OPPOSITE
+        ]  # fmt: skip
+        if len(extrema) != 1 or extrema[0][1] != -1 or len(extrema[0][0].factors) != 1:
+            return dim
+        atom, power = extrema[0][0].factors[0]
+        assert isinstance(atom, Opaque)
+        rest = dim + atom_dim(atom)
+        if power != 1 or isinstance(rest, int) or not any(isinstance(rest - arg, int) for arg in atom.args):
+            return dim
+        return rebuild(_OPPOSITE[atom.kind], tuple([rest - arg for arg in atom.args]))
 
     def _rewrite(self, dim: Dim) -> Dim:
         """Take out equations, largest monomial first, where their leading coefficient divides."""
@@ -235,7 +282,31 @@ class Simplifier:
         if why is not None:
             self.work.use(why)
             return True
-        return self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1)
+        if self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1):
+            return True
+        return self._all_fit(a, b) or self._all_fit(b, a)
+
+    def _all_fit(self, a: Dim, b: Dim) -> bool:
+        """Whether ``a`` is joined from sizes that each fit ``b``, or from ``b`` itself: it is one of them."""
+        atom = a.is_atom if isinstance(a, SymExpr) else None
+        if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.BROADCAST:
+            return False
+        return b in atom.args or all(self.fits(arg, b) for arg in atom.args)
+
+
+def _quotient(mono: Monomial, coefficient: int, atom: Opaque, b: Dim) -> Dim | None:
+    """The term ``coefficient*mono`` without ``b*atom``, where it has such a factor."""
+    lead, k = (None, b) if isinstance(b, int) else b.terms[0]
+    if isinstance(b, SymExpr) and (len(b.terms) > 1 or b.constant):
+        return None
+    powers = dict(mono.factors)
+    powers[atom] -= 1
+    if lead is not None:
+        for factor, n in lead.factors:
+            powers[factor] = powers.get(factor, 0) - n
+    if coefficient % k or any(n < 0 for n in powers.values()):
+        return None
+    return single(powers, coefficient // k)
 
 
 def broadcast_key(a: Dim, b: Dim) -> tuple[Dim, Dim]:

@@ -6,7 +6,8 @@ A :class:`State` is changed only by the learner that is building it (:mod:`dyn.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from dyn.shapes.expr import Atom, Dim, SymExpr
@@ -39,12 +40,10 @@ class Multiple(NamedTuple):
 
 
 class Inequality(NamedTuple):
-    """``dim >= 0``, as one atom sees it: ``dim == factor*atom + rest``, or ``factor == 0`` where it is not linear."""
+    """``dim >= 0``"""
 
     dim: SymExpr
     why: Why
-    factor: int = 0
-    rest: Dim = 0
 
 
 class State:
@@ -94,10 +93,19 @@ class Work:
         self.steps = steps
         self.used: dict[Any, None] = {}
 
-    def step(self) -> None:
-        self.steps -= 1
+    def step(self, count: int = 1) -> None:
+        self.steps -= count
         if self.steps < 0:
             raise OutOfBudgetError
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is used inside is only looked at, and is no reason."""
+        outer, self.used = self.used, {}
+        try:
+            yield
+        finally:
+            self.used = outer
 
     def use(self, why: Iterable[Any]) -> None:
         for reason in why:

@@ -473,19 +473,18 @@ def test_many_threads_ask_one_snapshot():
 @pytest.mark.parametrize(
     ("facts", "ask", "best", "current"),
     [
-        (EMPTY, lambda f: f.eq(dim_min(n, m) + dim_max(n, m), n + m), Verdict.PROVED, Verdict.UNKNOWN),
-        (EMPTY, lambda f: f.divides(2, n * n + n), Verdict.PROVED, Verdict.UNKNOWN),
         (EMPTY, lambda f: f.ge(n * n + m * m, 2 * n * m), Verdict.PROVED, Verdict.UNKNOWN),
-        (EMPTY, lambda f: f.eq(n // 2 + (n + 1) // 2, n), Verdict.PROVED, Verdict.UNKNOWN),
-        (EMPTY, lambda f: f.eq(floordiv(-3 * n, 4), n // 4 - n), Verdict.PROVED, Verdict.UNKNOWN),
-        (EMPTY, lambda f: f.eq(dim_min(n + 1, m + 1), dim_min(n, m) + 1), Verdict.PROVED, Verdict.UNKNOWN),
         (given((EQ, n * n, m * m)), lambda f: f.eq(n, m), Verdict.PROVED, Verdict.UNKNOWN),
-        (given((EQ, n * m, 1)), lambda f: f.eq(n, 1), Verdict.PROVED, Verdict.PROVED),
-        (given((GE, n, m), (GE, m, s), (GE, s, d)), lambda f: f.ge(n, d), Verdict.PROVED, Verdict.UNKNOWN),
-        (given((GE, n, m), (NONZERO, n - m, 0)), lambda f: f.gt(n, m), Verdict.PROVED, Verdict.PROVED),
-        (given((NONZERO, n - m, 0), (GE, n, m)), lambda f: f.gt(n, m), Verdict.PROVED, Verdict.UNKNOWN),
+        (given((GE, n, m * m)), lambda f: f.ge(n, m), Verdict.PROVED, Verdict.PROVED),
+        (given((GE, n * n, m * m)), lambda f: f.ge(n, m), Verdict.PROVED, Verdict.UNKNOWN),
+        (EMPTY, lambda f: f.eq(dim_min(n, m) * dim_max(n, m), n * m), Verdict.PROVED, Verdict.PROVED),
+        (EMPTY, lambda f: f.divides(6, n * (n + 1) * (n + 2)), Verdict.PROVED, Verdict.PROVED),
+        (EMPTY, lambda f: f.eq(mod(n * n, 4) * (mod(n * n, 4) - 1), 0), Verdict.PROVED, Verdict.UNKNOWN),
+        (EMPTY, lambda f: f.ge((n * m) // 2, (n // 2) * m), Verdict.PROVED, Verdict.PROVED),
+        (given((GE, 5, 2 * n), (GE, 2 * n, 3)), lambda f: f.eq(n, 2), Verdict.PROVED, Verdict.PROVED),
+        (given((EQ, 3 * n, 2 * m + 1)), lambda f: f.divides(2, n), Verdict.REFUTED, Verdict.UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_known_imprecision(facts: Facts, ask, best: Verdict, current: Verdict):
-    assert best is Verdict.PROVED
     assert ask(facts).verdict is current
+    assert current in (best, Verdict.UNKNOWN)

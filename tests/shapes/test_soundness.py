@@ -23,10 +23,12 @@ from dyn.shapes import (
     RelKind,
     Symbol,
     broadcast,
+    dim_max,
+    dim_min,
     evaluate,
     product,
 )
-from tests.shapes.worlds import REASON, SYMBOLS, Env, affine, allowed, dims, envs, quick, relations, value
+from tests.shapes.worlds import REASON, SYMBOLS, Env, affine, allowed, cut, dims, envs, quick, relations, value
 
 BOX = 6
 KINDS = st.sampled_from(["plain", "declared", "declared more"])
@@ -84,6 +86,12 @@ def check_world(facts: Facts, demands: list[Relation], impossible: bool, x: Dim,
 @given(KINDS, st.lists(relations(affine()), max_size=4), affine(), affine())
 @quick
 def test_affine_facts(kind: str, demands: list[Relation], x: Dim, y: Dim):
+    check_world(*build(kind, demands), x, y)
+
+
+@given(KINDS, st.lists(relations(cut()), max_size=3), cut(), cut())
+@quick
+def test_facts_of_cuts_and_joins(kind: str, demands: list[Relation], x: Dim, y: Dim):
     check_world(*build(kind, demands), x, y)
 
 
@@ -158,10 +166,15 @@ def relation_to_z3(relation: Relation) -> Any:
 
 
 def divided() -> st.SearchStrategy[Dim]:
-    """Affine expressions, and one division or extremum of them."""
+    """Affine expressions, and divisions and extrema of them."""
     number = st.integers(1, 6)
     return st.one_of(
         affine(),
+        st.tuples(affine(), affine(), affine()).map(lambda t: dim_min(t[0], t[1]) + t[2]),
+        st.tuples(affine(), affine(), affine()).map(lambda t: dim_max(t[0], dim_min(t[1], t[2]))),
+        st.tuples(affine(), affine(), affine()).map(lambda t: t[0] - dim_max(t[0] + 1, t[1]) + dim_min(t[1], t[2])),
+        st.tuples(affine(), number, affine(), number).map(lambda t: t[0] // t[1] + t[2] // t[3]),
+        st.tuples(affine(), number, affine()).map(lambda t: dim_max(t[0] // t[1], t[2]) // t[1]),
         st.tuples(affine(), number, affine()).map(lambda t: t[0] // t[1] + t[2]),
         st.tuples(affine(), number, affine()).map(lambda t: t[0] % t[1] + t[2]),
     )

@@ -76,6 +76,28 @@ def affine(count: int = 3) -> st.SearchStrategy[Dim]:
     return st.tuples(st.integers(-4, 8), terms).map(lambda p: sum([k * as_dim(s) for k, s in p[1]], p[0]))
 
 
+def cut(count: int = 3) -> st.SearchStrategy[Dim]:
+    """What slices, windows, padding and joins make of sizes, and small sums of it."""
+    size = st.one_of(st.sampled_from([as_dim(s) for s in SYMBOLS[:count]]), affine(count))
+    number = st.integers(1, 4)
+    divisor = st.one_of(number, st.sampled_from([as_dim(s) for s in SYMBOLS[:count]]))
+    one = st.one_of(
+        size,
+        st.tuples(size, size, size).map(lambda t: dim_max(0, dim_min(t[0], t[2]) - dim_min(t[1], t[2]))),
+        st.tuples(size, size).map(lambda t: t[0] - dim_min(*t)),
+        st.tuples(size, size).map(lambda t: dim_max(t[0] - t[1], 0)),
+        st.tuples(size, divisor).map(lambda t: floordiv(t[0] + t[1] - 1, t[1])),
+        st.tuples(size, divisor).map(lambda t: -floordiv(-t[0], t[1])),
+        st.tuples(size, size, divisor).map(lambda t: floordiv(t[0] - t[1], t[2]) + 1),
+        st.tuples(size, divisor, divisor).map(lambda t: floordiv(floordiv(t[0], t[1]), t[2])),
+        st.tuples(size, number).map(lambda t: t[1] * floordiv(t[0] + t[1] - 1, t[1])),
+        st.tuples(size, divisor).map(lambda t: t[0] + mod(-t[0], t[1])),
+        st.tuples(size, size).map(lambda t: floordiv(t[0] * t[1], dim_max(t[1], 1))),
+        st.tuples(size, size).map(lambda t: _safely(broadcast, *t)),
+    )
+    return st.one_of(one, one, st.tuples(one, st.integers(-2, 2), one).map(lambda t: t[0] + t[1] * t[2]))
+
+
 def relations(sides: st.SearchStrategy[Dim]) -> st.SearchStrategy[Relation]:
     """Relations between such expressions."""
     plain = st.sampled_from([RelKind.EQ, RelKind.GE, RelKind.NONZERO, RelKind.BROADCASTS, RelKind.SAME_NUMEL])

@@ -1,0 +1,96 @@
+"""Proofs that an expression is never negative, by cases and by the definitions of division.
+
+What bounds leave open is taken apart: a minimum is each of its arguments in turn, and the least of them (a hypothesis
+for the bounds); ``floordiv(a, b) >= c`` is ``a >= b*c``; ``mod(a, b)`` is ``a - b*floordiv(a, b)``.
+"""
+
+from __future__ import annotations
+
+from dyn.errors import ShapeError
+from dyn.shapes.bound import Hypotheses
+from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, atom_dim, floordiv
+from dyn.shapes.simplify import Simplifier
+from dyn.shapes.walk import map_atoms, rebuild, split_linear
+
+#: How many terms a proof may take apart, one inside another.
+_SPLITS = 3
+_CHOICES = (OpaqueKind.MIN, OpaqueKind.MAX, OpaqueKind.BROADCAST)
+
+
+def never_negative(s: Simplifier, e: Dim) -> bool:
+    """Whether ``e >= 0`` wherever it has a value."""
+    if isinstance(e, int):
+        return e >= 0
+    return s.work.remember(("never negative", e), lambda e: _holds(s, e, _SPLITS, ()))
+
+
+def _holds(s: Simplifier, e: Dim, splits: int, hypotheses: Hypotheses) -> bool:
+    e = s.simplify(e)
+    if s.bounds.never_negative(e, hypotheses):
+        return True
+    if not splits or isinstance(e, int):
+        return False
+    opaques = sorted([atom for atom in e.atoms if isinstance(atom, Opaque)], key=lambda atom: atom.key)
+    for atom in opaques:
+        if atom.kind in _CHOICES:
+            return all(_case_holds(s, e, atom, arg, splits, hypotheses) for arg in atom.args)
+    for atom in opaques:
+        unfolded = _unfold(s, e, atom)
+        if unfolded is not None and _holds(s, unfolded, splits - 1, hypotheses):
+            return True
+    return False
+
+
+def _case_holds(s: Simplifier, e: SymExpr, atom: Opaque, arg: Dim, splits: int, hypotheses: Hypotheses) -> bool:
+    """The case in which ``atom`` is ``arg``."""
+    s.work.step()
+    more: list[SymExpr] = []
+    if atom.kind is not OpaqueKind.BROADCAST:  # of which nothing linear follows
+        for other in atom.args:
+            gap = s.simplify(other - arg if atom.kind is OpaqueKind.MIN else arg - other)
+            if isinstance(gap, SymExpr):
+                more.append(gap)
+            elif gap < 0:
+                return True  # it is never this argument
+    try:
+        case = replace_atom(e, atom, arg)
+    except ShapeError:  # it has no value
+        return True
+    return _holds(s, case, splits - 1, tuple(dict.fromkeys([*hypotheses, *more])))
+
+
+def _unfold(s: Simplifier, e: SymExpr, atom: Opaque) -> Dim | None:
+    """What is never negative exactly where ``e`` is, without the division ``atom``."""
+    parts = split_linear(e, atom) if atom in e.atoms else None
+    if parts is None or parts[0] == 0:
+        return None
+    factor, rest = parts
+    a, b = atom.args
+    if atom.kind is OpaqueKind.MOD:
+        return factor * (a - b * floordiv(a, b)) + rest
+    known = s.simplify(b)
+    if not s.bounds.positive_divisor(b) or (isinstance(known, int) and known <= 0):
+        return None
+    if factor == 1:  # floordiv(a, b) >= -rest
+        return a + b * rest
+    if factor == -1:  # floordiv(a, b) <= rest
+        return b * rest + b - 1 - a
+    return None
+
+
+def replace_atom(dim: Dim, atom: Atom, value: Dim) -> Dim:
+    """The expression with an atom replaced, inside opaque terms too.
+
+    Raises :class:`~dyn.errors.ShapeError` where nothing is left that has a value.
+    """
+    if isinstance(dim, int) or atom not in dim.atoms:
+        return dim
+
+    def new(other: Atom) -> Dim | None:
+        if other is atom:
+            return value
+        if not isinstance(other, Opaque) or atom not in atom_dim(other).atoms:
+            return None
+        return rebuild(other.kind, tuple([replace_atom(arg, atom, value) for arg in other.args]))
+
+    return map_atoms(dim, new)
