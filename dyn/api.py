@@ -270,11 +270,7 @@ class Jitted:
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
         specs: list[LeafSpec] = []
         for leaf, name, declared, dtype in zip(leaves, names, axes, wanted, strict=True):
-            if dtype is not None and dtype is not leaf.dtype:
-                raise ArgumentError(
-                    f"{self._signature.name}(): {name} is {leaf.dtype.name}, and it is annotated as {dtype.name}.",
-                    remedy=f"pass {name}.astype('{dtype.name}').",
-                )
+            self._signature.check_dtype(name, leaf.dtype, dtype)
             if leaf.array is None:
                 declared = tuple(d if own is None else own for own, d in zip(leaf.shape, declared, strict=True))
             sizes = None if leaf.array is None else leaf.array.shape

@@ -31,6 +31,7 @@ from dyn.shapes import (
 )
 from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
+from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import is_liftable, lift
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
@@ -142,6 +143,8 @@ class _Scope:
         self.axes: list[tuple[LeafSpec, int, Dim, int]] = []
         #: ``x.shape[0]`` to the symbol that this axis is: what constraints may call it.
         self.places: dict[str, Symbol] = {}
+        #: The axes that are a declared dim or 1.
+        self.marked: list[Marked] = []
         for leaf in leaves:
             for axis, declared in enumerate(leaf.axes):
                 if isinstance(declared, str) and declared.isidentifier():
@@ -162,8 +165,10 @@ class _Scope:
         origin = f"{leaf.name}.shape[{axis}]"
         if isinstance(declared, int):
             dim: Dim = declared
-        elif declared is None:
+        elif declared is None or declared.startswith("#"):
             dim = as_dim(new_symbol(f"{_identifier(leaf.name, 'arg')}_{axis}", origin))
+            if declared is not None:
+                self.marked.append(Marked(origin, dim, declared[1:]))
         else:
             dim = self.declared(declared, origin)
         if isinstance(dim, SymExpr) and dim.is_symbol is not None:
@@ -182,6 +187,13 @@ class _Scope:
             return self.named(name, f"the declared dim {name}")
 
         return parse_dim(text, symbol_of)
+
+    def resolve(self, text: str) -> Dim | None:
+        """The dim that ``#text`` is 1 or; None for a name that no axis is alone."""
+        if text.isidentifier():
+            found = self.symbols.get(text)
+            return None if found is None else as_dim(found)
+        return self.declared(text, f"#{text}")
 
     # Sizes ----------------------------------------------------------------------------------------------------
 
@@ -257,6 +269,9 @@ class _Scope:
                 symbol, min=dim.min, max=dim.max, multiple_of=dim.multiple_of, likely=dim.likely,
                 reason=Reason(f"dyn.Dim({dim.name!r}) says so"),
             )  # fmt: skip
+        for relation in marked_relations(self.marked, self.resolve, Loc("annotations")):
+            self.check_relation(relation)
+            facts = facts.assume(relation)
         names = {**self.places, **self.symbols}
         for text in self.declarations.constraints:
             for kind, lhs, rhs in parse_constraints(text, names):

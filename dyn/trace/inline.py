@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dyn.errors import ArgumentError
 from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, parse_constraints, parse_dim, substitute, symbol
 from dyn.source import user_loc
+from dyn.trace.annotations import Axes, Marked, marked_relations
 from dyn.trace.context import Trace
 from dyn.trace.function import Declarations
-from dyn.trace.signature import Axes
 
 
 def require_declared(
@@ -27,11 +27,14 @@ def require_declared(
     own: dict[str, Symbol] = {}
     given: dict[Symbol, Dim] = {}
     pending: list[tuple[str, int, Dim, Dim]] = []
+    marked: list[Marked] = []
     for name, shape, declared in zip(names, shapes, axes, strict=True):
         for axis, (dim, wanted) in enumerate(zip(shape, declared, strict=True)):
             if wanted is None:
                 continue
-            if isinstance(wanted, str) and wanted.isidentifier() and wanted not in own:
+            if isinstance(wanted, str) and wanted.startswith("#"):
+                marked.append(Marked(f"{name}.shape[{axis}]", dim, wanted[1:]))
+            elif isinstance(wanted, str) and wanted.isidentifier() and wanted not in own:
                 own[wanted] = symbol(wanted, f"{name}.shape[{axis}]")
                 given[own[wanted]] = dim
             else:
@@ -40,6 +43,14 @@ def require_declared(
     for name, axis, dim, wanted in pending:
         reason = Reason(f"{function} declares {name}.shape[{axis}] as {wanted}", loc)
         trace.require(Relation(RelKind.EQ, dim, substitute(wanted, given), reason))
+
+    def resolve(text: str) -> Dim | None:
+        if text.isidentifier() and text not in own:
+            return None
+        return substitute(_parsed(function, text, own), given)
+
+    for relation in marked_relations(marked, resolve, loc):
+        trace.require(relation)
     for declared_dim in declarations.dims:
         known = own.get(declared_dim.name)
         if known is None:

@@ -12,11 +12,13 @@ from typing import Any
 from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
 from dyn.shapes import parse_shapes
+from dyn.trace.annotations import Annotation, Axes, read_annotation
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 
 #: What ``shapes=`` may be: text for the positional arguments, or trees of text by position or by name.
 Shapes = str | Sequence[Any] | Mapping[str, Any] | None
-Axes = tuple[int | str | None, ...]
+#: What an annotation may say of a dtype.
+Wanted = DType | Annotation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +186,15 @@ class Signature:
             found += leaf_names(child, name)
         return found
 
-    def declared(self, bound: Bound, ranks: Sequence[int]) -> tuple[list[Axes], list[DType | None]]:
+    def declared(self, bound: Bound, ranks: Sequence[int]) -> tuple[list[Axes], list[Wanted]]:
         """The declared axes of each leaf (None for an axis of its own dim), and the declared dtypes."""
         axes: list[Axes] = []
-        wanted: list[DType | None] = []
+        wanted: list[Wanted] = []
         for name, rank, spec in zip(self.leaf_names(bound), ranks, self._specs(bound), strict=True):
+            if isinstance(spec, Annotation):
+                axes.append(self._annotated(name, rank, spec))
+                wanted.append(spec)
+                continue
             shape = self._axes(name, spec.shape) if isinstance(spec, ArraySpec) else None if spec is None else spec.axes
             if shape is not None and len(shape) != rank:
                 plural = "axis" if rank == 1 else "axes"
@@ -201,7 +207,28 @@ class Signature:
             wanted.append(spec.dtype if isinstance(spec, ArraySpec) else None)
         return axes, wanted
 
-    def _specs(self, bound: Bound) -> list[ArraySpec | _Declared | None]:
+    def _annotated(self, name: str, rank: int, annotation: Annotation) -> Axes:
+        if annotation.fits(rank):
+            return annotation.for_rank(rank)
+        several = annotation.variadic is not None
+        count = len(annotation.axes) - several
+        raise ArgumentError(
+            f"{self.name}(): {name} has {rank} {'axis' if rank == 1 else 'axes'}, and it is annotated as "
+            f"{annotation.text}, which has {'at least ' if several else ''}{count}.",
+            remedy="pass an array of that rank, or change the annotation.",
+        )
+
+    def check_dtype(self, name: str, dtype: DType, wanted: Wanted) -> None:
+        """Raise ArgumentError for a leaf of a dtype that is not the declared one, or not of the declared family."""
+        if wanted is None or (wanted is dtype if isinstance(wanted, DType) else wanted.allows(dtype)):
+            return
+        remedy = "change the annotation, or convert the array with .astype()."
+        if isinstance(wanted, DType):
+            remedy = f"pass {name}.astype('{wanted.name}')."
+        text = wanted.name if isinstance(wanted, DType) else wanted.text
+        raise ArgumentError(f"{self.name}(): {name} is {dtype.name}, and it is annotated as {text}.", remedy=remedy)
+
+    def _specs(self, bound: Bound) -> list[ArraySpec | Annotation | _Declared | None]:
         """For each leaf what was declared for it."""
         names = bound.names
         specs: list[Any] = [None] * len(names)
@@ -214,7 +241,7 @@ class Signature:
             entries = list(self.shapes)
             self._check_count(len(entries), names)
             specs[: len(entries)] = entries
-        result: list[ArraySpec | _Declared | None] = []
+        result: list[ArraySpec | Annotation | _Declared | None] = []
         for name, child, spec in zip(names, bound.tree.children(), specs, strict=True):
             result += self._spread(name, child, self.annotations.get(name) if spec is None else spec)
         return result
@@ -226,11 +253,11 @@ class Signature:
                 remedy="write one group of dims an array argument, '...' for one that is not declared.",
             )
 
-    def _spread(self, name: str, tree: TreeSpec, spec: Any) -> list[ArraySpec | _Declared | None]:
+    def _spread(self, name: str, tree: TreeSpec, spec: Any) -> list[ArraySpec | Annotation | _Declared | None]:
         """A declaration, which may be a tree, over the leaves of an argument."""
         if spec is None or tree.num_leaves == 0:
             return [None] * tree.num_leaves
-        if isinstance(spec, ArraySpec | _Declared):
+        if isinstance(spec, ArraySpec | Annotation | _Declared):
             return [spec] * tree.num_leaves
         if isinstance(spec, str):
             groups = parse_shapes(spec)
@@ -295,7 +322,7 @@ def _plain(group: tuple[int | str, ...]) -> Axes:
     return tuple([None if d == "_" else d for d in group])
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, ArraySpec]:
+def _annotations(function: Callable[..., Any]) -> dict[str, ArraySpec | Annotation]:
     """The annotations that declare arrays. Each is read on its own: others may mention anything, and not resolve."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -305,7 +332,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, ArraySpec]:
     scope: dict[str, Any] = dict(getattr(function, "__globals__", {}))
     with contextlib.suppress(TypeError, ValueError):  # a builtin, or a name of an outer function that is not set yet
         scope |= inspect.getclosurevars(function).nonlocals
-    found: dict[str, ArraySpec] = {}
+    found: dict[str, ArraySpec | Annotation] = {}
     for name, hint in getattr(function, "__annotations__", {}).items():
         resolved = hint
         if isinstance(hint, str):
@@ -313,6 +340,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, ArraySpec]:
                 resolved = eval(hint, scope)
             except Exception:  # what does not resolve declares nothing
                 continue
-        if isinstance(resolved, ArraySpec):
-            found[name] = resolved
+        declaration = resolved if isinstance(resolved, ArraySpec) else read_annotation(resolved)
+        if declaration is not None:
+            found[name] = declaration
     return found

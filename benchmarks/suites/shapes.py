@@ -1,0 +1,192 @@
+"""The solver of shapes: what questions cost, and the facts of a deep model.
+
+Each question is asked of a fresh snapshot, so that nothing is remembered, and once more of the same one. Times are CPU
+times of this process, the least of several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from benchmarks.machine import describe_cpu
+from benchmarks.report import Report, Table
+from dyn.shapes import (
+    Answer,
+    Dim,
+    Facts,
+    Reason,
+    Relation,
+    RelKind,
+    as_dim,
+    broadcast,
+    dim_max,
+    dim_min,
+    floordiv,
+    numel_relation,
+    symbol,
+)
+
+Question = tuple[str, Callable[[Facts], Answer]]
+_REASON = Reason("a benchmark says so")
+_B, _H, _K, _M, _N, _S = (symbol(name) for name in "bhkmns")
+b, h, k, m, n, s = map(as_dim, (_B, _H, _K, _M, _N, _S))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--layers", type=int, default=100, help="layers of the model (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="runs, of which the quickest counts (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    if arguments.repeats < 1 or arguments.layers < 1:
+        raise ValueError("--repeats and --layers must be at least 1.")
+    questions = [(name, *_time_question(ask, arguments.repeats)) for name, ask in _questions()]
+    layers = [
+        (name, min(build(arguments.layers) for _ in range(arguments.repeats)) / arguments.layers)
+        for name, build in (
+            ("an encoder layer: 6 relations, 3 reshapes", _encoder),
+            ("a convolution and a pool: windows, halving", _convolutions),
+            ("traced: linear, gelu, residual, layer norm", _traced),
+        )
+    ]
+    return Report(
+        "Questions about shapes",
+        (
+            Table(
+                "µs a question",
+                ("question", "first", "again", "verdict"),
+                tuple(
+                    [
+                        (name, f"{1e6 * cold:.0f}", f"{1e6 * warm:.1f}", verdict)
+                        for name, cold, warm, verdict in questions
+                    ]
+                ),
+            ),
+            Table(
+                f"ms a layer, {arguments.layers} layers",
+                ("layer", "ms"),
+                tuple([(name, f"{1e3 * seconds:.2f}") for name, seconds in layers]),
+            ),
+        ),
+        (describe_cpu(), "CPU times of one thread. The traced layer's time includes NumPy's protocols and the IR."),
+        {
+            "questions": {name: {"first": cold, "again": warm} for name, cold, warm, _ in questions},
+            "layers": dict(layers),
+        },
+    )
+
+
+def _known() -> Facts:
+    """A few declarations and relations, as a program has them."""
+    facts = Facts.EMPTY.declare(_S, min=1, max=512, multiple_of=8, reason=_REASON)
+    for relation in ((RelKind.GE, h, k), (RelKind.GE, k, m), (RelKind.EQ, n, 64 * b), (RelKind.BROADCASTS, h, m)):
+        facts = facts.assume(Relation(*relation, _REASON))
+    return facts
+
+
+def _questions() -> list[Question]:
+    sliced = dim_max(0, dim_min(k, h) - dim_min(m, h))
+    return [
+        ("b*s + 1 == s*b + 1", lambda f: f.eq(b * s + 1, s * b + 1)),
+        ("n == 64*b, solved", lambda f: f.eq(n, 64 * b)),
+        ("b == s, unknown", lambda f: f.eq(b, s)),
+        ("s == 513, refuted by its range", lambda f: f.eq(s, 513)),
+        ("s % 4 == 0, declared", lambda f: f.divides(4, s)),
+        ("h >= m, two inequalities", lambda f: f.ge(h, m)),
+        ("b*h >= b*m, scaled", lambda f: f.ge(b * h, b * m)),
+        ("h >= s, unknown", lambda f: f.ge(h, s)),
+        ("a window fits", lambda f: f.ge(floordiv(h - k, s) + 1, 1)),
+        ("a slice is no longer", lambda f: f.ge(h, sliced)),
+        ("x[1:] and x[:-1]", lambda f: f.eq(h - dim_min(1, h), dim_max(h - 1, 0))),
+        ("padded to a multiple", lambda f: f.ge(8 * ((h + 7) // 8), h)),
+        ("two halves", lambda f: f.eq(h // 2 + (h + 1) // 2, h)),
+        ("(b, s, 768) as (b*s, 12, 64)", lambda f: f.same_numel((b, s, 768), (b * s, 12, 64))),
+        ("(b, s) as (h, k), unknown", lambda f: f.same_numel((b, s), (h, k))),
+        ("h broadcasts with m, known", lambda f: f.broadcasts(broadcast(h, m), m)),
+        ("h broadcasts with k, unknown", lambda f: f.broadcasts(h, k)),
+    ]
+
+
+def _time_question(ask: Callable[[Facts], Answer], repeats: int) -> tuple[float, float, str]:
+    first: list[float] = []
+    again: list[float] = []
+    answer: Answer | None = None
+    for _ in range(repeats):
+        facts = _known()
+        for times in (first, again):
+            start = time.thread_time()
+            answer = ask(facts)
+            times.append(time.thread_time() - start)
+    assert answer is not None
+    return min(first), min(again), answer.verdict.value
+
+
+def _timed(build: Callable[[], object]) -> float:
+    start = time.thread_time()
+    build()
+    return time.thread_time() - start
+
+
+def _given(facts: Facts, *relations: tuple[RelKind, Dim, Dim]) -> Facts:
+    for relation in relations:
+        facts = facts.assume(Relation(*relation, _REASON))
+    return facts
+
+
+def _encoder(layers: int) -> float:
+    def build() -> None:
+        facts = Facts.EMPTY
+        for _ in range(layers):
+            rows, cols, keys = (as_dim(symbol(name)) for name in ("rows", "cols", "keys"))
+            facts = _given(
+                facts,
+                (RelKind.EQ, rows, b * s),
+                (RelKind.EQ, cols, n),
+                (RelKind.GE, keys, s),
+                (RelKind.BROADCASTS, keys, n),
+            )
+            for left, right in (
+                ((rows, cols), (b, s, n)),
+                ((b, s, 768), (rows, 12, 64)),
+                ((b, 12, s, 64), (rows, 768)),
+            ):
+                facts = facts.assume(numel_relation(left, right, _REASON))
+            facts.simplify_shape((rows * cols, keys + rows, broadcast(keys, n)))
+
+    return _timed(build)
+
+
+def _convolutions(layers: int) -> float:
+    def build() -> None:
+        facts, size = Facts.EMPTY.declare(_H, min=1, reason=_REASON), h
+        for _ in range(layers):
+            size = facts.simplify((size + 2 - 3) // 1 + 1)
+            facts.ge(size, 1)
+            pooled = (size + 2 - 3) // 2 + 1
+            facts = _given(facts, (RelKind.GE, size, 1), (RelKind.GE, pooled, 1))
+            upsampled = as_dim(symbol("up"))
+            facts = _given(facts, (RelKind.EQ, upsampled, 2 * pooled), (RelKind.GE, upsampled, size))
+            facts.eq(dim_min(upsampled, size), size)
+
+    return _timed(build)
+
+
+def _traced(layers: int) -> float:
+    import numpy as np
+
+    import dyn
+    import dyn.numpy as dnp
+
+    def model(x, w, bias):  # pyright: ignore[reportMissingParameterType]
+        for _ in range(layers):
+            y = x @ w + bias
+            y = 0.5 * y * (1 + dnp.tanh(y)) + x
+            x = (y - dnp.mean(y, axis=-1, keepdims=True)) / dnp.sqrt(dnp.var(y, axis=-1, keepdims=True) + 1e-5)
+        return x
+
+    arguments = [np.zeros((3, 5, 8), "f4"), np.zeros((8, 8), "f4"), np.zeros(8, "f4")]
+    return _timed(lambda: dyn.jit(model).trace(*arguments))
