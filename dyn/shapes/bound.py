@@ -115,7 +115,7 @@ class Bounds:
             return self.inner(mono.factors[0][0])
         result: Interval = (1, 1)
         for atom, n in mono.factors:
-            bounds = self.atom(atom)
+            bounds = self.atom(atom) if isinstance(atom, Opaque) or atom in self.state.orders else self.plain(atom)
             result = iv.times(result, bounds if n == 1 else iv.power(bounds, n))
         return result
 
@@ -295,7 +295,9 @@ class Bounds:
         if shared and (len(e.terms) > 1 or len(shared) > 1 or content(e) > 1):
             rest = remove_factor(e, shared)
             return all(self.nonzero(atom_dim(atom)) for atom in shared) and self.nonzero(rest)
-        return self.at_least(e, 1) or self.at_least(-e, 1)
+        if self.at_least(e, 1):
+            return True
+        return not self.at_least(e, 0) and self.at_least(-e, 1)
 
 
 def _monomials(e: Dim) -> frozenset[Monomial]:

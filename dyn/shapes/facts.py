@@ -242,9 +242,15 @@ class Facts:
             return 1
 
     def likely(self, sym: Symbol) -> tuple[int, ...]:
-        """Sizes that the user expects; hints."""
+        """Sizes that the user expects of a symbol, or of one that is known to be equal; hints, which promise nothing."""
         declaration = self._declarations.get(sym)
-        return () if declaration is None else declaration.likely
+        if declaration is not None and declaration.likely:
+            return declaration.likely
+        dim = self.simplify(as_dim(sym))
+        for other in self._declarations.values():
+            if other.likely and self.simplify(as_dim(other.symbol)) is dim:
+                return other.likely
+        return ()
 
     # --- telling -----------------------------------------------------------------------------------------------------
 

@@ -170,16 +170,42 @@ class _Learner:
                 self.push(RelKind.EQ, e, _join(why, s))
 
     def _order(self, s: Simplifier, e: SymExpr, why: Why) -> None:
-        outer = dict.fromkeys([atom for mono, _ in e.terms for atom, _ in mono.factors])
+        outer = _outer_atoms(e)
         watched = [atom for atom in outer if self._is_waited_for(atom)]
         before = [s.bounds.atom(atom) for atom in watched]
-        for atom in outer:
-            self.state.orders[atom] = (*self.state.orders.get(atom, ()), Inequality(e, why))
+        lonely = [atom for atom in outer if self._is_lonely(e, atom)]
+        self._keep(Inequality(e, why), lonely if lonely else outer)
         self._changed()
         now = Simplifier(self.state, Work(self.memo)).bounds
         self._changed(*[atom for atom, old in zip(watched, before, strict=True) if now.atom(atom) != old])
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
+
+    def _is_lonely(self, e: SymExpr, atom: Atom) -> bool:
+        """Whether ``e >= 0`` is the only inequality of a symbol, and says of it only that it is large.
+
+        Then ``e`` tells nothing of its other atoms where the symbol is not asked about, and is not kept with them: a
+        size that many are compared with has no long list of what they say.
+        """
+        if not isinstance(atom, Symbol) or self.state.orders.get(atom):
+            return False
+        known = self.state.ranges.get(atom)
+        if known is not None and known.hi is not None:
+            return False
+        parts = split_linear(e, atom)
+        return parts is not None and isinstance(parts[0], int) and parts[0] > 0
+
+    def _keep(self, new: Inequality, atoms: Iterable[Atom]) -> None:
+        """Keep an inequality with these atoms. Where that is an atom's second, the first goes to all of its own."""
+        queue = deque([(new, list(atoms))])
+        while queue:
+            order, where = queue.popleft()
+            for atom in where:
+                known = self.state.orders.get(atom, ())
+                if order not in known:
+                    self.state.orders[atom] = (*known, order)
+                    if len(known) == 1:
+                        queue.append((known[0], _outer_atoms(known[0].dim)))
 
     def _is_waited_for(self, atom: Atom) -> bool:
         """Whether there is a fact that better bounds of the atom may decide."""
@@ -213,6 +239,9 @@ class _Learner:
         if new_lo is not None and new_hi is not None and new_lo > new_hi:
             raise ContradictionError(new.why_lo + new.why_hi)
         self.state.ranges[atom] = new
+        orders = self.state.orders.get(atom, ())
+        if old.hi is None and new_hi is not None and len(orders) == 1:
+            self._keep(orders[0], _outer_atoms(orders[0].dim))
         self._changed(atom)
         if new_lo is not None and new_lo == new_hi:
             self.push(RelKind.EQ, atom_dim(atom) - new_lo, new.why_lo + new.why_hi)
@@ -407,6 +436,10 @@ def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
         return None
     _, atom, value = max(found, key=lambda item: (item[0], item[1].key))
     return atom, value
+
+
+def _outer_atoms(e: SymExpr) -> list[Atom]:
+    return list(dict.fromkeys([atom for mono, _ in e.terms for atom, _ in mono.factors]))
 
 
 def _replace_outer(dim: Dim, atom: Atom, value: Dim) -> Dim:

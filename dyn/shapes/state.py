@@ -60,7 +60,8 @@ class State:
         self.multiples: dict[Atom, Multiple] = {}
         #: Divisors of expressions that are not atoms.
         self.divisors: dict[SymExpr, Multiple] = {}
-        #: Inequalities between atoms, by each outermost atom in them.
+        #: Inequalities between atoms, by each outermost atom in them; those of a symbol that has but one and is bounded
+        #: by nothing else, by that symbol alone.
         self.orders: dict[Atom, tuple[Inequality, ...]] = {}
         self.nonzeros: dict[SymExpr, Why] = {}
         #: Pairs, in canonical order, of which the two are equal or one is 1.

@@ -344,6 +344,14 @@ def test_declarations_add_up():
     assert facts.bounds(n) == (12, 24)
 
 
+def test_hints_are_those_of_equal_sizes():
+    facts = EMPTY.declare(N, likely=(128, 256), reason=REASON)
+    assert facts.likely(M) == ()
+    assert given((EQ, m, n), facts=facts).likely(M) == (128, 256)
+    assert given((EQ, m, 2 * n), facts=facts).likely(M) == ()
+    assert facts.eq(n, 128).unknown
+
+
 def test_a_declaration_that_leaves_one_size():
     assert sized(N, 3, 3).simplify(n) == 3
     assert sized(N, 5, 8, 4).simplify(n // 8) == 1
