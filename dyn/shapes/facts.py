@@ -242,7 +242,7 @@ class Facts:
             return 1
 
     def likely(self, sym: Symbol) -> tuple[int, ...]:
-        """Sizes that the user expects of a symbol, or of one that is known to be equal; hints, which promise nothing."""
+        """Sizes that the user expects of a symbol, or of one that is known to be equal: hints, no promises."""
         declaration = self._declarations.get(sym)
         if declaration is not None and declaration.likely:
             return declaration.likely
