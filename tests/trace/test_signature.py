@@ -13,6 +13,7 @@ import pytest
 
 import dyn
 from dyn import dtypes
+from dyn.dtypes import ArraySpec
 from dyn.errors import ArgumentError
 from dyn.trace.pytree import unflatten
 from dyn.trace.signature import Shapes, Signature
@@ -112,7 +113,7 @@ class Layer:
 def test_callables() -> None:
     layer = Layer()
     for fn, shape in ((layer, ("n", 3)), (layer.method, ("n",)), (functools.partial(layer, y=1), ("n", 3))):
-        assert signature(fn).annotations["x"].shape == shape
+        assert signature(fn).annotations["x"] == ArraySpec(dtypes.float32, shape)
         assert signature(fn).leaf_names(signature(fn).bind((1,), {})) == ["x"]
 
 
@@ -321,7 +322,7 @@ def test_annotations_of_inner_functions() -> None:
     def fn(x: dyn.f32["n", local]) -> Any:
         return x, local
 
-    assert signature(fn).annotations["x"].shape == ("n", 3)
+    assert signature(fn).annotations["x"] == ArraySpec(dtypes.float32, ("n", 3))
 
 
 def test_an_annotated_tree() -> None:
