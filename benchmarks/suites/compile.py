@@ -1,0 +1,139 @@
+"""Seconds of a compilation, by stage: cold, with machine code from disk, and from memory; and of ``import dyn``.
+
+Each compilation from scratch and each one from disk is a process of its own, with a folder of compiled code that is
+empty or holds what an earlier process left. Cells are those of the quickest of several runs, since what disturbs a
+machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compiling import PROGRAMS
+from benchmarks.machine import describe_cpu
+from benchmarks.process import ROOT, WorkerError
+from benchmarks.report import Report, Table
+
+#: Where machine code comes from, in the order of the columns.
+WAYS = ("cold", "from disk", "from memory")
+#: Stages that have rows of their own; the others are passes over the program.
+STAGES = ("trace", "passes", "stitch", "lower", "render", "compile", "load")
+#: What imports are compared; the first is what every program pays.
+IMPORTS = ("numpy", "dyn")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--programs", default=",".join(PROGRAMS), help="programs, with commas between (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each program each way (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    programs = [name.strip() for name in arguments.programs.split(",") if name.strip()]
+    for name in programs:
+        if name not in PROGRAMS:
+            raise ValueError(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}.")
+    if not programs or arguments.repeats < 1:
+        raise ValueError("--programs must name a program, and --repeats be at least 1.")
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="dyn-bench-") as folder:
+        imports = measure_imports(Path(folder), arguments.repeats)
+        measured = {name: measure(name, Path(folder), arguments.repeats) for name in programs}
+    tables = [table(name, runs) for name, runs in measured.items()]
+    notes = (
+        f"{describe_cpu()}; load {load:.1f} when it began; the quickest of {arguments.repeats} runs each.",
+        "cold: a new process and an empty cache; the rest is mostly the import of llvmlite. From disk: a new process "
+        "that finds all machine code, and imports no llvmlite; from memory: the same program again in that process.",
+        "Seconds by the clock; `CPU` is what the process computed for, which other processes disturb less.",
+    )
+    title = f"compile: {', '.join(programs)}"
+    return Report(title, (*tables, imports_table(imports)), notes, {"programs": measured, "imports": imports})
+
+
+# ---- measuring -------------------------------------------------------------------------------------------------------
+
+
+def environment(folder: Path, cache: Path) -> dict[str, str]:
+    """A process's variables: none that slow dyn down, and Python's own compiled code kept, as it is for users."""
+    unwanted = ("PYTHONDONTWRITEBYTECODE", "DYN_VERIFY", "DYN_DUMP")
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return kept | {"DYN_CACHE_DIR": str(cache), "PYTHONPYCACHEPREFIX": str(folder / "pyc")}
+
+
+def python(arguments: Sequence[str], variables: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise WorkerError(f"{' '.join(arguments)} ended with {done.returncode}. Its last words:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def measure(program: str, folder: Path, repeats: int) -> dict[str, list[dict[str, Any]]]:
+    """All runs of a program, by where its machine code came from."""
+    found: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for number in range(repeats):
+        variables = environment(folder, folder / f"{program}{number}")
+        for way in WAYS[:2]:
+            answer = json.loads(python(["-m", "benchmarks.compiling", program], variables))
+            first, second = answer["runs"]
+            found[way].append(first)
+            found["from memory"].append(second)
+    return found
+
+
+def measure_imports(folder: Path, repeats: int) -> dict[str, list[float]]:
+    """Seconds of imports, each in a new process; processes take turns."""
+    code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
+    variables = environment(folder, folder / "imports")
+    for name in IMPORTS:
+        python(["-c", code.format(name)], variables)
+    found: dict[str, list[float]] = {name: [] for name in IMPORTS}
+    for _ in range(2 * repeats):
+        for name in IMPORTS:
+            found[name].append(float(python(["-c", code.format(name)], variables)))
+    return found
+
+
+# ---- reporting -------------------------------------------------------------------------------------------------------
+
+
+def by_stage(run: dict[str, Any]) -> dict[str, float]:
+    """A run's seconds by the rows of the table."""
+    names: list[str] = [*STAGES, "the rest"]
+    rows = dict.fromkeys(names, 0.0)
+    for stage, seconds in run["stages"].items():
+        rows[stage if stage in rows else "passes"] += seconds
+    rows["the rest"] = max(0.0, run["seconds"] - sum(rows.values()))
+    return rows
+
+
+def table(program: str, runs: dict[str, list[dict[str, Any]]]) -> Table:
+    best = [min(runs[way], key=lambda run: run["seconds"]) for way in WAYS]
+    stages = [by_stage(run) for run in best]
+    rows = [(stage, *(milliseconds(column[stage]) for column in stages)) for stage in stages[0]]
+    rows.append(("all", *(milliseconds(run["seconds"]) for run in best)))
+    rows.append(("CPU", *(milliseconds(min(run["cpu_seconds"] for run in runs[way])) for way in WAYS)))
+    return Table(f"{program}, {best[0]['kernels']} kernels: milliseconds", ("", *WAYS), tuple(rows))
+
+
+def imports_table(imports: dict[str, list[float]]) -> Table:
+    rows = [
+        (f"import {name}", milliseconds(min(seconds)), milliseconds(statistics.median(seconds)))
+        for name, seconds in imports.items()
+    ]
+    return Table("imports: milliseconds", ("", "quickest", "median"), tuple(rows))
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}"
