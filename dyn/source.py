@@ -49,12 +49,19 @@ def is_user_frame(filename: str) -> bool:
     return not filename.startswith((_PACKAGE_ROOT, "<string>"))
 
 
+#: What ``is_user_frame`` answers; there are as many files as modules, and every op of a trace asks of a dozen frames.
+_user_files: dict[str, bool] = {}
+
+
 def user_loc() -> Loc:
     """The innermost frame of the calling stack that is not dyn's own."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if is_user_frame(code.co_filename):
+        is_user = _user_files.get(code.co_filename)
+        if is_user is None:
+            is_user = _user_files[code.co_filename] = is_user_frame(code.co_filename)
+        if is_user:
             return Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return UNKNOWN

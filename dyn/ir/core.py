@@ -157,8 +157,10 @@ class Function:
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbols in order of first appearance: parameters, what is known of them, ops."""
         found: dict[Symbol, None] = {}
+        seen: set[SymExpr] = set()
         for dim in self._dims():
-            if isinstance(dim, SymExpr):
+            if isinstance(dim, SymExpr) and dim not in seen:
+                seen.add(dim)
                 for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
                     found.setdefault(symbol, None)
         return tuple(found)

@@ -8,7 +8,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region, Value, attrs_key, map_attr_dims, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Facts
+from dyn.shapes import Dim, Facts
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -44,11 +44,20 @@ class _Refiner:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.values: dict[Value, Value] = {}
+        self.dims: dict[Dim, Dim] = {}
+
+    def dim(self, dim: Dim) -> Dim:
+        if isinstance(dim, int):
+            return dim
+        found = self.dims.get(dim)
+        if found is None:
+            found = self.dims[dim] = self.facts.simplify(dim)
+        return found
 
     def value(self, value: Value) -> Value:
         found = self.values.get(value)
         if found is None:
-            shape = self.facts.simplify_shape(value.shape)
+            shape = tuple([self.dim(d) for d in value.shape])
             same = all(a is b for a, b in zip(shape, value.shape, strict=True))
             found = self.values[value] = value if same else Value(value.type.with_shape(shape), value.name)
         return found
@@ -57,7 +66,7 @@ class _Refiner:
         return replace(
             op,
             operands=tuple([self.value(v) for v in op.operands]),
-            attrs=map_attr_dims(op.attrs, self.facts.simplify),
+            attrs=map_attr_dims(op.attrs, self.dim),
             results=tuple([self.value(v) for v in op.results]),
             regions=tuple([self.region(region) for region in op.regions]),
         )

@@ -369,10 +369,25 @@ def as_dim(x: Symbol | Dim) -> Dim:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """The product; 1 for none."""
-    result: Dim = 1
+    # Single terms, as nearly all dims are, are gathered into one: shapes are multiplied out all the time, and no
+    # product on the way needs to be made.
+    constant = 1
+    powers: dict[Atom, int] = {}
+    rest: Dim = 1
     for dim in dims:
-        result = result * dim
-    return result
+        if not isinstance(dim, SymExpr):
+            constant *= dim
+        elif dim.constant == 0 and len(dim.terms) == 1:
+            mono, coefficient = dim.terms[0]
+            constant *= coefficient
+            for atom, power in mono.factors:
+                powers[atom] = powers.get(atom, 0) + power
+        else:
+            rest = rest * dim
+    if not powers or constant == 0:
+        return rest * constant
+    term = _expression(((_monomial(tuple(sorted(powers.items(), key=_atom_order))), constant),), 0)
+    return rest * term if isinstance(rest, SymExpr) else term
 
 
 # --- division ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from dyn.errors import ShapeError, UndecidedDimError
 from dyn.shapes import (
@@ -146,6 +147,16 @@ def test_substitution_is_evaluation_of_the_value(x: Dim, y: Dim):
         expected = None if inner is None else value(x, {**env, SYMBOLS[0]: inner})
         if expected is not None:
             assert value(replaced, env) == expected
+
+
+@quick
+@given(st.lists(dims(), max_size=5))
+def test_a_product_is_multiplication_one_by_one(factors: list[Dim]):
+    one_by_one: Dim = 1
+    for factor in factors:
+        one_by_one = one_by_one * factor
+    together = product(factors)
+    assert together is one_by_one or (isinstance(together, int) and together == one_by_one)
 
 
 def test_substitution_is_simultaneous():
