@@ -1,4 +1,7 @@
-"""``dyn.jit`` and its stages: trace, lower, compile, call."""
+"""``dyn.jit`` and its stages: trace, lower, compile, call.
+
+Everything behind tracing is imported by the functions that need it: a quarter of what ``import dyn`` would take.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.backends.reference import run_reference
-from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import LoadedProgram
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
-from dyn.explain import Argument, Explanation, MadeFor, broken_guard, log_compiled, log_miss, make_report, why_new
-from dyn.ir.printer import print_function
-from dyn.lower.kernel_text import kernel_text
-from dyn.pipeline import Optimized, Record, compile_x86, optimize
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
@@ -29,6 +25,11 @@ from dyn.trace.lift import as_numpy, weak_dtype
 from dyn.trace.pytree import TreeSpec, tree_text, unflatten
 from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
+
+if TYPE_CHECKING:
+    from dyn.backends.x86_runtime import LoadedProgram
+    from dyn.explain import Explanation, MadeFor
+    from dyn.pipeline import Optimized, Record
 
 Array = np.ndarray[Any, Any]
 
@@ -224,12 +225,14 @@ class Jitted:
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
+            from dyn.explain import log_compiled, log_miss
+
             made_for = self._made_for(bound, leaves)
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced = self._trace(bound, leaves)
-            version = self._build(traced, time.perf_counter() - start)
+            version = _build(traced, *_optimized(traced, time.perf_counter() - start))
             version.made_for, version.because = made_for, because
             with self._lock:
                 self._versions[key] = [*known, version]
@@ -239,6 +242,8 @@ class Jitted:
 
     def _made_for(self, bound: Bound, leaves: list[_Leaf]) -> MadeFor:
         """What decides which program a call takes, in words."""
+        from dyn.explain import Argument, MadeFor
+
         names = self._signature.leaf_names(bound)
         settings = config.current()
         return MadeFor(
@@ -250,6 +255,8 @@ class Jitted:
 
     def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
         """Why the programs that there are do not do, next to the nearest of them."""
+        from dyn.explain import broken_guard, why_new
+
         versions = self._in_order
         known = [version.made_for for version in versions if version.made_for is not None]
         broken = [broken_guard(v.guards, v.sizes(arrays)) if v in same_key else "" for v in versions]
@@ -281,14 +288,6 @@ class Jitted:
 
         return trace_function(call, self._signature.name, specs, self._options.declarations)
 
-    def _build(self, traced: TracedFunction, trace_seconds: float) -> Version:
-        record = Record()
-        record.seconds["trace"] = trace_seconds
-        optimized = optimize(traced, host_target(), record)
-        captured = [as_numpy(a) for a in traced.captured]
-        loaded = compile_x86(optimized, captured, _backend(), record)
-        return Version(traced, optimized, loaded, record)
-
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The program for these arguments (arrays or :class:`ShapeDtypeStruct`), not yet optimised."""
         bound = self._signature.bind(args, kwargs)
@@ -303,6 +302,8 @@ class Jitted:
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The same result from the NumPy oracle, op by op: slow, and independent of code generation."""
+        from dyn.backends.reference import run_reference
+
         bound = self._signature.bind(args, kwargs)
         leaves = self._leaves(bound)
         arrays = self._arrays(leaves)
@@ -320,6 +321,8 @@ class Jitted:
 
     def explain(self) -> Explanation:
         """What was traced, assumed, proved, stitched and generated, and why. Prints as text; in Jupyter it is HTML."""
+        from dyn.explain import Explanation, make_report
+
         versions = self._in_order
         parts = [make_report(v.optimized, v.traced, v.record, v.because) for v in versions]
         info = self.cache_info()
@@ -348,13 +351,13 @@ class Traced:
 
     def as_text(self) -> str:
         """The DHLO text."""
+        from dyn.ir.printer import print_function
+
         return print_function(self.traced.function)
 
     def lower(self) -> Lowered:
         """Optimise, stitch and generate kernels, for this machine."""
-        record = Record()
-        record.seconds["trace"] = self.seconds
-        return Lowered(self, optimize(self.traced, host_target(), record), record)
+        return Lowered(self, *_optimized(self.traced, self.seconds))
 
 
 @dataclass(eq=False)
@@ -367,6 +370,9 @@ class Lowered:
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``."""
+        from dyn.ir.printer import print_function
+        from dyn.lower.kernel_text import kernel_text
+
         if dialect == "dhlo":
             return print_function(self.optimized.function)
         if dialect == "stitch":
@@ -383,10 +389,7 @@ class Lowered:
         """Machine code for this machine."""
         if target is not None:
             raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
-        captured = [as_numpy(a) for a in self.stage.traced.captured]
-        loaded = compile_x86(self.optimized, captured, _backend(), self.record)
-        version = Version(self.stage.traced, self.optimized, loaded, self.record)
-        return Compiled(self.stage, version)
+        return Compiled(self.stage, _build(self.stage.traced, self.optimized, self.record))
 
 
 @dataclass(eq=False)
@@ -426,7 +429,9 @@ class Compiled:
         """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
         optimized, record = self.version.optimized, self.version.record
         if dialect in ("llvm", "asm"):
-            return record.code(dialect, _backend())
+            from dyn.backends.x86 import X86Backend
+
+            return record.code(dialect, X86Backend(optimized.target))
         return Lowered(self.stage, optimized, record).as_text(dialect)
 
     def memory_analysis(self) -> str:
@@ -440,9 +445,24 @@ class Compiled:
         raise NotYetError("saved programs come later.")
 
 
-@functools.cache
-def _backend() -> X86Backend:
-    return X86Backend(host_target())
+def _optimized(traced: TracedFunction, trace_seconds: float) -> tuple[Optimized, Record]:
+    """A traced program with its kernels for this machine, and what has happened so far."""
+    from dyn.backends.x86 import host_target
+    from dyn.pipeline import Record, optimize
+
+    record = Record()
+    record.seconds["trace"] = trace_seconds
+    return optimize(traced, host_target(), record), record
+
+
+def _build(traced: TracedFunction, optimized: Optimized, record: Record) -> Version:
+    """Machine code for an optimised program."""
+    from dyn.backends.x86 import X86Backend
+    from dyn.pipeline import compile_x86
+
+    captured = [as_numpy(a) for a in traced.captured]
+    loaded = compile_x86(optimized, captured, X86Backend(optimized.target), record)
+    return Version(traced, optimized, loaded, record)
 
 
 def jit(

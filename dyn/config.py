@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -33,6 +34,11 @@ class Config:
     target_cpu: str = ""
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
     log: str = ""
+    #: ``DYN_CACHE_DIR``: the folder in which compiled code is kept; None for a folder of the user's, ``""`` or ``"0"``
+    #: for none.
+    cache_dir: str | None = None
+    #: ``DYN_CACHE_SIZE``: the bytes it may grow to, as a number with or without K, M or G.
+    cache_size: int = 1 << 30
 
     def __post_init__(self) -> None:
         for topic in self.topics():
@@ -61,6 +67,8 @@ _VARIABLES = {
     "default_float": "DYN_DEFAULT_FLOAT",
     "target_cpu": "DYN_TARGET_CPU",
     "log": "DYN_LOG",
+    "cache_dir": "DYN_CACHE_DIR",
+    "cache_size": "DYN_CACHE_SIZE",
 }
 
 
@@ -73,9 +81,28 @@ def _from_environment() -> Config:
     values: dict[str, Any] = {}
     for field in fields(Config):
         text = os.environ.get(_VARIABLES[field.name])
-        if text is not None:
-            values[field.name] = text not in ("", "0", "false") if isinstance(field.default, bool) else text
+        if text is None:
+            continue
+        if isinstance(field.default, bool):
+            values[field.name] = text not in ("", "0", "false")
+        elif isinstance(field.default, int):
+            values[field.name] = parse_size(text, _VARIABLES[field.name])
+        else:
+            values[field.name] = text
     return Config(**values)
+
+
+_SIZE = re.compile(r"(\d+)\s*(?:([KMGT])(?:i?B)?)?", re.IGNORECASE)
+
+
+def parse_size(text: str, variable: str) -> int:
+    """``"512M"`` as bytes: K, M, G and T are powers of 1024. Raises ArgumentError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ArgumentError(
+            f"{variable}={text!r} is not a size.", remedy="write a number of bytes, or one with K, M, G or T: 512M."
+        )
+    return int(match[1]) << 10 * " KMGT".index((match[2] or " ").upper())
 
 
 _current: ContextVar[Config] = ContextVar("dyn_config", default=_from_environment())

@@ -11,6 +11,7 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.binaries import Origin
 from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import LoadedProgram
@@ -47,12 +48,19 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
 class Record:
     """What happened in a compilation: for ``explain()``, ``as_text`` and the dump."""
 
-    #: Text after each stage, in order.
+    #: Text after each stage, in order, where the setting ``dump`` asks for it.
     texts: dict[str, str] = field(default_factory=dict[str, str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    #: The number of distinct kernels.
     kernels_compiled: int = 0
-    #: The rendered kernels and host program.
+    #: The rendered kernels, and then the host program.
     sources: tuple[Source, ...] = ()
+    #: Where the binary of each source came from.
+    origins: tuple[Origin, ...] = ()
+
+    def kernel_origins(self) -> tuple[Origin, ...]:
+        """Where the machine code of each distinct kernel came from."""
+        return self.origins[: self.kernels_compiled]
 
     def timed(self, stage: str) -> _Timer:
         return _Timer(self, stage)
@@ -89,19 +97,20 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     """Everything above machine code. Pure."""
     settings = config.current()
     function = _checked(traced.function, "trace", settings.verify_ir)
-    record.texts["trace"] = print_function(function)
+    if settings.dump:
+        record.texts["trace"] = print_function(function)
     for step in PIPELINE:
         with record.timed(step.__name__):
             function = _checked(step(function), step.__name__, settings.verify_ir)
         if settings.dump:
             record.texts[step.__name__] = print_function(function)
-    record.texts["dhlo"] = print_function(function)
     with record.timed("stitch"):
         plan = stitch(function)
     with record.timed("lower"):
         launches = lower_plan(plan, target)
         host = build_host(plan, launches, traced.guards)
     if settings.dump:
+        record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()
         record.texts["kernels"] = "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
         record.texts["host"] = host.text()
@@ -115,8 +124,10 @@ def _checked(function: Function, step: str, verify_ir: bool) -> Function:
 def compile_x86(
     optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
 ) -> LoadedProgram:
-    """Machine code for this machine, in memory. Equal kernels are compiled once in a process."""
+    """Machine code for this machine, in memory. Equal kernels are rendered and compiled once."""
     numbers: dict[str, int] = {}
+    #: The layers of a model share kernel objects: each is hashed once.
+    names: dict[int, str] = {}
     sources: list[Source] = []
     rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
@@ -128,7 +139,9 @@ def compile_x86(
                 row.append((-1 - len(calls), 0))
                 calls.append(register(launch.call, optimized.host.symbols))
             for variant in launch.variants:
-                key = f"k_{kernel_hash(variant.kernel)}"
+                key = names.get(id(variant.kernel))
+                if key is None:
+                    key = names[id(variant.kernel)] = f"k_{kernel_hash(variant.kernel)}"
                 if key not in numbers:
                     numbers[key] = len(numbers)
                     text = emit_kernel(replace(variant.kernel, name=key), optimized.target)
@@ -139,11 +152,11 @@ def compile_x86(
                 scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))
                 row.append((numbers[key], scratch))
             table.append(row)
-    record.kernels_compiled = len(sources)
     # Library calls come after the kernels, whose number is known now.
     table = [
         [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
     ]
+    record.kernels_compiled = len(sources)
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
     with record.timed("render"):
         host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)
@@ -151,9 +164,10 @@ def compile_x86(
     if config.current().dump:
         record.texts["llvm"] = record.code("llvm", backend)
     with record.timed("compile"):
-        binaries = [backend.compile(source) for source in [*sources, host]]
+        built = backend.build_all(record.sources)
+    record.origins = tuple([b.origin for b in built])
     with record.timed("load"):
-        loaded = [backend.load(binary) for binary in binaries]
+        loaded = [backend.load_once(b.binary) for b in built]
     kernels = [code.address(key) for key, code in zip(numbers, loaded, strict=False)]
     _dump(optimized.function.name, record)
     return LoadedProgram(optimized.host, loaded[-1].address("dyn_host"), [*kernels, *calls], tuple(captured))

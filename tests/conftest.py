@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import importlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,10 @@ from typing import NoReturn
 
 # In tests the verifier runs after every pass. Read when dyn is first imported, so this comes before any test module.
 os.environ.setdefault("DYN_VERIFY", "1")
+# Compiled code is kept for this run alone, in a folder that xdist's workers share: they inherit its name.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["DYN_CACHE_DIR"] = tempfile.mkdtemp(prefix="dyn-tests-")
+    atexit.register(shutil.rmtree, os.environ["DYN_CACHE_DIR"], ignore_errors=True)
 
 import hypothesis
 import pytest

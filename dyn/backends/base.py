@@ -35,7 +35,8 @@ class Source:
 
     def key(self, target: Target, options: str = "") -> str:
         """What identifies the binary made of it."""
-        return hashlib.sha256("\0".join((self.text, repr(target), options, self.effort.value)).encode()).hexdigest()
+        parts = (self.text, ",".join(self.symbols), repr(target), options, self.effort.value)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dyn.backends.cuda_driver import NoDriverError, driver_devices
-from dyn.backends.x86 import _this_machine
 
 #: What the kernel driver of AMD's GPUs says of them.
 _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -61,6 +60,8 @@ def devices() -> list[Device]:
 
 def cpu_device() -> Device:
     """This machine's processor."""
+    from dyn.backends.x86 import _this_machine  # most programs that import dyn never ask
+
     target = _this_machine()
     return Device("cpu", 0, _cpu_name(), str(target), len(os.sched_getaffinity(0)), _memory(), 8 * target.vector_bytes)
 

@@ -4,21 +4,37 @@ Code is generated straight from the text, which is in vectors and SSA form alrea
 add, at four times the cost. Measured on a softmax (320 lines): parsing 0.6 ms, code generation 11 ms at levels 1 to 3
 alike, and 2.7 ms at level 0 for code that is two to three times slower.
 
-Objects are loaded by ORC, in a library each, and are never unmapped. llvmlite takes a lock of its own around every call
-of LLVM, so that threads may use this freely.
+llvmlite takes a lock of its own around every call of LLVM, so that threads may use this freely. Code generation alone,
+which takes nearly all of the time, is called past that lock: each module has a context and a target machine of its own,
+which is all that LLVM asks of programs with threads.
+
+Objects are loaded by ``dyn.backends.elf``, or by ORC where that refuses, and are never unmapped. A program whose
+binaries are all on disk starts without llvmlite.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import os
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 from dyn import config, events
 from dyn.backends.base import Binary, Effort, Source
+from dyn.backends.binaries import Binaries, Built, Origin
+from dyn.backends.cache import current_store
+from dyn.backends.cpu import cpu_fingerprint
+from dyn.backends.elf import UnsupportedObject, load_object
+from dyn.backends.once import Once
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.target import Target
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 #: LLVM's level of code generation; 0 takes a quarter of the time of the others.
 _LEVELS = {Effort.QUICK: 0, Effort.KERNEL: 2, Effort.FULL: 2}
@@ -61,9 +77,34 @@ def target_for(cpu: str, features: str = "") -> Target:
 
 
 @lru_cache(maxsize=1)
+def toolchain() -> str:
+    """What identifies LLVM, read from llvmlite's version file: importing it, or its metadata, takes 30 ms."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return "none"
+    try:
+        with open(os.path.join(os.path.dirname(spec.origin), "_version.py"), "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
+        from importlib.metadata import version
+
+        return version("llvmlite")
+
+
+@lru_cache(maxsize=1)
 def _this_machine() -> Target:
+    """What LLVM says of this machine, or said in an earlier process on a processor that answers the same."""
+    store, processor = current_store(), cpu_fingerprint()
+    key = f"host_{sha256(f'{processor} {toolchain()}'.encode()).hexdigest()}"
+    if store is not None and processor is not None:
+        cpu, line, features = (store.read(key) or b"").decode(errors="replace").partition("\n")
+        if line:
+            return target_for(cpu, features)
     binding = _binding()
-    return target_for(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    if store is not None and processor is not None:
+        store.write(key, f"{cpu}\n{features}".encode())
+    return target_for(cpu, features)
 
 
 def host_target() -> Target:
@@ -87,7 +128,6 @@ class X86Backend:
 
     def __init__(self, target: Target | None = None) -> None:
         self._target = host_target() if target is None else target
-        self._binaries: dict[str, Binary] = {}
 
     @property
     def target(self) -> Target:
@@ -98,23 +138,56 @@ class X86Backend:
             return "llvmlite is not installed; pip install llvmlite"
         return None
 
+    def key(self, source: Source) -> str:
+        """What identifies the object made of a source: its text, this target, LLVM's version and what it is told.
+
+        That is all that an object depends on. dyn's own version is not part of it, so that what a new version renders
+        as before need not be compiled again.
+        """
+        return source.key(self._target, f"O{_LEVELS[source.effort]} pic small {toolchain()}")
+
     def compile(self, source: Source) -> Binary:
         """An ELF object. Equal sources are compiled once."""
-        key = source.key(self._target)
-        found = self._binaries.get(key)
-        names = ", ".join(source.symbols)
-        if found is not None:
-            events.cache("%s: found in memory", names)
-        else:
-            events.cache("%s: compiled for %s", names, self._target)
-            module, machine = self._module(source)
-            found = self._binaries.setdefault(key, Binary(machine.emit_object(module), source.symbols))
-        return found
+        return self.build(source).binary
+
+    def build(self, source: Source) -> Built:
+        """An ELF object, and whether it was compiled now or found in memory or on disk."""
+        built = _BINARIES.get(self.key(source), source.symbols, current_store(), lambda: self._object(source))
+        self._tell(source, built)
+        return built
+
+    def build_all(self, sources: Sequence[Source]) -> list[Built]:
+        """The objects of several sources, in their order. What must be compiled is compiled in parallel."""
+        store = current_store()
+        keys = [self.key(source) for source in sources]
+        distinct = dict(zip(keys, sources, strict=True))
+
+        def build(key: str) -> Built:
+            source = distinct[key]
+            return _BINARIES.get(key, source.symbols, store, lambda: self._object(source))
+
+        found = {key: _BINARIES.find(key, source.symbols, store) for key, source in distinct.items()}
+        # The longest first, so that none is still at work when all others are done.
+        missing = sorted([k for k in distinct if found[k] is None], key=lambda key: -len(distinct[key].text))
+        found.update(zip(missing, _in_parallel(build, missing), strict=True))
+        built = [one for key in keys if (one := found[key]) is not None]
+        for source, one in zip(sources, built, strict=True):
+            self._tell(source, one)
+        return built
+
+    def _tell(self, source: Source, built: Built) -> None:
+        """A line in the log. It is written by the thread that asked, whose settings count."""
+        how = f"compiled for {self._target}" if built.origin is Origin.COMPILED else built.origin.found
+        events.cache("%s: %s", ", ".join(source.symbols), how)
 
     def assembly(self, source: Source) -> str:
         """The assembly that :meth:`compile` would make an object of."""
         module, machine = self._module(source)
         return machine.emit_assembly(module)
+
+    def _object(self, source: Source) -> bytes:
+        module, machine = self._module(source)
+        return _emit_object(machine, module)
 
     def _module(self, source: Source) -> tuple[Any, Any]:
         """The parsed module in a context of its own, and a target machine for it."""
@@ -144,16 +217,89 @@ class X86Backend:
             passes.getModulePassManager().run(module, passes)
         return module, machine
 
-    def load(self, binary: Binary) -> LoadedCode:
-        """Map an object. What it calls, such as libm's functions, is looked for in the process."""
-        binding = _binding()
-        with _loading:
-            builder = binding.JITLibraryBuilder().add_object_img(binary.data).add_current_process()
-            for symbol in binary.symbols:
-                builder.export_symbol(symbol)
-            library = builder.link(_jit(), f"dyn.{len(_libraries)}")
-            _libraries.append(library)
-            return LoadedCode({symbol: library[symbol] for symbol in binary.symbols})
+    def load(self, binary: Binary, imports: Mapping[str, int] | None = None) -> LoadedCode:
+        """Map an object. What it calls is looked for in ``imports`` and in the process, as libm's functions are."""
+        try:
+            return LoadedCode(load_object(binary.data, binary.symbols, imports))
+        except UnsupportedObject:
+            return _load_by_orc(binary, {} if imports is None else imports)
+
+    def load_once(self, binary: Binary) -> LoadedCode:
+        """Map an object that has no state of its own: equal ones are mapped once in a process."""
+        return _LOADED.get(sha256(binary.data).hexdigest(), lambda: self.load(binary))[0]
+
+
+#: All that was compiled in this process, by its key, and all that was loaded, by its digest.
+_BINARIES = Binaries()
+_LOADED: Once[LoadedCode] = Once()
+
+
+# ---- compiling in parallel -------------------------------------------------------------------------------------------
+
+_MOST_WORKERS = 8
+
+
+def _workers() -> int:
+    """How many threads compile."""
+    return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int, workers: int) -> ThreadPoolExecutor:
+    """The threads that compile. The child of a fork has none of its parent's, and so makes its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(workers, "dyn-compile")
+
+
+def _in_parallel(work: Callable[[str], Built], keys: Sequence[str]) -> list[Built]:
+    """``work`` of each key, by several threads where there are several CPUs."""
+    workers = _workers()
+    if len(keys) < 2 or workers < 2:
+        return [work(key) for key in keys]
+    pool = _pool(os.getpid(), workers)
+    try:
+        futures = [pool.submit(work, key) for key in keys]
+    except RuntimeError:  # the interpreter is going down, and lets nobody start threads or tasks
+        return [work(key) for key in keys]
+    return [future.result() for future in futures]
+
+
+def _emit_object(machine: Any, module: Any) -> bytes:
+    """What ``machine.emit_object(module)`` does, without llvmlite's lock while LLVM generates code."""
+    from llvmlite.binding import ffi
+
+    emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+    if emit is None:
+        return machine.emit_object(module)
+    with ffi.OutputString() as problem:
+        buffer = emit(machine, module, 1, problem)
+        if not buffer:
+            raise CompileError(
+                "LLVM could not generate code.", remedy="this is a bug in dyn; please report it.", notes=(str(problem),)
+            )
+    try:
+        size = ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+# ---- loading ---------------------------------------------------------------------------------------------------------
+
+
+def _load_by_orc(binary: Binary, imports: Mapping[str, int]) -> LoadedCode:
+    """Load by LLVM's own linker: what ``load_object`` refuses."""
+    binding = _binding()
+    with _loading:
+        builder = binding.JITLibraryBuilder().add_object_img(binary.data).add_current_process()
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        for symbol in binary.symbols:
+            builder.export_symbol(symbol)
+        library = builder.link(_jit(), f"dyn.{len(_libraries)}")
+        _libraries.append(library)
+        return LoadedCode({symbol: library[symbol] for symbol in binary.symbols})
 
 
 _loading = threading.Lock()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from dyn.backends.binaries import Origin
 from dyn.ir.core import Function
 from dyn.lower.host import AxisCheck, HostProgram, site_text
 from dyn.lower.launch import Launch
@@ -101,6 +102,8 @@ class Report:
     saved: str
     memory: MemoryRow
     kernels: int
+    #: Where the machine code of the kernels came from: ``3 compiled, 2 from disk``; ``""`` without kernels.
+    origins: str
     #: Seconds by stage, in order.
     stages: tuple[tuple[str, float], ...]
     #: For the picture and the code, which are made when they are shown.
@@ -125,9 +128,15 @@ def make_report(optimized: Optimized, traced: TracedFunction, record: Record, be
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
+        _origins(record),
         tuple(record.seconds.items()),
         optimized,
     )
+
+
+def _origins(record: Record) -> str:
+    counts = Counter(record.kernel_origins())
+    return ", ".join([f"{counts[origin]} {origin.value}" for origin in Origin if counts[origin]])
 
 
 def _facts(optimized: Optimized) -> tuple[FactRow, ...]:

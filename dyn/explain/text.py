@@ -72,8 +72,9 @@ def _memory(report: Report) -> list[str]:
 
 
 def _times(report: Report) -> list[str]:
+    kernels = counted(report.kernels, "distinct kernel")
     return [
-        f"total {1000 * report.seconds:.1f} ms, {counted(report.kernels, 'distinct kernel')}",
+        f"total {1000 * report.seconds:.1f} ms, {kernels}{f': {report.origins}' if report.origins else ''}",
         *stage_lines(report.stages),
     ]
 

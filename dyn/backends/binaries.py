@@ -1,0 +1,116 @@
+"""From sources to binaries, each compiled once: what was compiled is kept in this process and on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from dyn.backends.base import Binary
+from dyn.backends.cache import CacheInfo, Store, current_store
+from dyn.backends.once import Once
+
+
+class Origin(Enum):
+    """Where a binary came from."""
+
+    COMPILED = "compiled"
+    DISK = "from disk"
+    MEMORY = "from memory"
+
+    @property
+    def found(self) -> str:
+        """``"found on disk"``"""
+        return "compiled" if self is Origin.COMPILED else f"found {'on disk' if self is Origin.DISK else 'in memory'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A binary, and where it came from."""
+
+    binary: Binary
+    origin: Origin
+
+
+class Binaries:
+    """The binaries of one backend in this process. Every method may be called from many threads at once."""
+
+    def __init__(self) -> None:
+        self._known: Once[Binary] = Once()
+
+    def get(self, key: str, symbols: tuple[str, ...], store: Store | None, compile: Callable[[], bytes]) -> Built:
+        """The binary of ``key``. Among threads that ask at once, one finds or compiles it and the others wait."""
+        origin = Origin.COMPILED
+
+        def make() -> Binary:
+            nonlocal origin
+            data = None if store is None else store.read(key)
+            if data is not None:
+                origin = Origin.DISK
+                return Binary(data, symbols)
+            binary = Binary(compile(), symbols)
+            if store is not None:
+                store.write(key, binary.data)
+            return binary
+
+        binary, made = self._known.get(key, make)
+        built = Built(binary, origin if made else Origin.MEMORY)
+        _COUNTS.add(built.origin)
+        return built
+
+    def find(self, key: str, symbols: tuple[str, ...], store: Store | None) -> Built | None:
+        """The binary of ``key`` if it need not be compiled."""
+
+        def refuse() -> bytes:
+            raise _NotKeptError
+
+        try:
+            return self.get(key, symbols, store, refuse)
+        except _NotKeptError:
+            return None
+
+    def clear(self) -> None:
+        """Forget the binaries in memory, as a new process would. Code that was loaded stays."""
+        self._known.clear()
+
+
+class _NotKeptError(Exception):
+    """There is no such binary yet."""
+
+
+class _Counts:
+    """How often each origin has been met in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.of = dict.fromkeys(Origin, 0)
+
+    def add(self, origin: Origin) -> None:
+        with self._lock:
+            self.of[origin] += 1
+
+
+_COUNTS = _Counts()
+
+
+def cache_info() -> CacheInfo:
+    """The cache that the settings in force name, and what this process found in it."""
+    store = current_store()
+    entries = [] if store is None else store.entries()
+    return CacheInfo(
+        "" if store is None else store.folder,
+        len(entries),
+        sum(entry.size for entry in entries),
+        0 if store is None else store.limit,
+        _COUNTS.of[Origin.MEMORY],
+        _COUNTS.of[Origin.DISK],
+        _COUNTS.of[Origin.COMPILED],
+    )
+
+
+def cache_clear() -> None:
+    """Remove everything from the folder that the settings in force name. What is in memory goes on running."""
+    store = current_store()
+    if store is not None:
+        store.clear()
