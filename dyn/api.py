@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
     from dyn.backends.x86_runtime import LoadedProgram
+    from dyn.call import CallTable
     from dyn.explain import Explanation, MadeFor
     from dyn.pipeline import Optimized, Record
 
@@ -147,17 +149,32 @@ class Jitted:
         #: Every version, by age: their numbers in what is explained.
         self._in_order: tuple[Version, ...] = ()
         self._hits = 0
+        #: What the native entry knows of this function, from the first call on that went well.
+        self._table: CallTable | None = None
+
+    def __init_subclass__(cls) -> None:
+        # Each jitted function has a class of its own, so that ``__call__`` can be a built-in function: that is no
+        # descriptor, and gets a call's arguments without a frame of Python in between.
+        cls.__module__, cls.__qualname__ = Jitted.__module__, Jitted.__qualname__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"dyn.jit({self._signature.name})"
 
+    def __reduce__(self) -> str:
+        """As a function is: by its name in its module. What has none there cannot be pickled."""
+        return getattr(self, "__qualname__", self._signature.name)
+
     # Calling --------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._call_slow(*args, **kwargs)
+
+    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
+        """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""
         bound = self._signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             return self._inline(bound)
@@ -169,7 +186,22 @@ class Jitted:
             version = self._compile_once(key, bound, leaves, arrays)
         else:
             self._hits += 1
-        return version.call(arrays)
+        result = version.call(arrays)
+        self._accept(bound, args, kwargs, version)
+        return result
+
+    def _accept(self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+        """Leave calls like this one to the native entry from now on."""
+        from dyn.call import make_table
+
+        if self._table is None:
+            with self._lock:
+                if self._table is None:
+                    self._table = make_table(self._call_slow)
+                    if self._table is not None:
+                        type(self).__call__ = self._table.function
+        if self._table is not None and config.current().fast_call:
+            self._table.add(self._signature, bound, args, kwargs, version.loaded, version.traced.out_tree)
 
     def _inline(self, bound: Bound) -> Any:
         """Inside a trace the body is traced in place; what it declares of its dims holds for the caller's."""
@@ -317,7 +349,8 @@ class Jitted:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
         versions = self._in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
-        return CacheInfo(len(versions), self._hits, sum(len(v.guards) for v in versions), seconds)
+        hits = self._hits + (0 if self._table is None else self._table.hits)
+        return CacheInfo(len(versions), hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
         """What was traced, assumed, proved, stitched and generated, and why. Prints as text; in Jupyter it is HTML."""
@@ -511,4 +544,4 @@ def jit(
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = _Options(Declarations(tuple(dims), texts), on_new_shape, device)
     signature = Signature(function, shapes, static_argnums, static_argnames)
-    return Jitted(function, signature, options)
+    return type("Jitted", (Jitted,), {})(function, signature, options)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from dyn.errors import ArgumentError
@@ -32,6 +33,8 @@ class Config:
     default_float: str = "float32"
     #: ``DYN_TARGET_CPU``: an LLVM CPU name to generate x86 code for; ``""`` for this machine's.
     target_cpu: str = ""
+    #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
+    fast_call: bool = True
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
     log: str = ""
     #: ``DYN_CACHE_DIR``: the folder in which compiled code is kept; None for a folder of the user's, ``""`` or ``"0"``
@@ -69,6 +72,7 @@ _VARIABLES = {
     "log": "DYN_LOG",
     "cache_dir": "DYN_CACHE_DIR",
     "cache_size": "DYN_CACHE_SIZE",
+    "fast_call": "DYN_FAST_CALL",
 }
 
 
@@ -105,7 +109,13 @@ def parse_size(text: str, variable: str) -> int:
     return int(match[1]) << 10 * " KMGT".index((match[2] or " ").upper())
 
 
-_current: ContextVar[Config] = ContextVar("dyn_config", default=_from_environment())
+@lru_cache(maxsize=256)
+def _one_of(config: Config) -> Config:
+    """The first of equal records: calls know the settings in force by the record itself."""
+    return config
+
+
+_current: ContextVar[Config] = ContextVar("dyn_config", default=_one_of(_from_environment()))
 
 
 def current() -> Config:
@@ -113,10 +123,15 @@ def current() -> Config:
     return _current.get()
 
 
+def variable() -> ContextVar[Config]:
+    """The context variable that holds the record in force, for native code, which reads it itself."""
+    return _current
+
+
 @contextlib.contextmanager
 def override(**changes: Any) -> Iterator[Config]:
     """Change settings inside a ``with`` block, for this context only."""
-    config = replace(_current.get(), **changes)
+    config = _one_of(replace(_current.get(), **changes))
     token = _current.set(config)
     try:
         yield config

@@ -20,7 +20,7 @@ from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, 
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.host import HostProgram, build_host
-from dyn.lower.host_llvm import emit_host
+from dyn.lower.host_llvm import emit_guards, emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
 from dyn.lower.launch import Launch
 from dyn.lower.plan import lower_plan
@@ -159,8 +159,10 @@ def compile_x86(
     record.kernels_compiled = len(sources)
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
     with record.timed("render"):
-        host = Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)
-    record.sources = (*sources, host)
+        hosts = [Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)]
+        if optimized.host.guards:
+            hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
+    record.sources = (*sources, *hosts)
     if config.current().dump:
         record.texts["llvm"] = record.code("llvm", backend)
     with record.timed("compile"):
@@ -170,7 +172,14 @@ def compile_x86(
         loaded = [backend.load_once(b.binary) for b in built]
     kernels = [code.address(key) for key, code in zip(numbers, loaded, strict=False)]
     _dump(optimized.function.name, record)
-    return LoadedProgram(optimized.host, loaded[-1].address("dyn_host"), [*kernels, *calls], tuple(captured))
+    host, *guards = loaded[len(sources) :]
+    return LoadedProgram(
+        optimized.host,
+        host.address("dyn_host"),
+        [*kernels, *calls],
+        tuple(captured),
+        guards=guards[0].address("dyn_guards") if guards else None,
+    )
 
 
 def _dump(name: str, record: Record) -> None:

@@ -102,8 +102,23 @@ start:
 out:
   ret i32 1
 }
+
+define ptr @dyn_block_alloc(i64 %bytes) {
+entry:
+  %padded = add i64 %bytes, 63
+  %size = and i64 %padded, -64
+  %block = call ptr @aligned_alloc(i64 64, i64 %size)
+  ret ptr %block
+}
+
+define void @dyn_block_free(ptr %block) {
+entry:
+  call void @free(ptr %block)
+  ret void
+}
 """
-_SYMBOLS = ("dyn_alloc", "dyn_free", "dyn_launch")
+_BLOCKS = ("dyn_block_alloc", "dyn_block_free")
+_SYMBOLS = ("dyn_alloc", "dyn_free", "dyn_launch", *_BLOCKS)
 
 
 class _Table(ctypes.Structure):
@@ -195,6 +210,7 @@ class _Runtime:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: _Table | None = None
+        self.blocks: dict[str, int] = {}
         self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail), LIBRARY(call_library))
 
     def address(self) -> int:
@@ -203,6 +219,7 @@ class _Runtime:
                 backend = X86Backend(host_target())
                 code = backend.load(backend.compile(Source(_RUNTIME_IR, _SYMBOLS)))
                 alloc_output, fail, library = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
+                self.blocks = {symbol: code.address(symbol) for symbol in _BLOCKS}
                 self.table = _Table(
                     alloc=code.address("dyn_alloc"),
                     free=code.address("dyn_free"),
@@ -215,6 +232,17 @@ class _Runtime:
 
 
 _RUNTIME = _Runtime()
+#: Pointers in a runtime table.
+RUNTIME_WORDS = ctypes.sizeof(_Table) // 8
+
+
+def block_functions() -> dict[str, int]:
+    """The addresses of ``ptr dyn_block_alloc(i64 bytes)`` and ``void dyn_block_free(ptr)``: memory for results.
+
+    Blocks are aligned to 64 bytes; null where there is no memory.
+    """
+    _RUNTIME.address()
+    return _RUNTIME.blocks
 
 
 class LoadedProgram:
@@ -222,19 +250,28 @@ class LoadedProgram:
 
     ``kernels`` are the addresses that the program's launches refer to by number, ``captured`` the arrays of its hidden
     parameters, which come after the arguments. Their elements are read anew at each call; their memory stays where it
-    is as long as they are held here, so that a call need not ask for it again.
+    is as long as they are held here, so that a call need not ask for it again. ``guards`` is the address of a function
+    that tells whether the program is for an argument's shapes (``emit_guards``), where there is one.
     """
 
-    def __init__(self, program: HostProgram, address: int, kernels: Sequence[int], captured: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        program: HostProgram,
+        address: int,
+        kernels: Sequence[int],
+        captured: Sequence[Array],
+        guards: int | None = None,
+    ) -> None:
         self.program = program
+        self.address, self.guards = address, guards
         self.captured = tuple(captured)
         function = program.function
         self._arguments = len(function.params) - len(self.captured)
         self._check_captured()
         self._run = _RUN(address)
-        self._table = _RUNTIME.address()
+        self.runtime = _RUNTIME.address()
         self._kernels = (ctypes.c_void_p * max(len(kernels), 1))(*kernels)
-        self._context = ctypes.addressof(self._kernels)
+        self.context = ctypes.addressof(self._kernels)
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
         self._dtypes = tuple(v.dtype.np for v in function.results)
         #: Captured arrays that have to be copied for compiled code, each time.
@@ -251,6 +288,11 @@ class LoadedProgram:
             static = all(not isinstance(d, int) or d == n for d, n in zip(value.shape, array.shape, strict=True))
             if not static or value.dtype.np != array.dtype.newbyteorder("="):
                 raise IRError(f"{value!r} was captured, and is {array.dtype}{array.shape}")
+
+    @property
+    def native(self) -> bool:
+        """Whether a call runs no Python code: no library is called, and captured arrays are read where they lie."""
+        return not self._copied and all(launch.call is None for launch in self.program.launches)
 
     def _frame(self) -> _Frame:
         frame = _Frame(self._ranks, len(self.program.function.params), self._dtypes)
@@ -281,7 +323,7 @@ class LoadedProgram:
         stack = _FRAMES.stack
         stack.append(frame)
         try:
-            status = self._run(self._table, self._context, frame.address, frame.out_address)
+            status = self._run(self.runtime, self.context, frame.address, frame.out_address)
         finally:
             stack.pop()
         outputs, error = frame.outputs, frame.error

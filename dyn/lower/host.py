@@ -92,6 +92,8 @@ class HostProgram:
     #: The largest sizes that the call makes, in elements: each must fit the address space.
     sizes: tuple[Dim, ...]
     launches: tuple[Launch, ...]
+    #: What the dims have to satisfy for this program to be the one for a call.
+    guards: tuple[Relation, ...] = ()
 
     @property
     def arena(self) -> Dim:
@@ -150,7 +152,7 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
     if any(launch.call is not None for launch in launches):
         sites.append(Fault.LIBRARY)
     places, slots, sizes = _layout(plan, launches)
-    return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches)
+    return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches, guards)
 
 
 def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]]:

@@ -29,6 +29,12 @@ from dyn.shapes.expr import atom_dim
 #: Places of the functions in the runtime table, counted in pointers.
 ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL = range(1, 8)
 _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
+_DECLARATIONS = (
+    "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",
+    "declare { i64, i1 } @llvm.sadd.with.overflow.i64(i64, i64)",
+    "declare i64 @llvm.smin.i64(i64, i64)",
+    "declare i64 @llvm.smax.i64(i64, i64)",
+)
 _BLOCK = {
     Fault.TOO_LARGE: "too_large",
     Fault.NO_VALUE: "no_value",
@@ -82,10 +88,7 @@ class HostEmitter:
         most_dims = max((len(v.dims) for launch in self.program.launches for v in launch.variants), default=0)
         most_buffers = max((len(launch.buffers) for launch in self.program.launches), default=0)
         head = [
-            "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",
-            "declare { i64, i1 } @llvm.sadd.with.overflow.i64(i64, i64)",
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "declare i64 @llvm.smax.i64(i64, i64)",
+            *_DECLARATIONS,
             f"define i32 @{symbol}(ptr %rt, ptr %ctx, ptr %in, ptr %out) {{",
             "entry:",
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
@@ -100,6 +103,21 @@ class HostEmitter:
             head.append(f"  %at{slot} = getelementptr ptr, ptr %rt, i64 {slot}")
             head.append(f"  %rt{slot} = load ptr, ptr %at{slot}, align 8")
         return "\n".join([*head, *self.lines, "}", ""])
+
+    def guards_text(self, symbol: str) -> str:
+        """A module that defines ``i32 symbol(const Tensor* in)``: 1 where all guards hold, else 0.
+
+        Where a guard's sizes pass 2^63, or divide by zero, the answer is 0 too: whoever asks knows a slower way, which
+        computes exactly.
+        """
+        self._bind(keep=False)
+        failed = [self._check(guard) for guard in self.program.guards]
+        bad = "false"
+        for flag in (*failed, *self.overflow, *self.zeros):
+            bad = self.value(f"or i1 {bad}, {flag}")
+        good = self.value(f"xor i1 {bad}, true")
+        self.emit(f"ret i32 {self.value(f'zext i1 {good} to i32')}")
+        return "\n".join([*_DECLARATIONS, f"define i32 @{symbol}(ptr %in) {{", "entry:", *self.lines, "}", ""])
 
     # The program ------------------------------------------------------------------------------------------------
 
@@ -119,7 +137,8 @@ class HostEmitter:
         self.emit("ret i32 0")
         self._failure_blocks()
 
-    def _bind(self) -> None:
+    def _bind(self, *, keep: bool = True) -> None:
+        """Compute every symbol, and keep its value for a report."""
         for position, bind in enumerate(self.program.binds):
             size = self._size(bind.input, bind.axis)
             if bind.offset != 0:
@@ -130,6 +149,8 @@ class HostEmitter:
                 safe = self.value(f"select i1 {zero}, i64 1, i64 {factor}")
                 size = self.value(f"sdiv i64 {size}, {safe}")
             self.known[atom_dim(bind.symbol)] = size
+            if not keep:
+                continue
             slot = self.value(f"getelementptr i64, ptr %values, i64 {position}")
             self.emit(f"store i64 {size}, ptr {slot}, align 8")
 
@@ -452,3 +473,8 @@ class HostEmitter:
 def emit_host(program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]], symbol: str) -> str:
     """The LLVM IR of a host program: a module with one definition, ``symbol``."""
     return HostEmitter(program, kernels).text(symbol)
+
+
+def emit_guards(program: HostProgram, symbol: str) -> str:
+    """The LLVM IR of a program's guards: a module with one definition, ``i32 symbol(const Tensor* in)``."""
+    return HostEmitter(program, ()).guards_text(symbol)

@@ -134,6 +134,9 @@ class Loop:
     def break_(self) -> None:
         self._function.jump(self.done)
 
+    def continue_(self) -> None:
+        self._function.jump(self.head)
+
 
 class Function:
     """A function being written. A block that has been ended, by a return or a break, takes no more code."""
@@ -220,6 +223,11 @@ class Function:
 
     def ret(self, type: str = "void", value: str = "") -> None:
         self.emit_end(f"ret {type} {value}".rstrip())
+
+    def ret_if(self, condition: str, type: str, value: str) -> None:
+        """Return a value where a condition holds."""
+        with self.if_(condition):
+            self.ret(type, value)
 
     def unreachable(self) -> None:
         self.emit_end("unreachable")

@@ -177,6 +177,11 @@ def current_trace() -> Trace | None:
     return _current.get()
 
 
+def trace_variable() -> ContextVar[Trace | None]:
+    """The context variable that holds it, for native code, which reads it itself."""
+    return _current
+
+
 class tracing:
     """``with tracing(trace):`` makes a trace the current one."""
 

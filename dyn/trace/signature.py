@@ -139,7 +139,7 @@ class Signature:
         dynamic: dict[str, Any] = {}
         static: list[Static] = []
         for number, value in enumerate(args):
-            name = self._argument_name(number)
+            name = self.argument_name(number)
             if number in self.static_numbers:
                 static.append(self._static_value(name, value))
             else:
@@ -155,7 +155,8 @@ class Signature:
     def _keyword_order(self, name: str) -> tuple[int, str]:
         return (self.keyword_names.index(name) if name in self.keyword_names else len(self.keyword_names), name)
 
-    def _argument_name(self, number: int) -> str:
+    def argument_name(self, number: int) -> str:
+        """What a positional argument is called."""
         if number < len(self.names):
             return self.names[number]
         return f"args[{number - len(self.names)}]"
@@ -174,7 +175,7 @@ class Signature:
         """Call the function with the leaves of ``bound`` replaced."""
         dynamic = dict(zip(bound.names, unflatten(bound.tree, list(leaves)), strict=True))
         values = dynamic | {s.name: s.value for s in bound.static}
-        positional = [values.pop(self._argument_name(number)) for number in range(int(bound.keywords[0]))]
+        positional = [values.pop(self.argument_name(number)) for number in range(int(bound.keywords[0]))]
         return self.function(*positional, **values)
 
     # What leaves are ------------------------------------------------------------------------------------------

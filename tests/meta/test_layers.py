@@ -25,7 +25,7 @@ ROOMS = {
     "trace": 4, "stitch": 4,
     "lower": 5,
     "backends": 6, "hosts": 6,
-    "pipeline": 7, "explain": 7, "api": 7, "array": 7,
+    "pipeline": 7, "explain": 7, "array": 7, "call": 7, "api": 7,
     "lax": 8, "numpy": 8, "nn": 8, "random": 8, "interop": 8,
     "__init__": 9, "doctor": 9, "__main__": 9,
 }  # fmt: skip
@@ -34,7 +34,7 @@ ROOMS = {
 LEFT_TO_RIGHT = [
     ("source", "errors", "config", "events"),
     ("source", "errors", "dtypes", "short"),
-    ("pipeline", "explain", "api", "array"),
+    ("pipeline", "explain", "array", "call", "api"),
     ("lax", "numpy", "nn", "random"),
     ("__init__", "doctor", "__main__"),
 ]

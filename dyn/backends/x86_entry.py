@@ -1,0 +1,67 @@
+"""The native entry in memory: compiled once a process, and one built-in function for each jitted function.
+
+``dyn.lower.entry`` says what the code does. It is never unmapped, as built-ins and the results of calls lead into it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dyn.backends.base import Effort, Source
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.backends.x86_runtime import RUNTIME_WORDS
+from dyn.lower.entry.text import SYMBOLS, entry_text
+
+#: ``METH_FASTCALL | METH_KEYWORDS``
+_FLAGS = 0x80 | 0x02
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's ``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class Entry:
+    """The entry of this process. ``addresses`` are those of ``layout.API``, in its order."""
+
+    def __init__(self, addresses: Sequence[int]) -> None:
+        backend = X86Backend(host_target())
+        code = backend.load(backend.compile(Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.FULL)))
+        table = (ctypes.c_void_p * len(addresses))(*addresses)
+        setup = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("dyn_entry_setup"))
+        setup(ctypes.addressof(table))
+        # A built-in points to its definition, and built-ins may outlive everything here.
+        self._definition = _MethodDef(b"__call__", code.address("dyn_entry"), _FLAGS, None)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._definition))
+        self._make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+            ("PyCFunction_NewEx", ctypes.pythonapi)
+        )
+
+    def function(self, table: int, *owners: object) -> Callable[..., Any]:
+        """A built-in that is led by the call table at an address, and keeps ``owners`` alive."""
+        address = table.to_bytes(8, "little")
+        return self._make(ctypes.addressof(self._definition), (address, *owners), None)
+
+
+class Once:
+    """The entry, made when the first call can use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entry: Entry | None = None
+
+    def get(self, addresses: Callable[[], Sequence[int]]) -> Entry:
+        """The entry; ``addresses`` are asked for once."""
+        with self._lock:
+            if self._entry is None:
+                self._entry = Entry(addresses())
+            return self._entry

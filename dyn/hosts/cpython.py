@@ -1,0 +1,136 @@
+"""CPython and NumPy as the native entry meets them: addresses of their functions, and where their objects keep things.
+
+Functions are those of the documented C interfaces. What the entry reads of objects itself, to save a call, is compared
+with Python's own answers on real objects once; where anything differs there is no fast path, and calls take the slow
+one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dyn.lower.entry.layout import API, DENSE, PyObjects
+
+#: Functions of NumPy's C interface by their places in its table, which never change.
+_NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184, "PyArray_SetBaseObject": 282}
+
+
+@lru_cache(maxsize=1)
+def fast_path() -> str | None:
+    """Why calls cannot go through the native entry in this process, or None where they can."""
+    if sys.implementation.name != "cpython":
+        return f"the native entry is for CPython, and this is {sys.implementation.name}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "the native entry is for a CPython with a GIL, and this build has none"
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
+        return "the native entry is for machines of 64 bits with the low byte first"
+    missing = [name for name in API if name.startswith("Py") and _address(name) is None]
+    if missing:
+        return f"this CPython and NumPy have no {', '.join(missing)}"
+    return _misread()
+
+
+def addresses(trace_variable: ContextVar[Any], config_variable: ContextVar[Any], pool: dict[str, int]) -> list[int]:
+    """The entry's table of addresses, in the order of ``layout.API``. ``pool`` are the runtime's own functions.
+
+    Call it only where ``fast_path()`` is None.
+    """
+    own = pool | {"trace_variable": id(trace_variable), "config_variable": id(config_variable)}
+    found = [own[name] if name in own else _address(name) for name in API]
+    return [address for address in found if address is not None]
+
+
+def _address(name: str) -> int | None:
+    """The address of a C function, or of an object such as a type."""
+    objects: dict[str, Any] = {
+        "PyArray_Type": np.ndarray, "PyUnicode_Type": str, "PyLong_Type": int, "PyFloat_Type": float,
+        "PyComplex_Type": complex, "PyBool_Type": bool, "Py_None": None, "Py_True": True,
+    }  # fmt: skip
+    if name in objects:
+        return id(objects[name])
+    if name in _NUMPY:
+        table = _numpy_table()
+        return None if table is None else table[_NUMPY[name]]
+    function = getattr(ctypes.pythonapi, name, None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+@lru_cache(maxsize=1)
+def _numpy_table() -> Any:
+    """NumPy's table of C functions."""
+    try:
+        from numpy._core import _multiarray_umath as core  # pyright: ignore[reportAttributeAccessIssue]  # compiled
+
+        capsule = core._ARRAY_API
+    except (ImportError, AttributeError):
+        return None
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
+    return ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p)) if address else None
+
+
+# ---- where things lie ------------------------------------------------------------------------------------------------
+
+
+def _word(object: Any, offset: int) -> int:
+    return ctypes.c_int64.from_address(id(object) + offset).value
+
+
+def _half(address: int, offset: int) -> int:
+    return ctypes.c_int32.from_address(address + offset).value
+
+
+def _misread() -> str | None:
+    """The first thing that is not where the entry looks for it. Reads stay inside objects of at least that size."""
+    if object.__basicsize__ != PyObjects.HEAD:
+        return f"objects start with {object.__basicsize__} bytes and not {PyObjects.HEAD}"
+    items: tuple[Any, ...] = (object(), "b", 3)
+    listed: list[Any] = [items, 4]
+    by_key = {"a": 1, "b": 2, "c": items}
+    if [_word(x, PyObjects.SIZE) for x in (items, listed, by_key)] != [3, 2, 3]:
+        return "tuples, lists and dicts keep their lengths elsewhere"
+    if [_word(x, PyObjects.TYPE) for x in (items, listed)] != [id(tuple), id(list)]:
+        return "objects keep their types elsewhere"
+    if [_word(items, PyObjects.ITEMS + 8 * i) for i in range(3)] != [id(x) for x in items]:
+        return "tuples keep their items elsewhere"
+    if ctypes.c_int64.from_address(_word(listed, PyObjects.ITEMS) + 8).value != id(listed[1]):
+        return "lists keep their items elsewhere"
+    if ctypes.string_at(id(b"12345678") + PyObjects.BYTES, 8) != b"12345678":
+        return "bytes keep their bytes elsewhere"
+    if np.ndarray.__basicsize__ < PyObjects.ARRAY_FLAGS + 4:
+        return "NumPy's arrays are smaller"
+    arrays = [
+        np.zeros((3, 5), "f4"), np.zeros((2, 3, 4), "i8")[:, ::2], np.zeros((), "c16"), np.zeros((4, 2), "i2").T,
+        np.zeros(3, ">f8"), np.zeros((2, 0), "?"), np.frombuffer(b"123456789", "f4", 2, 1),
+    ]  # fmt: skip
+    return next((f"NumPy's arrays keep their {what} elsewhere" for a in arrays if (what := _misread_array(a))), None)
+
+
+def _misread_array(array: np.ndarray[Any, Any]) -> str | None:
+    at = id(array)
+    if _word(array, PyObjects.ARRAY_DATA) != array.__array_interface__["data"][0]:
+        return "data"
+    if _half(at, PyObjects.ARRAY_NDIM) != array.ndim:
+        return "rank"
+    if array.ndim and (ctypes.c_int64 * array.ndim).from_address(_word(array, PyObjects.ARRAY_DIMS))[:] != [
+        *array.shape
+    ]:
+        return "sizes"
+    descr = _word(array, PyObjects.ARRAY_DESCR)
+    if descr != id(array.dtype):
+        return "dtype"
+    if ctypes.string_at(descr + PyObjects.DESCR_BYTEORDER, 1) != array.dtype.byteorder.encode():
+        return "byte order"
+    if _half(descr, PyObjects.DESCR_TYPE_NUMBER) != array.dtype.num:
+        return "type number"
+    dense = array.flags.c_contiguous and array.flags.aligned
+    if (_half(at, PyObjects.ARRAY_FLAGS) & DENSE == DENSE) != dense:
+        return "flags"
+    return None

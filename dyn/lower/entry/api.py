@@ -1,0 +1,52 @@
+"""How the entry's functions reach CPython and NumPy: through a table of addresses, so that its code is position-free.
+
+The table is filled once a process (``dyn_entry_setup``); the code may come from a cache on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dyn.lower.entry.layout import API, PyObjects
+from dyn.lower.native import Function, Module
+
+_TABLE = f"[{len(API)} x ptr]"
+
+
+def declare_api(module: Module) -> str:
+    """The table, and ``void dyn_entry_setup(const ptr*)``, which fills it. Returns the exported name."""
+    table = module.variable("api", _TABLE)
+    f = module.function("dyn_entry_setup", "void", [("ptr", "from")])
+    for number in range(len(API)):
+        f.store("ptr", f.load("ptr", "%from", 8 * number), table, 8 * number)
+    f.ret()
+    return f.name
+
+
+def address(f: Function, name: str) -> str:
+    """A function or an object of the process."""
+    return f.load("ptr", "@api", 8 * API.index(name))
+
+
+def call(f: Function, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
+    """Call a function of the process."""
+    return f.call(result, address(f, name), arguments)
+
+
+def hold(f: Function, object: str) -> None:
+    """One more reference."""
+    call(f, "void", "Py_IncRef", [("ptr", object)])
+
+
+def drop(f: Function, object: str) -> None:
+    """One reference less; nothing for null."""
+    call(f, "void", "Py_DecRef", [("ptr", object)])
+
+
+def type_of(f: Function, object: str) -> str:
+    return f.load("ptr", object, PyObjects.TYPE)
+
+
+def is_type(f: Function, object: str, name: str) -> str:
+    """Whether an object is of a type itself, and of no subclass."""
+    return f.icmp("eq", type_of(f, object), address(f, name), "ptr")

@@ -1,0 +1,221 @@
+"""The walk over a call's arguments: plain containers, arrays and numbers, against a plan's code.
+
+``i1 walk(args, plan, frame)`` answers whether everything is as the plan has it, and has then described every leaf in
+the frame. It only reads, and runs no Python code, so that borrowed references stay good.
+"""
+
+from __future__ import annotations
+
+from dyn.lower.entry.api import address, call, is_type, type_of
+from dyn.lower.entry.layout import DENSE, DEPTH, Frame, Node, NodeRecord, Plan, PyObjects, StaticRecord, Tensor
+from dyn.lower.native import Function, Loop, Module, Var
+
+#: Words of the stack of containers that are being walked: items or null, dict or null, position.
+_LEVEL = 24
+
+
+def define_walk(module: Module) -> None:
+    """Define ``walk`` and what it needs."""
+    _define_same_key(module)
+    _define_array(module)
+    _define_number(module)
+    f = module.function("walk", "i1", [("ptr", "args"), ("ptr", "plan"), ("ptr", "frame")], exported=False)
+    _Walk(f).write()
+
+
+def define_statics(module: Module) -> None:
+    """``i1 statics(args, plan)``: whether all static arguments are the plan's.
+
+    Comparing values may run Python code, so this comes before anything is borrowed. An error of that code means no: the
+    slow path meets it again.
+    """
+    f = module.function("statics", "i1", [("ptr", "args"), ("ptr", "plan")], exported=False)
+    records = f.load("ptr", "%plan", Plan.STATICS)
+    with f.count(f.load("i64", "%plan", Plan.STATIC_COUNT)) as number:
+        record = f.at(records, f.mul(number, str(StaticRecord.BYTES)))
+        argument = f.load("i64", record, StaticRecord.ARGUMENT)
+        given = f.load("ptr", f.at("%args", argument, "ptr"))
+        wanted = f.load("ptr", record, StaticRecord.OBJECT)
+        with f.if_(f.icmp("ne", given, wanted, "ptr")):
+            f.ret_if(f.icmp("ne", type_of(f, given), type_of(f, wanted), "ptr"), "i1", "false")
+            equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", given), ("ptr", wanted), ("i32", "2")])
+            with f.if_(f.icmp("slt", equal, "0", "i32")):
+                call(f, "void", "PyErr_Clear", [])
+            f.ret_if(f.icmp("ne", equal, "1", "i32"), "i1", "false")
+    f.ret("i1", "true")
+
+
+def _define_same_key(module: Module) -> None:
+    """``i1 same_key(a, b)``: one object, or equal strings or ints of just these types, whose ``==`` runs no Python."""
+    f = module.function("same_key", "i1", [("ptr", "a"), ("ptr", "b")], exported=False)
+    f.ret_if(f.icmp("eq", "%a", "%b", "ptr"), "i1", "true")
+    kind = type_of(f, "%a")
+    f.ret_if(f.icmp("ne", kind, type_of(f, "%b"), "ptr"), "i1", "false")
+    with f.if_(is_type(f, "%a", "PyUnicode_Type")):
+        order = call(f, "i32", "PyUnicode_Compare", [("ptr", "%a"), ("ptr", "%b")])
+        f.ret("i1", f.icmp("eq", order, "0", "i32"))
+    with f.if_(is_type(f, "%a", "PyLong_Type")):
+        equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", "%a"), ("ptr", "%b"), ("i32", "2")])
+        f.ret("i1", f.icmp("eq", equal, "1", "i32"))
+    f.ret("i1", "false")
+
+
+def _describe(f: Function, record: str, data: str, dims: str, rank: str) -> None:
+    """Fill the leaf's tensor."""
+    leaf = f.load("i64", record, NodeRecord.LEAF)
+    tensor = f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
+    f.store("ptr", data, tensor, Tensor.DATA)
+    f.store("i32", rank, tensor, Tensor.RANK)
+    f.store("ptr", dims, tensor, Tensor.DIMS)
+    f.store("ptr", "null", tensor, Tensor.STRIDES)
+
+
+def _define_array(module: Module) -> None:
+    """``i1 array(object, record, frame)``: an exact ndarray of the dtype and rank, dense, aligned, in native order.
+
+    NumPy's own sizes are the tensor's: compiled code reads them before it lets go of the GIL, and not after.
+    """
+    f = module.function("array", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
+    f.ret_if(f.icmp("eq", is_type(f, "%object", "PyArray_Type"), "false", "i1"), "i1", "false")
+    rank = f.load("i32", "%object", PyObjects.ARRAY_NDIM)
+    wanted = f.cast("trunc", f.load("i64", "%record", NodeRecord.COUNT), "i64", "i32")
+    flags = f.and_(f.load("i32", "%object", PyObjects.ARRAY_FLAGS), str(DENSE), "i32")
+    descr = f.load("ptr", "%object", PyObjects.ARRAY_DESCR)
+    number = f.load("i32", descr, PyObjects.DESCR_TYPE_NUMBER)
+    kind = f.cast("trunc", f.load("i64", "%record", NodeRecord.VALUE), "i64", "i32")
+    order = f.load("i8", descr, PyObjects.DESCR_BYTEORDER)
+    good = f.icmp("eq", rank, wanted, "i32")
+    good = f.and_(good, f.icmp("eq", flags, str(DENSE), "i32"), "i1")
+    good = f.and_(good, f.icmp("eq", number, kind, "i32"), "i1")
+    native = f.or_(f.icmp("eq", order, str(ord("=")), "i8"), f.icmp("eq", order, str(ord("|")), "i8"), "i1")
+    f.ret_if(f.icmp("eq", f.and_(good, native, "i1"), "false", "i1"), "i1", "false")
+    data = f.load("ptr", "%object", PyObjects.ARRAY_DATA)
+    _describe(f, "%record", data, f.load("ptr", "%object", PyObjects.ARRAY_DIMS), rank)
+    leaf = f.load("i64", "%record", NodeRecord.LEAF)
+    f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.ret("i1", "true")
+
+
+def _define_number(module: Module) -> None:
+    """``i1 number(object, record, frame, slot)``: a Python number of just the type, written to ``slot``."""
+    params = [("ptr", "object"), ("ptr", "record"), ("ptr", "frame"), ("ptr", "slot")]
+    f = module.function("number", "i1", params, exported=False)
+    kind = f.load("i64", "%record", NodeRecord.KIND)
+    overflow = f.stack("i32", align=4)
+    for node, name in (
+        (Node.FLOAT, "PyFloat_Type"), (Node.INT, "PyLong_Type"), (Node.BOOL, "PyBool_Type"),
+        (Node.COMPLEX, "PyComplex_Type"),
+    ):  # fmt: skip
+        with f.if_(f.icmp("eq", kind, str(int(node)))):
+            f.ret_if(f.icmp("eq", is_type(f, "%object", name), "false", "i1"), "i1", "false")
+            if node is Node.FLOAT:
+                f.store("double", call(f, "double", "PyFloat_AsDouble", [("ptr", "%object")]), "%slot")
+            elif node is Node.INT:
+                arguments = [("ptr", "%object"), ("ptr", overflow)]
+                f.store("i64", call(f, "i64", "PyLong_AsLongLongAndOverflow", arguments), "%slot")
+                f.ret_if(f.icmp("ne", f.load("i32", overflow), "0", "i32"), "i1", "false")
+            elif node is Node.BOOL:
+                true = f.icmp("eq", "%object", address(f, "Py_True"), "ptr")
+                f.store("i8", f.cast("zext", true, "i1", "i8"), "%slot")
+            else:
+                f.store("double", call(f, "double", "PyComplex_RealAsDouble", [("ptr", "%object")]), "%slot")
+                f.store("double", call(f, "double", "PyComplex_ImagAsDouble", [("ptr", "%object")]), "%slot", 8)
+    _describe(f, "%record", "%slot", "null", "0")
+    leaf = f.load("i64", "%record", NodeRecord.LEAF)
+    f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.ret("i1", "true")
+
+
+class _Walk:
+    """The loop over a plan's code. The container that is being walked is in variables, those around it on a stack."""
+
+    def __init__(self, f: Function) -> None:
+        self.f = f
+        self.stack = f.stack(f"[{_LEVEL * DEPTH} x i8]")
+        self.top = f.var("ptr", self.stack)
+        self.items = f.var("ptr", "%args")
+        self.dict = f.var("ptr", "null")
+        #: Its address goes to PyDict_Next.
+        self.position = f.var("i64", "0")
+        self.key, self.value = f.stack("ptr"), f.stack("ptr")
+        self.record = f.var("ptr", f.load("ptr", "%plan", Plan.CODE))
+
+    def write(self) -> None:
+        f = self.f
+        with f.loop() as loop:
+            record = self.record.get()
+            self.record.set(f.at(record, NodeRecord.BYTES))
+            kind = f.load("i64", record, NodeRecord.KIND)
+            f.ret_if(f.icmp("eq", kind, str(int(Node.END))), "i1", "true")
+            with f.if_(f.icmp("eq", kind, str(int(Node.LEAVE)))):
+                self._leave()
+                loop.continue_()
+            object = self._next(record)
+            with f.if_(f.icmp("eq", kind, str(int(Node.SKIP)))):
+                loop.continue_()
+            self._leaves(kind, object, record, loop)
+            self._enter(kind, object, record)
+        f.unreachable()
+
+    def _next(self, record: str) -> str:
+        """The container's next item; of a dict, its key has to be the record's."""
+        f = self.f
+        object: Var = f.var("ptr")
+        dict = self.dict.get()
+        branch = f.if_else(f.is_null(dict))
+        with branch.then():
+            at = self.position.get()
+            object.set(f.load("ptr", f.at(self.items.get(), at, "ptr")))
+            self.position.set(f.add(at, "1"))
+        with branch.otherwise():
+            arguments = [("ptr", dict), ("ptr", self.position.address), ("ptr", self.key), ("ptr", self.value)]
+            more = call(f, "i32", "PyDict_Next", arguments)
+            f.ret_if(f.icmp("eq", more, "0", "i32"), "i1", "false")
+            wanted = f.load("ptr", record, NodeRecord.KEY)
+            same = f.call("i1", "@same_key", [("ptr", f.load("ptr", self.key)), ("ptr", wanted)])
+            f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
+            object.set(f.load("ptr", self.value))
+        return object.get()
+
+    def _leaves(self, kind: str, object: str, record: str, loop: Loop) -> None:
+        f = self.f
+        with f.if_(f.icmp("eq", kind, str(int(Node.ARRAY)))):
+            good = f.call("i1", "@array", [("ptr", object), ("ptr", record), ("ptr", "%frame")])
+            f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+            loop.continue_()
+        with f.if_(f.icmp("ule", kind, str(int(Node.BOOL)))):
+            leaves = f.load("i64", "%plan", Plan.LEAVES)
+            numbers = f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaves, "ptr")
+            slot = f.at(numbers, f.mul(f.load("i64", record, NodeRecord.LEAF), "16"))
+            arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame"), ("ptr", slot)]
+            good = f.call("i1", "@number", arguments)
+            f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+            loop.continue_()
+        with f.if_(f.icmp("eq", kind, str(int(Node.NONE)))):
+            f.ret_if(f.icmp("ne", object, address(f, "Py_None"), "ptr"), "i1", "false")
+            loop.continue_()
+
+    def _enter(self, kind: str, object: str, record: str) -> None:
+        """Go into a container of just the type and length."""
+        f = self.f
+        f.ret_if(f.icmp("ne", type_of(f, object), f.load("ptr", record, NodeRecord.VALUE), "ptr"), "i1", "false")
+        length = f.load("i64", object, PyObjects.SIZE)
+        f.ret_if(f.icmp("ne", length, f.load("i64", record, NodeRecord.COUNT)), "i1", "false")
+        top = self.top.get()
+        for offset, type, var in ((0, "ptr", self.items), (8, "ptr", self.dict), (16, "i64", self.position)):
+            f.store(type, var.get(), top, offset)
+        self.top.set(f.at(top, _LEVEL))
+        self.position.set("0")
+        is_dict = f.icmp("eq", kind, str(int(Node.DICT)))
+        self.dict.set(f.select(is_dict, object, "null", "ptr"))
+        inside = f.at(object, PyObjects.ITEMS)
+        self.items.set(inside)
+        with f.if_(f.icmp("eq", kind, str(int(Node.LIST)))):
+            self.items.set(f.load("ptr", inside))
+
+    def _leave(self) -> None:
+        f = self.f
+        top = f.at(self.top.get(), -_LEVEL)
+        self.top.set(top)
+        for offset, type, var in ((0, "ptr", self.items), (8, "ptr", self.dict), (16, "i64", self.position)):
+            var.set(f.load(type, top, offset))

@@ -1,0 +1,236 @@
+"""What compiled code gets from the entry while it runs, and how its results become Python objects."""
+
+from __future__ import annotations
+
+from dyn.lower.entry.api import address, call, drop, hold
+from dyn.lower.entry.layout import (
+    FRESH,
+    RELEASE_BYTES,
+    SMALL_BYTES,
+    Build,
+    BuildRecord,
+    Frame,
+    OutputRecord,
+    Plan,
+    PyObjects,
+    Tensor,
+    Version,
+)
+from dyn.lower.native import Function, Module
+
+
+def define_memory(module: Module) -> None:
+    """The runtime table's functions that differ from call to call."""
+    _define_alloc(module)
+    _define_fail(module)
+    _define_release_block(module)
+    _define_new_array(module)
+    _define_let_go(module)
+    _define_alloc_output(module)
+
+
+def _define_alloc(module: Module) -> None:
+    """The arena, by the runtime's own function; its bytes count for whether the GIL is let go."""
+    f = module.function("entry_alloc", "ptr", [("ptr", "rt"), ("i64", "bytes")], exported=False)
+    frame = f.load("ptr", "%rt")
+    f.store("i64", f.add(f.load("i64", frame, Frame.WORK), "%bytes"), frame, Frame.WORK)
+    f.ret("ptr", f.call("ptr", f.load("ptr", frame, Frame.ALLOC), [("ptr", "%rt"), ("i64", "%bytes")]))
+
+
+def _define_fail(module: Module) -> None:
+    """A failed check: the slow path finds it again, and says it in words."""
+    params = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
+    module.function("entry_fail", "void", params, exported=False).ret()
+
+
+def _define_release_block(module: Module) -> None:
+    """The destructor of the capsule that a pooled result stands on."""
+    f = module.function("release_block", "void", [("ptr", "capsule")], exported=False)
+    block = call(f, "ptr", "PyCapsule_GetPointer", [("ptr", "%capsule"), ("ptr", "null")])
+    call(f, "void", "dyn_block_free", [("ptr", block)])
+    f.ret()
+
+
+def _define_new_array(module: Module) -> None:
+    """``ptr new_array(record, dims, bytes)``: a new ndarray, or null with an exception set.
+
+    Large ones stand on a block of the runtime's pool, which a capsule gives back.
+    """
+    f = module.function("new_array", "ptr", [("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")], exported=False)
+    descr = f.load("ptr", "%record", OutputRecord.DESCR)
+    rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
+    block = f.var("ptr", "null")
+    with f.if_(f.icmp("sge", "%bytes", str(SMALL_BYTES))):
+        block.set(call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")]))
+    hold(f, descr)  # each constructor takes a reference over
+    with f.if_(f.is_null(block.get())):  # where the pool has no memory NumPy has none either, and says so
+        arguments = [("i32", rank), ("ptr", "%dims"), ("ptr", descr), ("i32", "0")]
+        f.ret("ptr", call(f, "ptr", "PyArray_Empty", arguments))
+    arguments = [
+        ("ptr", address(f, "PyArray_Type")), ("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", "null"),
+        ("ptr", block.get()), ("i32", str(FRESH)), ("ptr", "null"),
+    ]  # fmt: skip
+    array = call(f, "ptr", "PyArray_NewFromDescr", arguments)
+    with f.if_(f.is_null(array)):
+        call(f, "void", "dyn_block_free", [("ptr", block.get())])
+        f.ret("ptr", "null")
+    capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block.get()), ("ptr", "null"), ("ptr", "@release_block")])
+    with f.if_(f.is_null(capsule)):
+        drop(f, array)
+        call(f, "void", "dyn_block_free", [("ptr", block.get())])
+        f.ret("ptr", "null")
+    status = call(f, "i32", "PyArray_SetBaseObject", [("ptr", array), ("ptr", capsule)])  # takes the capsule over
+    with f.if_(f.icmp("ne", status, "0", "i32")):
+        drop(f, array)
+        f.ret("ptr", "null")
+    f.ret("ptr", array)
+
+
+def _size(f: Function, dims: str, rank: str, item_size: str) -> str:
+    """Bytes of an array. The host program has refused those that pass 2^63."""
+    bytes = f.var("i64", item_size)
+    with f.count(rank) as axis:
+        bytes.set(f.mul(bytes.get(), f.load("i64", f.at(dims, axis, "i64"))))
+    return bytes.get()
+
+
+def _define_let_go(module: Module) -> None:
+    """``void let_go(frame)``: release the GIL if the call is worth it. The last Python object has been made by then.
+
+    Other threads may then change the containers that the arrays came in, so each array is held.
+    """
+    f = module.function("let_go", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    plan = f.load("ptr", "%frame", Frame.PLAN)
+    leaves = f.load("i64", plan, Plan.LEAVES)
+    objects, inputs = f.load("ptr", "%frame", Frame.OBJECTS), f.load("ptr", "%frame", Frame.INPUTS)
+    sizes = f.load("ptr", plan, Plan.ITEM_SIZES)
+    work = f.var("i64", f.load("i64", "%frame", Frame.WORK))
+    with f.count(leaves) as leaf:
+        tensor = f.at(inputs, f.mul(leaf, str(Tensor.BYTES)))
+        rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
+        size = _size(f, f.load("ptr", tensor, Tensor.DIMS), rank, f.load("i64", f.at(sizes, leaf, "i64")))
+        work.set(f.add(work.get(), size))
+    with f.if_(f.icmp("slt", work.get(), str(RELEASE_BYTES))):
+        f.ret()
+    with f.count(leaves) as leaf:
+        hold(f, f.load("ptr", f.at(objects, leaf, "ptr")))
+    f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", Frame.THREAD)
+    f.ret()
+
+
+def define_take_back(module: Module) -> None:
+    """``void take_back(frame)``: the opposite of ``let_go``, where that did something."""
+    f = module.function("take_back", "void", [("ptr", "frame")], exported=False)
+    thread = f.load("ptr", "%frame", Frame.THREAD)
+    with f.if_(f.is_null(thread)):
+        f.ret()
+    call(f, "void", "PyEval_RestoreThread", [("ptr", thread)])
+    objects = f.load("ptr", "%frame", Frame.OBJECTS)
+    with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
+        drop(f, f.load("ptr", f.at(objects, leaf, "ptr")))
+    f.ret()
+
+
+def _define_alloc_output(module: Module) -> None:
+    params = [("ptr", "rt"), ("i32", "number"), ("ptr", "tensor")]
+    f = module.function("entry_alloc_output", "ptr", params, exported=False)
+    frame = f.load("ptr", "%rt")
+    version = f.load("ptr", frame, Frame.VERSION)
+    number = f.cast("sext", "%number", "i32", "i64")
+    record = f.at(f.load("ptr", version, Version.OUTPUTS), f.mul(number, str(OutputRecord.BYTES)))
+    dims = f.load("ptr", "%tensor", Tensor.DIMS)
+    rank, item_size = f.load("i64", record, OutputRecord.RANK), f.load("i64", record, OutputRecord.ITEM_SIZE)
+    bytes = _size(f, dims, rank, item_size)
+    array = f.call("ptr", "@new_array", [("ptr", record), ("ptr", dims), ("i64", bytes)])
+    f.ret_if(f.is_null(array), "ptr", "null")
+    f.store("ptr", array, f.at(f.load("ptr", frame, Frame.RESULTS), number, "ptr"))
+    f.store("i64", f.add(f.load("i64", frame, Frame.WORK), bytes), frame, Frame.WORK)
+    data = f.load("ptr", array, PyObjects.ARRAY_DATA)
+    with f.if_(f.icmp("eq", f.add(number, "1"), f.load("i64", version, Version.OUTPUT_COUNT))):
+        f.call("void", "@let_go", [("ptr", frame)])
+    f.ret("ptr", data)
+
+
+# ---- the results' tree -----------------------------------------------------------------------------------------------
+
+
+def define_build(module: Module) -> None:
+    """``ptr build(code, results, stack)``: the tree, or null with an exception set; takes the results' references."""
+    _define_items(module)
+    params = [("ptr", "code"), ("ptr", "results"), ("ptr", "stack")]
+    f = module.function("build", "ptr", params, exported=False)
+    top = f.var("ptr", "%stack")
+    record = f.var("ptr", "%code")
+    with f.loop() as loop:
+        now = record.get()
+        record.set(f.at(now, BuildRecord.BYTES))
+        kind, count = f.load("i64", now, BuildRecord.KIND), f.load("i64", now, BuildRecord.COUNT)
+        loop.break_if(f.icmp("eq", kind, str(int(Build.END))))
+        with f.if_(f.icmp("eq", kind, str(int(Build.RESULT)))):
+            slot = f.at("%results", count, "ptr")
+            f.store("ptr", f.load("ptr", slot), top.get())
+            f.store("ptr", "null", slot)
+            top.set(f.at(top.get(), 8))
+            loop.continue_()
+        with f.if_(f.icmp("eq", kind, str(int(Build.NONE)))):
+            none = address(f, "Py_None")
+            hold(f, none)
+            f.store("ptr", none, top.get())
+            top.set(f.at(top.get(), 8))
+            loop.continue_()
+        first = f.at(top.get(), f.mul(count, "-8"))
+        keys = f.load("ptr", now, BuildRecord.KEYS)
+        made = f.call("ptr", "@items", [("i64", kind), ("i64", count), ("ptr", keys), ("ptr", first)])
+        with f.if_(f.is_null(made)):  # the items are gone; what lies under them remains
+            f.call("void", "@drop_all", [("ptr", "%stack"), ("ptr", first)])
+            f.ret("ptr", "null")
+        f.store("ptr", made, first)
+        top.set(f.at(first, 8))
+    f.ret("ptr", f.load("ptr", "%stack"))
+
+
+def _define_items(module: Module) -> None:
+    """``ptr items(kind, count, keys, first)``: a container of ``count`` objects, whose references it takes over.
+
+    Null, with an exception set, where there is no memory; the objects are dropped then.
+    """
+    f = module.function("drop_all", "void", [("ptr", "first"), ("ptr", "end")], exported=False)
+    now = f.var("ptr", "%first")
+    with f.loop() as loop:
+        at = now.get()
+        loop.break_if(f.icmp("eq", at, "%end", "ptr"))
+        drop(f, f.load("ptr", at))
+        f.store("ptr", "null", at)
+        now.set(f.at(at, 8))
+    f.ret()
+
+    params = [("i64", "kind"), ("i64", "count"), ("ptr", "keys"), ("ptr", "first")]
+    f = module.function("items", "ptr", params, exported=False)
+    end = f.at("%first", "%count", "ptr")
+    with f.if_(f.icmp("eq", "%kind", str(int(Build.DICT)))):
+        made = call(f, "ptr", "PyDict_New", [])
+        failed = f.var("i1", f.is_null(made))
+        with f.if_(f.icmp("eq", failed.get(), "false", "i1")), f.count("%count") as i:
+            item = f.load("ptr", f.at("%first", i, "ptr"))
+            key = f.load("ptr", f.at("%keys", i, "ptr"))
+            status = call(f, "i32", "PyDict_SetItem", [("ptr", made), ("ptr", key), ("ptr", item)])
+            failed.set(f.or_(failed.get(), f.icmp("ne", status, "0", "i32"), "i1"))
+        f.call("void", "@drop_all", [("ptr", "%first"), ("ptr", end)])
+        with f.if_(failed.get()):
+            drop(f, made)
+            f.ret("ptr", "null")
+        f.ret("ptr", made)
+    for kind, new, put in (
+        (Build.TUPLE, "PyTuple_New", "PyTuple_SetItem"),
+        (Build.LIST, "PyList_New", "PyList_SetItem"),
+    ):
+        with f.if_(f.icmp("eq", "%kind", str(int(kind)))):
+            made = call(f, "ptr", new, [("i64", "%count")])
+            with f.if_(f.is_null(made)):
+                f.call("void", "@drop_all", [("ptr", "%first"), ("ptr", end)])
+                f.ret("ptr", "null")
+            with f.count("%count") as i:
+                item = f.load("ptr", f.at("%first", i, "ptr"))
+                call(f, "i32", put, [("ptr", made), ("i64", i), ("ptr", item)])  # takes it; cannot fail
+            f.ret("ptr", made)
+    f.unreachable()

@@ -1,0 +1,230 @@
+"""The entry that CPython calls: one for the process, led by data.
+
+``PyObject* dyn_entry(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)`` is a
+``METH_FASTCALL | METH_KEYWORDS`` function. Its ``self`` is a tuple whose first item is a bytes object of eight bytes:
+the address of the function's call table (``layout``).
+
+It accepts or passes on. A call that matches a plan runs here from the arguments to the results; every other goes to the
+slow path, a Python function, which compiles, raises what there is to raise, and makes the plan for the next such call.
+"""
+
+from __future__ import annotations
+
+from dyn.lower.entry.api import address, call, declare_api, drop
+from dyn.lower.entry.arguments import define_statics, define_walk
+from dyn.lower.entry.layout import STACK_BYTES, Frame, OutputRecord, Plan, PyObjects, Table, Tensor, Version
+from dyn.lower.entry.results import define_build, define_memory, define_take_back
+from dyn.lower.host_llvm import ALLOC, ALLOC_OUTPUT, FAIL
+from dyn.lower.native import Function, Module
+
+#: Exported functions: the setup, and the entry.
+SYMBOLS = ("dyn_entry_setup", "dyn_entry")
+#: What ``attempt`` answers when the call is not this plan's, and when it has to be made again by the slow path. No
+#: object has such an address.
+_NOT_MINE, _SLOW = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
+
+
+def entry_text(runtime_words: int) -> str:
+    """The module's LLVM IR, for a runtime table of so many words."""
+    module = Module()
+    declare_api(module)
+    define_memory(module)
+    define_take_back(module)
+    define_build(module)
+    define_statics(module)
+    define_walk(module)
+    _define_run(module, runtime_words)
+    _define_attempt(module, runtime_words)
+    _define_entry(module)
+    return module.text()
+
+
+def _define_entry(module: Module) -> None:
+    params = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs"), ("ptr", "kwnames")]
+    f = module.function("dyn_entry", "ptr", params)
+    table = f.load("ptr", f.load("ptr", "%self", PyObjects.ITEMS), PyObjects.BYTES)
+    keywords = f.var("i64", "0")
+    with f.if_(f.icmp("ne", "%kwnames", "null", "ptr")):
+        keywords.set(f.load("i64", "%kwnames", PyObjects.SIZE))
+    found = f.stack("ptr")
+    tracing = _variable(f, "trace_variable", found)
+    config = _variable(f, "config_variable", found)
+    plain = f.icmp("eq", tracing, address(f, "Py_None"), "ptr")
+    plan = f.var("ptr", f.select(plain, f.load("ptr", table, Table.PLANS), "null", "ptr"))
+    with f.loop() as loop:
+        now = plan.get()
+        loop.break_if(f.is_null(now))
+        arguments = [
+            ("ptr", table), ("ptr", now), ("ptr", config), ("ptr", "%args"), ("i64", "%nargs"),
+            ("i64", keywords.get()), ("ptr", "%kwnames"),
+        ]  # fmt: skip
+        result = f.call("ptr", "@attempt", arguments)
+        loop.break_if(f.icmp("eq", result, _SLOW, "ptr"))
+        with f.if_(f.icmp("ne", result, _NOT_MINE, "ptr")):
+            f.ret("ptr", result)
+        plan.set(f.load("ptr", now, Plan.NEXT))
+    slow = f.load("ptr", table, Table.SLOW)
+    arguments = [("ptr", slow), ("ptr", "%args"), ("i64", "%nargs"), ("ptr", "%kwnames")]
+    f.ret("ptr", call(f, "ptr", "PyObject_Vectorcall", arguments))
+
+
+def _variable(f: Function, name: str, found: str) -> str:
+    """What a context variable holds, borrowed: the context keeps it for as long as no Python code runs.
+
+    Both variables have defaults, so that there is always something.
+    """
+    f.store("ptr", "null", found)
+    call(f, "i32", "PyContextVar_Get", [("ptr", address(f, name)), ("ptr", "null"), ("ptr", found)])
+    value = f.load("ptr", found)
+    drop(f, value)
+    return value
+
+
+def _define_attempt(module: Module, runtime_words: int) -> None:
+    """``ptr attempt(…)``: the result of the call if it is the plan's, null with an exception, or a mark."""
+    params = [
+        ("ptr", "table"), ("ptr", "plan"), ("ptr", "config"), ("ptr", "args"), ("i64", "nargs"), ("i64", "keywords"),
+        ("ptr", "kwnames"),
+    ]  # fmt: skip
+    # Not inlined: what it takes of the stack has to go when it returns.
+    f = module.function("attempt", "ptr", params, exported=False, attributes="noinline ")
+    same = f.icmp("eq", f.load("i64", "%plan", Plan.ARGUMENTS), "%nargs")
+    same = f.and_(same, f.icmp("eq", f.load("i64", "%plan", Plan.KEYWORDS), "%keywords"), "i1")
+    same = f.and_(same, f.icmp("eq", f.load("ptr", "%plan", Plan.CONFIG), "%config", "ptr"), "i1")
+    f.ret_if(f.icmp("eq", same, "false", "i1"), "ptr", _NOT_MINE)
+    names = f.load("ptr", "%plan", Plan.KEYWORD_NAMES)
+    with f.count("%keywords") as number:
+        given = f.load("ptr", f.at(f.at("%kwnames", PyObjects.ITEMS), number, "ptr"))
+        wanted = f.load("ptr", f.at(names, number, "ptr"))
+        f.ret_if(f.icmp("ne", given, wanted, "ptr"), "ptr", _NOT_MINE)
+    statics = f.call("i1", "@statics", [("ptr", "%args"), ("ptr", "%plan")])
+    f.ret_if(f.icmp("eq", statics, "false", "i1"), "ptr", _NOT_MINE)
+    # From here to the run no Python code runs, and the GIL is held: the plan's sizes stay as they are.
+    bytes = _frame_bytes(f, runtime_words)
+    large = f.icmp("sgt", bytes, str(STACK_BYTES))
+    frame = f.var("ptr")
+    branch = f.if_else(large)
+    with branch.then():
+        frame.set(call(f, "ptr", "PyMem_RawMalloc", [("i64", bytes)]))
+        f.ret_if(f.is_null(frame.get()), "ptr", _SLOW)
+    with branch.otherwise():
+        frame.set(f.alloca(bytes))
+    arguments = [("ptr", "%table"), ("ptr", "%plan"), ("ptr", "%args"), ("ptr", frame.get())]
+    result = f.call("ptr", "@run", arguments)
+    with f.if_(large):
+        call(f, "void", "PyMem_RawFree", [("ptr", frame.get())])
+    f.ret("ptr", result)
+
+
+#: The parts of a frame after the runtime table: the count of each, and the bytes of one.
+_PARTS = (
+    (Plan.INPUTS, Tensor.BYTES), (Plan.LEAVES, 8), (Plan.LEAVES, 16), (Plan.OUTPUTS, 8), (Plan.OUTPUTS, Tensor.BYTES),
+    (Plan.OUTPUT_DIMS, 8), (Plan.STACK, 8),
+)  # fmt: skip
+
+
+def _frame_bytes(f: Function, runtime_words: int) -> str:
+    total = str(Frame.BYTES + 8 * runtime_words)
+    for count, size in _PARTS:
+        total = f.add(total, f.mul(f.load("i64", "%plan", count), str(size)))
+    return total
+
+
+def _parts(f: Function, runtime_words: int) -> list[str]:
+    """The address of each part. Numbers come right after objects, where ``walk`` looks for them."""
+    at = f.at("%frame", Frame.BYTES + 8 * runtime_words)
+    parts: list[str] = []
+    for count, size in _PARTS:
+        parts.append(at)
+        at = f.at(at, f.mul(f.load("i64", "%plan", count), str(size)))
+    return parts
+
+
+def _define_run(module: Module, runtime_words: int) -> None:
+    """``ptr run(table, plan, args, frame)``: describe the arguments, choose a version, run it, build the results."""
+    params = [("ptr", "table"), ("ptr", "plan"), ("ptr", "args"), ("ptr", "frame")]
+    f = module.function("run", "ptr", params, exported=False)
+    inputs, objects, _, results, outputs, dims, stack = _parts(f, runtime_words)
+    f.store("ptr", inputs, "%frame", Frame.INPUTS)
+    f.store("ptr", objects, "%frame", Frame.OBJECTS)
+    f.store("ptr", results, "%frame", Frame.RESULTS)
+    f.store("ptr", "%plan", "%frame", Frame.PLAN)
+    f.store("ptr", "null", "%frame", Frame.THREAD)
+    walked = f.call("i1", "@walk", [("ptr", "%args"), ("ptr", "%plan"), ("ptr", "%frame")])
+    f.ret_if(f.icmp("eq", walked, "false", "i1"), "ptr", _NOT_MINE)
+    version = _choose(f, inputs)
+    f.store("ptr", version, "%frame", Frame.VERSION)
+    _captured(f, version, inputs)
+    _outputs(f, version, results, outputs, dims)
+    runtime = f.at("%frame", Frame.BYTES)
+    _runtime(f, version, runtime, runtime_words)
+    context = f.load("ptr", version, Version.CONTEXT)
+    arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", outputs)]
+    status = f.call("i32", f.load("ptr", version, Version.RUN), arguments)
+    f.call("void", "@take_back", [("ptr", "%frame")])
+    with f.if_(f.icmp("ne", status, "0", "i32")):
+        with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
+            drop(f, f.load("ptr", f.at(results, number, "ptr")))
+        call(f, "void", "PyErr_Clear", [])
+        f.ret("ptr", _SLOW)
+    f.store("i64", f.add(f.load("i64", "%table", Table.HITS), "1"), "%table", Table.HITS)
+    arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", stack)]
+    tree = f.call("ptr", "@build", arguments)
+    with f.if_(f.is_null(tree)):  # results that no container had taken yet
+        with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
+            drop(f, f.load("ptr", f.at(results, number, "ptr")))
+        f.ret("ptr", "null")
+    epilogue = f.load("ptr", version, Version.EPILOGUE)
+    with f.if_(f.is_null(epilogue)):
+        f.ret("ptr", tree)
+    result = call(f, "ptr", "PyObject_CallOneArg", [("ptr", epilogue), ("ptr", tree)])
+    drop(f, tree)
+    f.ret("ptr", result)
+
+
+def _choose(f: Function, inputs: str) -> str:
+    """The first version whose guards hold; without one the call is not this plan's."""
+    version = f.var("ptr", f.load("ptr", "%plan", Plan.VERSIONS))
+    with f.loop() as loop:
+        now = version.get()
+        f.ret_if(f.is_null(now), "ptr", _NOT_MINE)
+        guards = f.load("ptr", now, Version.GUARDS)
+        loop.break_if(f.is_null(guards))
+        loop.break_if(f.icmp("ne", f.call("i32", guards, [("ptr", inputs)]), "0", "i32"))
+        version.set(f.load("ptr", now, Version.NEXT))
+    return version.get()
+
+
+def _captured(f: Function, version: str, inputs: str) -> None:
+    """The tensors of captured arrays, after those of the arguments."""
+    start = f.at(inputs, f.mul(f.load("i64", "%plan", Plan.LEAVES), str(Tensor.BYTES)))
+    captured = f.load("ptr", version, Version.CAPTURED)
+    words = f.mul(f.load("i64", version, Version.CAPTURED_COUNT), str(Tensor.BYTES // 8))
+    with f.count(words) as word:
+        f.store("i64", f.load("i64", f.at(captured, word, "i64")), f.at(start, word, "i64"))
+    f.store("i64", f.load("i64", version, Version.CAPTURED_BYTES), "%frame", Frame.WORK)
+
+
+def _outputs(f: Function, version: str, results: str, outputs: str, dims: str) -> None:
+    """Tensors for the results, whose dims the host program will write."""
+    at = f.var("ptr", dims)
+    records = f.load("ptr", version, Version.OUTPUTS)
+    with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
+        f.store("ptr", "null", f.at(results, number, "ptr"))
+        tensor = f.at(outputs, f.mul(number, str(Tensor.BYTES)))
+        rank = f.load("i64", f.at(records, f.mul(number, str(OutputRecord.BYTES))), OutputRecord.RANK)
+        f.store("ptr", at.get(), tensor, Tensor.DIMS)
+        f.store("ptr", "null", tensor, Tensor.STRIDES)
+        f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, Tensor.RANK)
+        at.set(f.at(at.get(), rank, "i64"))
+
+
+def _runtime(f: Function, version: str, runtime: str, words: int) -> None:
+    """A runtime table of this call's own: its state is the frame, and three of its functions are the entry's."""
+    shared = f.load("ptr", version, Version.RUNTIME)
+    for word in range(words):
+        f.store("ptr", f.load("ptr", shared, 8 * word), runtime, 8 * word)
+    f.store("ptr", f.load("ptr", shared, 8 * ALLOC), "%frame", Frame.ALLOC)
+    f.store("ptr", "%frame", runtime)
+    for slot, function in ((ALLOC, "entry_alloc"), (ALLOC_OUTPUT, "entry_alloc_output"), (FAIL, "entry_fail")):
+        f.store("ptr", f"@{function}", runtime, 8 * slot)
