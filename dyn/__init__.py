@@ -16,8 +16,9 @@
 
 from typing import NoReturn
 
-from dyn import config, errors, nn, numpy
+from dyn import config, errors, hosts, nn, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, jit
+from dyn.array import Array, asarray, view
 from dyn.backends.devices import Device, devices
 from dyn.dtypes import (
     DType,
@@ -42,14 +43,16 @@ from dyn.numpy._protocol import NAMESPACE
 from dyn.shapes import NamedDim as Dim
 from dyn.short import bf16, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from dyn.trace.context import install_namespace
+from dyn.trace.lift import install_view
 
 install_namespace(NAMESPACE)
+install_view(view)
 
 __version__ = "0.1.0.dev0"
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
-    {"Array", "checkpoint", "custom_jvp", "custom_vjp", "device_put", "grad", "hessian", "jacfwd", "jacrev",
+    {"checkpoint", "custom_jvp", "custom_vjp", "device_put", "grad", "hessian", "jacfwd", "jacrev",
      "jvp", "linearize", "load", "profile", "stop_gradient", "tree", "value_and_grad", "vjp", "vmap"}
 )  # fmt: skip
 
@@ -65,8 +68,8 @@ def __getattr__(name: str) -> NoReturn:
 
 
 __all__ = [
-    "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced", "__version__",
-    "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "devices", "dtype", "errors",
-    "f16", "f32", "f64", "float16", "float32", "float64", "i8", "i16", "i32", "i64", "int8", "int16", "int32", "int64",
-    "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
+    "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
+    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "devices",
+    "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "hosts", "i8", "i16", "i32", "i64", "int8",
+    "int16", "int32", "int64", "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

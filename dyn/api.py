@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dyn import config, dtypes
+from dyn.array import adapter_of
+from dyn.call import from_numpy, to_numpy
 from dyn.dtypes import DType
-from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError, UnsupportedOpError
+from dyn.hosts import Host
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
@@ -73,9 +76,7 @@ def _leaf(value: Any, name: str, function: str) -> _Leaf:
         if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
             raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
         return _Leaf(weak, 0, True, np.array(value, weak.np), ())
-    if isinstance(value, str | bytes) or not (
-        isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-    ):
+    if adapter_of(value) is None:
         raise ArgumentError(
             f"{function}(): {name} is a {type(value).__name__}, which is not an array.",
             remedy="pass an array or a number, or name the argument in static_argnames=.",
@@ -175,6 +176,9 @@ class Jitted:
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""
+        if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
+            args, kwargs, host = viewed
+            return from_numpy(host, self(*args, **kwargs))
         bound = self._signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             return self._inline(bound)
@@ -189,6 +193,16 @@ class Jitted:
         result = version.call(arrays)
         self._accept(bound, args, kwargs, version)
         return result
+
+    def _viewed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
+        """The arguments as NumPy arrays, with what results become; None where they are NumPy's already."""
+        try:
+            return to_numpy(self._signature, args, kwargs)
+        except UnsupportedOpError:
+            self._leaves(self._signature.bind(args, kwargs))  # raises, with the argument's name
+            raise
 
     def _accept(self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
@@ -432,8 +446,12 @@ class Compiled:
     stage: Traced
     version: Version
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jitted = self.stage.jitted
+        viewed = jitted._viewed(args, kwargs)
+        if viewed is not None:
+            args, kwargs, host = viewed
+            return from_numpy(host, self(*args, **kwargs))
         bound = jitted._signature.bind(args, kwargs)
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
@@ -522,6 +540,11 @@ def jit(
     ``constraints`` relates them (``"s <= 512, n == 2*s"``). Static arguments are compared by ``==`` and hashed; each
     value has a program of its own. ``on_new_shape="error"`` raises instead of compiling a second program when a Python
     branch on a dim goes another way.
+
+    Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
+    :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the
+    function closes over, and Python numbers, have no say. No argument's elements are copied unless it lies oddly
+    (strided, misaligned, in another byte order).
 
     Raises TraceError and its kin where the function cannot be traced, ArgumentError and ShapeError where arguments do
     not fit.

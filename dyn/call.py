@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from dyn import config
+from dyn.array import adapter_of, result_host
 from dyn.backends.x86_entry import Once
 from dyn.backends.x86_runtime import LoadedProgram, block_functions
 from dyn.config import Config
+from dyn.hosts import NUMPY, Host
 from dyn.hosts.cpython import addresses, fast_path
 from dyn.lower.entry.layout import (
     DENSE,
@@ -36,8 +38,9 @@ from dyn.lower.entry.layout import (
     Version,
 )
 from dyn.trace.context import trace_variable
-from dyn.trace.pytree import TreeSpec, unflatten
+from dyn.trace.pytree import TreeSpec, flatten, unflatten
 from dyn.trace.signature import Bound, Signature
+from dyn.trace.tracer import Tracer
 
 #: A function has at most so many plans, and a plan so many versions; what comes later takes the slow path.
 MOST_PLANS = 64
@@ -102,6 +105,38 @@ _Row = dict[int, "int | _Kept | _Words"]
 
 class _NoPlanError(Exception):
     """A call is of a kind that the entry does not take."""
+
+
+# ---- arguments of other libraries ------------------------------------------------------------------------------------
+
+
+def to_numpy(
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
+    """A call's arguments with NumPy views for the arrays of other libraries, and what its results are to become.
+
+    None where there are no such arrays. Static arguments stay as they are. Raises UnsupportedOpError for an array that
+    cannot be viewed.
+    """
+    dynamic = {i: value for i, value in enumerate(args) if i not in signature.static_numbers}
+    named = {name: value for name, value in kwargs.items() if name not in signature.static_names}
+    leaves, tree = flatten((dynamic, named))
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return None
+    hosts = [adapter_of(leaf) for leaf in leaves]
+    known = [host for host in hosts if host is not None]
+    if all(host is NUMPY for host in known):
+        return None
+    viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
+    dynamic, named = unflatten(tree, viewed)
+    positional = tuple(dynamic.get(i, value) for i, value in enumerate(args))
+    return positional, {name: named.get(name, value) for name, value in kwargs.items()}, result_host(known)
+
+
+def from_numpy(host: Host, result: Any) -> Any:
+    """A tree of fresh NumPy arrays as one of another library's."""
+    leaves, tree = flatten(result)
+    return unflatten(tree, [host.wrap(leaf) for leaf in leaves])
 
 
 # ---- the form of a call ----------------------------------------------------------------------------------------------

@@ -1,5 +1,49 @@
 """What an argument is, and what a result becomes: NumPy, PyTorch, JAX and DLPack arrays; CPython itself."""
 
-from dyn.hosts.cpython import fast_path
+from __future__ import annotations
 
-__all__ = ["fast_path"]
+import sys
+from functools import lru_cache
+
+import numpy as np
+
+from dyn.hosts.base import Host, NumpyArray
+from dyn.hosts.cpython import fast_path
+from dyn.hosts.dlpack import ForeignHost, export_dlpack
+from dyn.hosts.jax import JaxHost
+from dyn.hosts.numpy import NumpyHost
+from dyn.hosts.torch import TorchHost
+
+NUMPY, TORCH, JAX, FOREIGN = NumpyHost(), TorchHost(), JaxHost(), ForeignHost()
+#: The class whose objects a host owns, by the module that must have been imported for one to exist.
+_CLASSES = (("torch", "Tensor", TORCH), ("jax", "Array", JAX), ("jax.core", "Tracer", JAX))
+
+
+def host_of(value: object) -> Host | None:
+    """The host of an array, or None for what is no array: numbers, strings, containers, classes."""
+    return _host_of_type(type(value))
+
+
+@lru_cache(maxsize=512)
+def _host_of_type(kind: type) -> Host | None:
+    if issubclass(kind, np.ndarray | np.generic):
+        return NUMPY
+    if issubclass(kind, str | bytes | bool | int | float | complex | type):
+        return None
+    for module, name, host in _CLASSES:
+        loaded = getattr(sys.modules.get(module), name, None)
+        if loaded is not None and _is_subclass(kind, loaded):
+            return host
+    protocols = ("__array_interface__", "__array__", "__dlpack__")
+    return FOREIGN if any(hasattr(kind, protocol) for protocol in protocols) else None
+
+
+def _is_subclass(kind: type, base: type) -> bool:
+    """``issubclass``, for bases that answer for objects alone as well (``jax.Array``)."""
+    try:
+        return issubclass(kind, base)
+    except TypeError:
+        return False
+
+
+__all__ = ["FOREIGN", "JAX", "NUMPY", "TORCH", "Host", "NumpyArray", "export_dlpack", "fast_path", "host_of"]

@@ -1,34 +1,98 @@
-"""Calls outside of a trace: the function is compiled for its arrays and run."""
+"""Calls outside of a trace: the function is compiled for its arrays and run. A second such call finds the program."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dyn.api import jit
-from dyn.trace.pytree import flatten, unflatten
+from dyn.api import Jitted, jit
+from dyn.errors import DynError
+from dyn.hosts import host_of
+from dyn.trace.pytree import TreeSpec, flatten, unflatten
+
+#: So many programs are remembered, the latest used.
+MOST_PROGRAMS = 1024
+
+
+class _Programs:
+    """Jitted functions by what they were made of."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Any, Jitted] = OrderedDict()
+
+    def find(self, key: Any) -> Jitted | None:
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+            return found
+
+    def keep(self, key: Any, program: Jitted) -> None:
+        with self._lock:
+            self._known[key] = program
+            if len(self._known) > MOST_PROGRAMS:
+                self._known.popitem(last=False)
+
+
+_PROGRAMS = _Programs()
 
 
 def call_eagerly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``fn(*args, **kwargs)``, compiled: arrays become arguments, everything else is part of the program."""
     leaves, tree = flatten((args, kwargs))
     places = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
+    arrays = [leaves[place] for place in places]
+    try:
+        key = (fn, tree, tuple(None if is_array(leaf) else _part(leaf) for leaf in leaves))
+        known = _PROGRAMS.find(key)
+    except TypeError:  # a part without a hash
+        return _program(fn, leaves, places, tree)(*arrays)
+    if known is not None:
+        try:
+            return known(*arrays)
+        except DynError:
+            # The error tells of the line that the program was first made for: let a new one tell of this line.
+            return _program(fn, leaves, places, tree)(*arrays)
+    program = _program(fn, leaves, places, tree)
+    result = program(*arrays)
+    _PROGRAMS.keep(key, program)
+    return result
+
+
+def _program(fn: Callable[..., Any], leaves: list[Any], places: list[int], tree: TreeSpec) -> Jitted:
+    # A program that is kept must not keep the arrays that it was made for.
+    parts = [None if is_array(leaf) else leaf for leaf in leaves]
 
     def program(*arrays: Any) -> Any:
-        filled = list(leaves)
+        filled = list(parts)
         for place, array in zip(places, arrays, strict=True):
             filled[place] = array
         inner_args, inner_kwargs = unflatten(tree, filled)
         return fn(*inner_args, **inner_kwargs)
 
     program.__name__ = fn.__name__
-    return jit(program)(*[leaves[place] for place in places])
+    return jit(program)
+
+
+def _part(leaf: Any) -> Any:
+    """A leaf as part of a key: its type counts, the sign of a zero too, and a slice is its three parts."""
+    if isinstance(leaf, slice):
+        return (slice, _part(leaf.start), _part(leaf.stop), _part(leaf.step))
+    if isinstance(leaf, float):
+        return (type(leaf), leaf.hex())
+    if isinstance(leaf, complex):
+        return (type(leaf), leaf.real.hex(), leaf.imag.hex())
+    hash(leaf)
+    return (type(leaf), leaf)
 
 
 def is_array(value: object) -> bool:
     """Whether a leaf is an array, rather than a number, a dtype or another part of the call."""
     if isinstance(value, np.ndarray | np.generic):
         return True
-    return not isinstance(value, type) and (hasattr(value, "__array__") or hasattr(value, "__dlpack__"))
+    return host_of(value) is not None

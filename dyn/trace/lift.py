@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,17 @@ WEAK_DTYPES: dict[type, DType] = {
 }
 
 
+class _Hook:
+    """The hook upward: how arrays of other libraries are read, which ``dyn/__init__`` installs once."""
+
+    view: Callable[[Any], np.ndarray[Any, Any]] | None = None
+
+
+def install_view(view: Callable[[Any], np.ndarray[Any, Any]]) -> None:
+    """Have arrays that are not NumPy's read by ``view``, which raises UnsupportedOpError for what it cannot read."""
+    _Hook.view = staticmethod(view)
+
+
 def weak_dtype(value: object) -> DType | None:
     """The dtype of a Python number, an IntEnum's among them; None for anything else. NumPy's numbers are not weak."""
     if isinstance(value, np.generic):
@@ -38,7 +50,7 @@ def is_liftable(value: object) -> bool:
     if isinstance(value, type):
         return False
     return isinstance(value, Tracer | SymbolicDim | bool | int | float | complex | np.ndarray | np.generic) or (
-        hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+        hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
     )
 
 
@@ -49,10 +61,10 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     """
     if isinstance(value, np.ndarray):
         array: np.ndarray[Any, Any] = value
-    elif hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+    elif _Hook.view is None or isinstance(value, np.generic):
         array = np.asarray(value)
     else:
-        array = np.from_dlpack(value)
+        array = np.asarray(_Hook.view(value))
     # numpy.ma takes 10 ms to import, and nobody has a masked array who has not imported it.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):

@@ -1,0 +1,319 @@
+"""``dyn.Array``: dyn's own array, for results that are of no one library's kind."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dyn import config, dtypes
+from dyn.errors import ArgumentError
+from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
+from dyn.hosts.dlpack import CPU
+from dyn.trace.context import installed_namespace
+from dyn.trace.lift import as_numpy
+from dyn.trace.tracer import active_trace
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    """An operator that is a function of the namespace."""
+
+    def method(self: Any, other: Any) -> Any:
+        namespace = installed_namespace()
+        return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        namespace = installed_namespace()
+        return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
+
+    return method
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        return getattr(installed_namespace(), name)(self)
+
+    return method
+
+
+class Array:
+    """An immutable array on the CPU.
+
+    A jitted function returns it where its arguments are of several kinds (NumPy and PyTorch, say), of a kind that dyn
+    does not know, or are ``dyn.Array`` themselves; :func:`asarray` makes one. It has NumPy's attributes and operators
+    and the functions of ``dyn.numpy`` as methods, which are compiled when they are first used and return ``dyn.Array``.
+    Other libraries read its memory without a copy: ``np.asarray(x)`` gives a read-only view, ``torch.from_dlpack(x)``
+    and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
+    """
+
+    __slots__ = ("__weakref__", "_data")
+    __array_priority__ = 1000  # NumPy's operators leave it to ours
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
+
+    _data: NumpyArray
+
+    def __init__(self) -> None:
+        raise ArgumentError("dyn.Array is not made by calling the class.", remedy="use dyn.asarray(value).")
+
+    # What it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self._data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._data.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element takes."""
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the elements take."""
+        return self._data.nbytes
+
+    @property
+    def device(self) -> str:
+        """Where the elements are: ``"cpu"``."""
+        return "cpu"
+
+    @property
+    def T(self) -> Array:
+        """The axes the other way round; the same memory."""
+        return _made(self._data.T)
+
+    @property
+    def mT(self) -> Array:
+        """The last two axes exchanged; the same memory."""
+        return _made(np.matrix_transpose(self._data))
+
+    def to_device(self, device: str, /, *, stream: object = None) -> Array:
+        """Itself: this version has arrays on the CPU only."""
+        if device != "cpu":
+            raise ArgumentError(f"there is no device {device!r}.", remedy='use "cpu".')
+        return self
+
+    def block_until_ready(self) -> Array:
+        """Itself: results on the CPU are there when the call returns."""
+        return self
+
+    # What others make of it -------------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
+        """A read-only view, or a copy where ``dtype`` or ``copy`` wants one."""
+        result = np.array(self._data, dtype, copy=copy)
+        if np.may_share_memory(result, self._data):
+            result = result.view()
+            result.flags.writeable = False
+        return result
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule (https://data-apis.org/array-api/latest/API_specification); bfloat16 goes through."""
+        return export_dlpack(self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CPU, 0)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """``dyn.numpy``."""
+        return installed_namespace().module()
+
+    def __reduce__(self) -> Any:
+        return (asarray, (self._data,))
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Array:
+        return self
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self._data.tolist()
+
+    def item(self, *index: int) -> Any:
+        """One element as a Python number."""
+        return self._data.item(*index)
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __complex__(self) -> complex:
+        return complex(self._data)
+
+    def __index__(self) -> int:
+        return operator.index(self._data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data[()], spec) if self.ndim == 0 else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        text = np.array2string(self._data, separator=", ", prefix="dyn.Array(")
+        empty = f", shape={self.shape}" if self.size == 0 else ""
+        return f"dyn.Array({text}{empty}, dtype={self.dtype.name})"
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    # Operators, which are the namespace's functions --------------------------------------------------------------
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("true_divide"), _reflected("true_divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __eq__ = _binary("equal")
+    __ne__ = _binary("not_equal")
+    __lt__ = _binary("less")
+    __le__ = _binary("less_equal")
+    __gt__ = _binary("greater")
+    __ge__ = _binary("greater_equal")
+    __neg__ = _unary("negative")
+    __pos__ = _unary("positive")
+    __abs__ = _unary("abs")
+    __invert__ = _unary("bitwise_not")
+
+    # Parts of it ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Array]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        return (self[number] for number in range(len(self)))
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._data
+
+    def __getitem__(self, index: Any) -> Any:
+        """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError."""
+        parts = index if isinstance(index, tuple) else (index,)
+        trace = active_trace(*parts)
+        if trace is not None:
+            return installed_namespace().asarray(self)[index]
+        plain = tuple(part._data if isinstance(part, Array) else part for part in parts)
+        return _made(np.asarray(self._data[plain if isinstance(index, tuple) else plain[0]]))
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TypeError("dyn.Array does not change; use np.array(x), which is a copy, or dyn.numpy.where.")
+
+    def __getattr__(self, name: str) -> Any:
+        # NumPy's methods are the namespace's functions with the array in front. Protocols that others ask for are not.
+        if not name.startswith("_"):
+            try:
+                return installed_namespace().method(self, name)
+            except AttributeError:
+                pass
+        raise AttributeError(f"'dyn.Array' object has no attribute {name!r}", name=name, obj=self)
+
+
+def _made(data: NumpyArray) -> Array:
+    """An array over memory that nobody writes to."""
+    array = object.__new__(Array)
+    array._data = data
+    return array
+
+
+def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Array:
+    """``value`` (an array of any library, a number, or nested lists of numbers) as a :class:`Array`.
+
+    It is copied, as dyn.Array never changes and ``value`` may; ``copy=False`` takes over its memory, on the promise
+    that nobody writes to it any more, and is a ValueError where a copy would be needed. Numbers and lists become what
+    ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
+    """
+    if isinstance(value, Array) and copy is not True:
+        return value if dtype is None or dtypes.dtype(dtype).np == value.dtype else value.astype(dtype)
+    host = host_of(value)
+    if host is not None:
+        data = as_numpy(host.view(value))
+    else:
+        data = as_numpy(np.asarray(value))
+        if dtype is None and data.dtype.kind in "fc":
+            default = dtypes.dtype(config.current().default_float)
+            complex_default = np.complex128 if default is dtypes.float64 else np.complex64
+            data = data.astype(default.np if data.dtype.kind == "f" else complex_default)
+    wanted = data.dtype if dtype is None else dtypes.dtype(dtype).np
+    if copy is False:
+        return _made(np.array(data, wanted, copy=False))
+    return _made(np.array(data, wanted))
+
+
+class OwnHost:
+    """``dyn.Array`` as a host: what is of no one library's kind."""
+
+    name = "dyn"
+
+    def view(self, value: Any) -> NumpyArray:
+        return value._data if isinstance(value, Array) else FOREIGN.view(value)
+
+    def wrap(self, array: NumpyArray) -> Any:
+        return _made(array)
+
+
+OWN = OwnHost()
+
+
+def adapter_of(value: object) -> Host | None:
+    """The host of an array leaf, ``dyn.Array`` among them; None for what is no array."""
+    if isinstance(value, Array):
+        return OWN
+    found = host_of(value)
+    return OWN if found is FOREIGN else found
+
+
+def view(value: Any) -> NumpyArray:
+    """The elements of any library's array as a NumPy array, without a copy where that is possible.
+
+    Raises UnsupportedOpError for what has no place in a compiled program: another device, a gradient, a trace.
+    """
+    host = adapter_of(value)
+    return np.asarray(value) if host is None else host.view(value)
+
+
+def result_host(hosts: list[Host]) -> Host:
+    """What results become: the kind of the arguments if all are of one, else ``dyn.Array``; NumPy if there are none."""
+    if not hosts:
+        return NUMPY
+    first = hosts[0]
+    return first if all(host is first for host in hosts) else OWN

@@ -1,0 +1,27 @@
+"""What a host is: a library whose arrays users pass in, and want back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+NumpyArray = np.ndarray[Any, Any]
+
+
+class Host(Protocol):
+    """One kind of array: how it becomes a NumPy array, and how a result becomes one of its kind."""
+
+    @property
+    def name(self) -> str: ...
+
+    def view(self, value: Any) -> NumpyArray:
+        """The elements as a NumPy array, without a copy where that is possible; the view keeps ``value`` alive.
+
+        Raises UnsupportedOpError for what has no place in a compiled program: another device, a gradient, a trace.
+        """
+        ...
+
+    def wrap(self, array: NumpyArray) -> Any:
+        """A fresh result, which nobody else holds, as an array of this kind; without a copy where that is possible."""
+        ...
