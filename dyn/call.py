@@ -21,10 +21,9 @@ from dyn.array import adapter_of, result_host
 from dyn.backends.x86_entry import Once
 from dyn.backends.x86_runtime import LoadedProgram, block_functions
 from dyn.config import Config
-from dyn.hosts import NUMPY, Host
+from dyn.hosts import NUMPY, Host, is_plain
 from dyn.hosts.cpython import addresses, fast_path
 from dyn.lower.entry.layout import (
-    DENSE,
     DEPTH,
     Build,
     BuildRecord,
@@ -113,10 +112,10 @@ class _NoPlanError(Exception):
 def to_numpy(
     signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-    """A call's arguments with NumPy views for the arrays of other libraries, and what its results are to become.
+    """A call's arguments as plain NumPy arrays, and what its results are to become.
 
-    None where there are no such arrays. Static arguments stay as they are. Raises UnsupportedOpError for an array that
-    cannot be viewed.
+    Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
+    Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
     """
     dynamic = {i: value for i, value in enumerate(args) if i not in signature.static_numbers}
     named = {name: value for name, value in kwargs.items() if name not in signature.static_names}
@@ -124,10 +123,10 @@ def to_numpy(
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return None
     hosts = [adapter_of(leaf) for leaf in leaves]
-    known = [host for host in hosts if host is not None]
-    if all(host is NUMPY for host in known):
-        return None
     viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
+    if all(new is old for new, old in zip(viewed, leaves, strict=True)):
+        return None
+    known = [host for host in hosts if host is not None]
     dynamic, named = unflatten(tree, viewed)
     positional = tuple(dynamic.get(i, value) for i, value in enumerate(args))
     return positional, {name: named.get(name, value) for name, value in kwargs.items()}, result_host(known)
@@ -135,6 +134,8 @@ def to_numpy(
 
 def from_numpy(host: Host, result: Any) -> Any:
     """A tree of fresh NumPy arrays as one of another library's."""
+    if host is NUMPY:
+        return result
     leaves, tree = flatten(result)
     return unflatten(tree, [host.wrap(leaf) for leaf in leaves])
 
@@ -204,7 +205,7 @@ class Form:
         kind = type(value)
         if kind in _NUMBERS:
             return {NodeRecord.KIND: _NUMBERS[kind]}
-        if kind is not np.ndarray or value.flags.num & DENSE != DENSE or not value.dtype.isnative:
+        if not is_plain(value):
             raise _NoPlanError
         self.item_sizes[number] = value.itemsize
         return {NodeRecord.KIND: Node.ARRAY, NodeRecord.VALUE: value.dtype.num, NodeRecord.COUNT: value.ndim}

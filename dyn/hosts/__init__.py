@@ -11,7 +11,7 @@ from dyn.hosts.base import Host, NumpyArray
 from dyn.hosts.cpython import fast_path
 from dyn.hosts.dlpack import ForeignHost, export_dlpack
 from dyn.hosts.jax import JaxHost
-from dyn.hosts.numpy import NumpyHost
+from dyn.hosts.numpy import NumpyHost, is_plain
 from dyn.hosts.torch import TorchHost
 
 NUMPY, TORCH, JAX, FOREIGN = NumpyHost(), TorchHost(), JaxHost(), ForeignHost()
@@ -46,4 +46,6 @@ def _is_subclass(kind: type, base: type) -> bool:
         return False
 
 
-__all__ = ["FOREIGN", "JAX", "NUMPY", "TORCH", "Host", "NumpyArray", "export_dlpack", "fast_path", "host_of"]
+__all__ = [
+    "FOREIGN", "JAX", "NUMPY", "TORCH", "Host", "NumpyArray", "export_dlpack", "fast_path", "host_of", "is_plain",
+]  # fmt: skip

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dyn.hosts.base import NumpyArray
+from dyn.lower.entry.layout import DENSE
 
 
 class NumpyHost:
@@ -13,7 +16,19 @@ class NumpyHost:
     name = "numpy"
 
     def view(self, value: Any) -> NumpyArray:
-        return value
+        """The array itself, or a copy of one that compiled code cannot read.
+
+        It wants rows that lie one after the other, aligned, in this machine's byte order. Masked arrays stay what they
+        are, for others to refuse.
+        """
+        if is_plain(value) or isinstance(value, np.ma.MaskedArray):
+            return value
+        return np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
 
     def wrap(self, array: NumpyArray) -> Any:
         return array
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value is an array that compiled code reads as it is, and of no subclass."""
+    return type(value) is np.ndarray and value.flags.num & DENSE == DENSE and value.dtype.isnative

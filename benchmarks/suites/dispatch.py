@@ -1,0 +1,146 @@
+"""What a warm call costs: checks, results and the way there, beside NumPy, PyTorch and JAX.
+
+Everything runs in one process and one thread. Each call is timed in short bursts; the bursts of all calls take turns,
+and the quickest burst counts, so that what disturbs the machine is left out of every number alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import describe_cpu
+from benchmarks.report import Report, Table
+
+Call = Callable[[], object]
+
+
+@dataclass
+class Case:
+    """One row of the table: a call by its function and arguments."""
+
+    what: str
+    who: str
+    function: Callable[..., object]
+    arguments: tuple[Any, ...]
+    seconds: float = float("inf")
+
+    def burst(self, count: int) -> None:
+        """Make ``count`` calls, and keep their time if it is the best."""
+        function, arguments = self.function, self.arguments
+        start = time.perf_counter()
+        for _ in itertools.repeat(None, count):
+            function(*arguments)
+        self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bursts", type=int, default=60, help="bursts of each call (default: %(default)s)")
+    parser.add_argument("--burst-ms", type=float, default=2.0, help="length of a burst (default: %(default)s)")
+    parser.add_argument("--skip-peers", action="store_true", help="leave PyTorch and JAX out")
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    if arguments.bursts < 1 or arguments.burst_ms <= 0:
+        raise ValueError("--bursts must be at least 1, and --burst-ms more than 0.")
+    cases = [*numpy_cases(), *([] if arguments.skip_peers else peer_cases())]
+    counts: list[int] = []
+    for case in cases:
+        case.burst(3)  # compiles
+        case.burst(20)
+        counts.append(max(1, int(arguments.burst_ms * 1e-3 / case.seconds)))
+    for _ in range(arguments.bursts):
+        for case, count in zip(cases, counts, strict=True):
+            case.burst(count)
+    return report(cases)
+
+
+def numpy_cases() -> list[Case]:
+    """Calls with NumPy arrays."""
+    import dyn
+    from dyn.lower.entry.layout import RELEASE_BYTES
+
+    plus_one = dyn.jit(lambda x: x + 1)
+    x = np.arange(8, dtype="f4")
+    large = np.zeros(RELEASE_BYTES // 8, "f4")  # with the result of the same size the call touches RELEASE_BYTES
+    below = large[:-8]
+    tree = {f"layer{i}": x for i in range(200)}
+    cases = [
+        Case("x + 1, 8 floats", "dyn", plus_one, (x,)),
+        Case("x + 1, 8 floats", "numpy", lambda x: x + 1, (x,)),
+        Case("x + 1, 8 floats, strided", "dyn", plus_one, (np.zeros(16, "f4")[::2],)),
+        Case("x + 1, 8 floats, no native entry", "dyn", _without_entry(), (x,)),
+        Case("200-leaf dict, one leaf used", "dyn", dyn.jit(lambda tree: tree["layer0"] + 1), (tree,)),
+        Case("200-leaf dict in and out", "dyn", dyn.jit(lambda tree: tree), (tree,)),
+        Case(f"x + 1, {below.size} floats, GIL kept", "dyn", plus_one, (below,)),
+        Case(f"x + 1, {below.size} floats, GIL kept", "numpy", lambda x: x + 1, (below,)),
+        Case(f"x + 1, {large.size} floats, GIL released", "dyn", plus_one, (large,)),
+        Case(f"x + 1, {large.size} floats, GIL released", "numpy", lambda x: x + 1, (large,)),
+        Case("dyn.numpy.add(x, x), eager", "dyn", dyn.numpy.add, (x, x)),
+        Case("dyn.Array: x + 1", "dyn", plus_one, (dyn.asarray(x),)),
+    ]
+    for count in (4, 16):
+        first = dyn.jit(lambda *arrays: arrays[0] + 1)
+        cases.append(Case(f"{count} arrays of 8 floats, x + 1", "dyn", first, (x,) * count))
+    return cases
+
+
+def _without_entry() -> Callable[..., object]:
+    import dyn
+
+    with dyn.config.override(fast_call=False):
+        function = dyn.jit(lambda x: x + 1)
+        function(np.zeros(8, "f4"))
+
+    def call(x: np.ndarray) -> object:
+        with dyn.config.override(fast_call=False):
+            return function(x)
+
+    return call
+
+
+def peer_cases() -> list[Case]:
+    """Calls of PyTorch and JAX, and of dyn with their arrays."""
+    import jax
+    import torch
+
+    import dyn
+
+    torch.set_num_threads(1)
+    plus_one = dyn.jit(lambda x: x + 1)
+    t, j = torch.arange(8.0), jax.numpy.arange(8.0)
+    jitted = jax.jit(lambda x: x + 1)
+    leaf = jax.jit(lambda tree: tree["layer0"] + 1)
+    return [
+        Case("x + 1, 8 floats", "torch", lambda x: x + 1, (t,)),
+        Case("x + 1, 8 floats", "jax.jit", jitted, (j,)),
+        Case("200-leaf dict, one leaf used", "jax.jit", leaf, ({f"layer{i}": j for i in range(200)},)),
+        Case("torch in, torch out", "dyn", plus_one, (t,)),
+        Case("JAX in, JAX out", "dyn", plus_one, (j,)),
+    ]
+
+
+def report(cases: list[Case]) -> Report:
+    who = [name for name in ("dyn", "numpy", "torch", "jax.jit") if any(case.who == name for case in cases)]
+    rows: list[tuple[str, ...]] = []
+    for what in dict.fromkeys(case.what for case in cases):
+        found = {case.who: case.seconds for case in cases if case.what == what}
+        rows.append((what, *(nanoseconds(found.get(name)) for name in who)))
+    load = os.getloadavg()[0]
+    notes = (
+        f"{describe_cpu()}; one thread; load {load:.1f} at the end.",
+        "The quickest of short bursts, the loop around it included. JAX returns before its result is there.",
+    )
+    data = {"calls": [{"call": case.what, "who": case.who, "seconds": case.seconds} for case in cases]}
+    return Report("Dispatch", (Table("A warm call, ns", ("call", *who), tuple(rows)),), notes, data)
+
+
+def nanoseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e9:,.0f}"
