@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import dyn
-from dyn import config
+from dyn import config, hosts
 from dyn.backends.cuda import CudaBackend
 from dyn.backends.cuda_driver import NoDriverError, driver_devices
 from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
@@ -148,7 +148,16 @@ def _machine() -> list[Finding]:
         ),
         Finding("threads", State.NOTE, f"{cpu.cores} of them may be used by this process"),
         Finding("memory", State.NOTE, f"{cpu.memory / 2**30:.1f} GiB"),
+        _calls(),
     ]  # fmt: skip
+
+
+def _calls() -> Finding:
+    """Whether warm calls go through the native entry."""
+    reason = hosts.fast_path()
+    if reason is None:
+        return Finding("warm calls", State.OK, "through native code")
+    return Finding("warm calls", State.WARNING, f"through Python, as {reason}")
 
 
 def _settings() -> list[Finding]:

@@ -22,6 +22,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn import call
 from dyn.call import MOST_PLANS
 from dyn.lower.entry.layout import RELEASE_BYTES, SMALL_BYTES
 
@@ -722,3 +723,51 @@ def test_other_threads_run_while_a_large_call_does() -> None:
         sys.setswitchinterval(interval)
         thread.join()
     assert len(ticks) > 1
+
+
+def test_library_calls_are_left_to_python() -> None:
+    """They run Python code, during which nothing borrowed would be safe."""
+    f = dyn.jit(lambda x: dnp.sort(x) + 0)
+    equal(check(f, values(5)[::-1].copy(), fast=False), np.sort(values(5)))
+
+
+@pytest.mark.parametrize("shapes", [None, "2*k, m", "3*k+1, m", "n, n+2"])
+def test_guards_choose_as_python_does(shapes: str | None) -> None:
+    def program(x: Any, y: Any) -> Any:
+        n, m = x.shape[0], y.shape[0]
+        result = x + 1
+        if n // 3 > m % 4:
+            result = result * 2
+        if n * m == 12 or n - m > 5:
+            result = result - 7
+        return result
+
+    f = dyn.jit(program, shapes=shapes)
+    fits = {
+        None: lambda n, m: True,
+        "2*k, m": lambda n, m: n % 2 == 0,
+        "3*k+1, m": lambda n, m: n % 3 == 1,
+        "n, n+2": lambda n, m: m == n + 2,
+    }[shapes]
+    for _ in range(2):
+        for n in range(13):
+            for m in range(0, 15, 3 if shapes != "n, n+2" else 1):
+                x, y = values(n), values(m)
+                if fits(n, m):
+                    equal(f(x, y), program(x, y))
+                else:
+                    with pytest.raises(dyn.errors.ShapeError):
+                        f(x, y)
+    assert native_hits(f) > 0
+    assert f.cache_info().compiles <= 8
+
+
+def test_without_a_fast_path_everything_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "fast_path", lambda: "there is none here")
+    f = dyn.jit(lambda t, n=1: {"y": t["x"] + n}, static_argnames="n")
+    for size in (0, 1, 7):
+        equal(f({"x": values(size)}, n=2), {"y": values(size) + 2})
+    assert f._table is None
+    assert f.cache_info()[:2] == (1, 2)
+    with pytest.raises(dyn.errors.ArgumentError):
+        f({"x": "text"})
