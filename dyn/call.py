@@ -117,25 +117,31 @@ def to_numpy(
     Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
     Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
     """
-    dynamic = {i: value for i, value in enumerate(args) if i not in signature.static_numbers}
-    named = {name: value for name, value in kwargs.items() if name not in signature.static_names}
-    leaves, tree = flatten((dynamic, named))
+    numbers, names = signature.static_numbers, signature.static_names
+    static = bool(numbers or names)
+    positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
+    named = {name: value for name, value in kwargs.items() if name not in names} if static else kwargs
+    leaves, tree = flatten((positional, named))
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return None
     hosts = [adapter_of(leaf) for leaf in leaves]
     viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
     if all(new is old for new, old in zip(viewed, leaves, strict=True)):
         return None
-    known = [host for host in hosts if host is not None]
-    dynamic, named = unflatten(tree, viewed)
-    positional = tuple(dynamic.get(i, value) for i, value in enumerate(args))
-    return positional, {name: named.get(name, value) for name, value in kwargs.items()}, result_host(known)
+    host = result_host([host for host in hosts if host is not None])
+    positional, named = unflatten(tree, viewed)
+    if static:
+        positional = tuple(positional.get(i, value) for i, value in enumerate(args))
+        named = {name: named.get(name, value) for name, value in kwargs.items()}
+    return positional, named, host
 
 
 def from_numpy(host: Host, result: Any) -> Any:
     """A tree of fresh NumPy arrays as one of another library's."""
     if host is NUMPY:
         return result
+    if type(result) is np.ndarray:
+        return host.wrap(result)
     leaves, tree = flatten(result)
     return unflatten(tree, [host.wrap(leaf) for leaf in leaves])
 

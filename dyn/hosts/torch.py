@@ -20,6 +20,12 @@ class TorchHost:
 
     def view(self, value: Any) -> NumpyArray:
         """The tensor's own memory. A conjugated or negated view is resolved, which copies it."""
+        try:
+            return value.numpy()
+        except (RuntimeError, TypeError):  # no plain memory on the CPU, a gradient, bfloat16, …
+            return self._resolved(value)
+
+    def _resolved(self, value: Any) -> NumpyArray:
         torch = sys.modules["torch"]
         if value.requires_grad and torch.is_grad_enabled():
             raise UnsupportedOpError(
