@@ -69,7 +69,8 @@ def __getattr__(name: str) -> NoReturn:
 
 __all__ = [
     "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
-    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config", "devices",
-    "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "hosts", "i8", "i16", "i32", "i64", "int8",
-    "int16", "int32", "int64", "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16", "uint32", "uint64",
+    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config",
+    "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "hosts", "i8", "i16", "i32",
+    "i64", "int8", "int16", "int32", "int64", "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16",
+    "uint32", "uint64",
 ]  # fmt: skip

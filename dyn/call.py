@@ -341,7 +341,7 @@ class CallTable:
         self._table = _Words(Table.BYTES // 8)
         self._plans: dict[Any, tuple[_Words, list[LoadedProgram]]] = {}
         self._table.object(Table.SLOW, slow)
-        entry = _ENTRY.get(lambda: addresses(trace_variable(), config.variable(), block_functions()))
+        entry = _ENTRY.get(lambda: addresses(trace_variable(), config.context_variable(), block_functions()))
         self.function = entry.function(self._table.address, slow, self._table)
 
     @property

@@ -123,7 +123,7 @@ def current() -> Config:
     return _current.get()
 
 
-def variable() -> ContextVar[Config]:
+def context_variable() -> ContextVar[Config]:
     """The context variable that holds the record in force, for native code, which reads it itself."""
     return _current
 
