@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array import adapter_of
-from dyn.call import from_numpy, to_numpy
+from dyn.array import adapter_of, from_numpy, to_numpy
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError, UnsupportedOpError
 from dyn.hosts import Host

@@ -1,4 +1,4 @@
-"""``dyn.Array``: dyn's own array, for results that are of no one library's kind."""
+"""``dyn.Array``, dyn's own array, for results that are of no one library's kind; and which kind results are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.trace.context import installed_namespace
 from dyn.trace.lift import as_numpy
-from dyn.trace.tracer import active_trace
+from dyn.trace.pytree import flatten, unflatten
+from dyn.trace.signature import Signature
+from dyn.trace.tracer import Tracer, active_trace
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
@@ -317,3 +319,43 @@ def result_host(hosts: list[Host]) -> Host:
         return NUMPY
     first = hosts[0]
     return first if all(host is first for host in hosts) else OWN
+
+
+# ---- arguments of other libraries ------------------------------------------------------------------------------------
+
+
+def to_numpy(
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
+    """A call's arguments as plain NumPy arrays, and what its results are to become.
+
+    Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
+    Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
+    """
+    numbers, names = signature.static_numbers, signature.static_names
+    static = bool(numbers or names)
+    positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
+    named = {name: value for name, value in kwargs.items() if name not in names} if static else kwargs
+    leaves, tree = flatten((positional, named))
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return None
+    hosts = [adapter_of(leaf) for leaf in leaves]
+    viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
+    if all(new is old for new, old in zip(viewed, leaves, strict=True)):
+        return None
+    host = result_host([host for host in hosts if host is not None])
+    positional, named = unflatten(tree, viewed)
+    if static:
+        positional = tuple(positional.get(i, value) for i, value in enumerate(args))
+        named = {name: named.get(name, value) for name, value in kwargs.items()}
+    return positional, named, host
+
+
+def from_numpy(host: Host, result: Any) -> Any:
+    """A tree of fresh NumPy arrays as one of another library's."""
+    if host is NUMPY:
+        return result
+    if type(result) is np.ndarray:
+        return host.wrap(result)
+    leaves, tree = flatten(result)
+    return unflatten(tree, [host.wrap(leaf) for leaf in leaves])

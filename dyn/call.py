@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from dyn import config
-from dyn.array import adapter_of, result_host
 from dyn.backends.x86_entry import Once
 from dyn.backends.x86_runtime import LoadedProgram, block_functions
 from dyn.config import Config
-from dyn.hosts import NUMPY, Host, is_plain
+from dyn.hosts import is_plain
 from dyn.hosts.cpython import addresses, fast_path
 from dyn.lower.entry.layout import (
     DEPTH,
@@ -37,9 +36,8 @@ from dyn.lower.entry.layout import (
     Version,
 )
 from dyn.trace.context import trace_variable
-from dyn.trace.pytree import TreeSpec, flatten, unflatten
+from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.signature import Bound, Signature
-from dyn.trace.tracer import Tracer
 
 #: A function has at most so many plans, and a plan so many versions; what comes later takes the slow path.
 MOST_PLANS = 64
@@ -104,46 +102,6 @@ _Row = dict[int, "int | _Kept | _Words"]
 
 class _NoPlanError(Exception):
     """A call is of a kind that the entry does not take."""
-
-
-# ---- arguments of other libraries ------------------------------------------------------------------------------------
-
-
-def to_numpy(
-    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-    """A call's arguments as plain NumPy arrays, and what its results are to become.
-
-    Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
-    Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
-    """
-    numbers, names = signature.static_numbers, signature.static_names
-    static = bool(numbers or names)
-    positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
-    named = {name: value for name, value in kwargs.items() if name not in names} if static else kwargs
-    leaves, tree = flatten((positional, named))
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return None
-    hosts = [adapter_of(leaf) for leaf in leaves]
-    viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
-    if all(new is old for new, old in zip(viewed, leaves, strict=True)):
-        return None
-    host = result_host([host for host in hosts if host is not None])
-    positional, named = unflatten(tree, viewed)
-    if static:
-        positional = tuple(positional.get(i, value) for i, value in enumerate(args))
-        named = {name: named.get(name, value) for name, value in kwargs.items()}
-    return positional, named, host
-
-
-def from_numpy(host: Host, result: Any) -> Any:
-    """A tree of fresh NumPy arrays as one of another library's."""
-    if host is NUMPY:
-        return result
-    if type(result) is np.ndarray:
-        return host.wrap(result)
-    leaves, tree = flatten(result)
-    return unflatten(tree, [host.wrap(leaf) for leaf in leaves])
 
 
 # ---- the form of a call ----------------------------------------------------------------------------------------------

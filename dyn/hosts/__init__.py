@@ -8,7 +8,6 @@ from functools import lru_cache
 import numpy as np
 
 from dyn.hosts.base import Host, NumpyArray
-from dyn.hosts.cpython import fast_path
 from dyn.hosts.dlpack import ForeignHost, export_dlpack
 from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost, is_plain
@@ -17,6 +16,13 @@ from dyn.hosts.torch import TorchHost
 NUMPY, TORCH, JAX, FOREIGN = NumpyHost(), TorchHost(), JaxHost(), ForeignHost()
 #: The class whose objects a host owns, by the module that must have been imported for one to exist.
 _CLASSES = (("torch", "Tensor", TORCH), ("jax", "Array", JAX), ("jax.core", "Tracer", JAX))
+
+
+def fast_path() -> str | None:
+    """Why calls cannot go through the native entry in this process, or None where they can."""
+    from dyn.hosts import cpython  # `import dyn` does without
+
+    return cpython.fast_path()
 
 
 def host_of(value: object) -> Host | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from dyn.hosts.base import NumpyArray
-from dyn.lower.entry.layout import DENSE
 
 
 class NumpyHost:
@@ -21,7 +21,10 @@ class NumpyHost:
         It wants rows that lie one after the other, aligned, in this machine's byte order. Masked arrays stay what they
         are, for others to refuse.
         """
-        if is_plain(value) or isinstance(value, np.ma.MaskedArray):
+        if is_plain(value):
+            return value
+        masked = sys.modules.get("numpy.ma")  # it takes 10 ms to import
+        if masked is not None and isinstance(value, masked.MaskedArray):
             return value
         return np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
 
@@ -31,4 +34,4 @@ class NumpyHost:
 
 def is_plain(value: object) -> bool:
     """Whether a value is an array that compiled code reads as it is, and of no subclass."""
-    return type(value) is np.ndarray and value.flags.num & DENSE == DENSE and value.dtype.isnative
+    return type(value) is np.ndarray and value.flags.c_contiguous and value.flags.aligned and value.dtype.isnative

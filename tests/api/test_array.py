@@ -196,8 +196,8 @@ def test_eager_calls_find_their_programs(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(_eager, "_PROGRAMS", _eager._Programs())
     compiled: list[Any] = []
-    build = api.Jitted._build
-    monkeypatch.setattr(api.Jitted, "_build", lambda *a: compiled.append(a) or build(*a))
+    trace = api.Jitted._trace
+    monkeypatch.setattr(api.Jitted, "_trace", lambda *a: compiled.append(a) or trace(*a))
     x = made(1, 2, 3)
     for size in (3, 5):
         y = dyn.asarray(np.ones(size, "f4"))
