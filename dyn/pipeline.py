@@ -16,6 +16,7 @@ from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.ir.core import Function
+from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
@@ -39,6 +40,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     eliminate_common_subexpressions,
     propagate_transposes,
     own_results,
+    split_complex,
     eliminate_dead_code,
 )
 # Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile

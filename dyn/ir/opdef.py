@@ -85,6 +85,14 @@ class ScalarBuilder(Protocol):
         """An integer value as an index expression."""
         ...
 
+    def pair(self, real: Any, imag: Any, dtype: DType) -> Any:
+        """A complex value of its parts, to be stored."""
+        ...
+
+    def parts(self, value: Any) -> tuple[Any, Any]:
+        """The parts of a complex value."""
+        ...
+
 
 #: ``get(i, index, mask=None, other=None)`` is operand ``i``'s element at an index. Where ``mask`` is false nothing is
 #: read, and the value is ``other`` or any other: the rule has to select.
@@ -170,6 +178,9 @@ class OpDef:
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
     keeps_order: bool = False
+    #: How it acts on complex numbers, in real ops: ``parts(b, op, operands)``, where a complex operand is the pair of
+    #: its parts, gives a value or such a pair. None for what moves elements: it moves the parts alike.
+    parts: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

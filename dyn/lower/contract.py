@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dyn import dtypes
-from dyn.errors import NotYetError
 from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, expr_dims, stmt_dims
 from dyn.lower.kernel import Buffer, Expr, Fold, Load, Ref, Role, Stmt, TileContract
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
-from dyn.lower.loops import permuted_store
+from dyn.lower.loops import permuted_stores
 from dyn.lower.nest import Axis, axis, collapse, flatten, fold_nest, index_of, nest, split
 from dyn.lower.schedule import ContractVariant, Reach, contract_schedules
 from dyn.lower.target import Target
+from dyn.ops.complex_parts import part_dtype
 from dyn.ops.contract import free_axes
 from dyn.ops.scalar import Scalar
 from dyn.shapes import linear_in, substitute
@@ -46,10 +46,8 @@ class _ContractLowering:
         self.elements = Elements(plan, group)
         self.k = self.elements.k
         (self.op,) = (op for op in group.ops if op.opdef.kind is OpKind.CONTRACT)
-        self.outputs = {v: Buffer("out", v.dtype) for v in group.outputs}
+        self.outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
         element = self.op.result.dtype
-        if element.kind.name == "COMPLEX":
-            raise NotYetError(f"contractions of {element.name} come later.", loc=self.op.loc)
         self.wide = dtypes.float32 if element in _HALVES else element
         self.acc = Ref("acc", self.wide)
 
@@ -68,7 +66,8 @@ class _ContractLowering:
         result = self.k.cast(accumulated, self.op.result.dtype)
         self.elements.known[self.op.result] = lambda index: result
         index = index_of([*axes.batch, *axes.rows, *axes.columns])
-        return tuple(permuted_store(self.elements, self.outputs[v], v, index) for v in self.group.outputs)
+        stores = [permuted_stores(self.elements, self.outputs[v], v, index) for v in self.group.outputs]
+        return tuple(store for each in stores for store in each)
 
     def _operands(self) -> tuple[Expr, Expr, _Axes]:
         """Both operands' elements over fresh loop variables."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dyn.dtypes import Kind
 from dyn.errors import IRError
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Elements as ElementLoops
 from dyn.ir.opdef import Get, OpKind
-from dyn.lower.expressions import ExprBuilder
-from dyn.lower.kernel import Buffer, Expr
+from dyn.lower.expressions import ExprBuilder, Pair
+from dyn.lower.kernel import Buffer, Expr, Store
 from dyn.lower.nest import linearize
+from dyn.ops.complex_parts import part_dtype
 from dyn.shapes import Dim, Symbol, SymExpr, dim_min
 from dyn.shapes.walk import map_atoms
 from dyn.stitch.access import view_index
@@ -65,7 +67,7 @@ class Elements:
         self.inputs: dict[Value, Buffer] = {}
         #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
         self.known: dict[Value, Callable[[Index], Expr]] = {}
-        self._memo: dict[tuple[object, ...], Expr] = {}
+        self._memo: dict[tuple[object, ...], Expr | Pair] = {}
         self._depth = 0
 
     def storage(self, value: Value) -> Value | None:
@@ -79,6 +81,13 @@ class Elements:
 
     def at(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
         """The element of ``value`` at ``index``; where ``mask`` is false, ``other``, and nothing is read."""
+        found = self.element(value, index, mask, other)
+        if isinstance(found, Pair):
+            raise IRError(f"{value!r} is complex where group {self.group.name} computes with it")
+        return found
+
+    def element(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr | Pair:
+        """The same, of complex values too, which are stored or taken apart."""
         request = _Request(value, index, mask, other)
         found = self._memo.get(request.key())
         if found is not None:
@@ -89,7 +98,14 @@ class Elements:
             raise _TooDeepError(request)
         return self._compute(request)
 
-    def _unwind(self, request: _Request) -> Expr:
+    def stores(self, buffer: Buffer, place: Dim, value: Value, index: Index) -> tuple[Store, ...]:
+        """Store the element of ``value`` at ``index`` as element ``place`` of a buffer: a complex one by its parts."""
+        found = self.element(value, index)
+        if not isinstance(found, Pair):
+            return (Store(buffer, place, found),)
+        return (Store(buffer, place * 2, found.real), Store(buffer, place * 2 + 1, found.imag))
+
+    def _unwind(self, request: _Request) -> Expr | Pair:
         """Compute an element, however long the chain of ops behind it."""
         pending = [request]
         while True:
@@ -103,13 +119,13 @@ class Elements:
             if not pending:
                 return found
 
-    def _compute(self, request: _Request) -> Expr:
+    def _compute(self, request: _Request) -> Expr | Pair:
         self._depth += 1
         found = self._memo[request.key()] = self._element(request)
         self._depth -= 1
         return found
 
-    def _element(self, request: _Request) -> Expr:
+    def _element(self, request: _Request) -> Expr | Pair:
         value, index, mask, other = request.value, request.index, request.mask, request.other
         while True:
             known = self.known.get(value)
@@ -118,7 +134,10 @@ class Elements:
             stored = self.storage(value)
             if stored is not None:
                 place = tuple(self._unstretched(i, size) for i, size in zip(index, value.shape, strict=True))
-                return self.k.load(self._buffer(stored), linearize(place, value.shape), mask, other)
+                linear = linearize(place, value.shape)
+                if value.dtype.kind is Kind.COMPLEX:
+                    return self.k.load_pair(self._buffer(stored), linear, value.dtype, mask)
+                return self.k.load(self._buffer(stored), linear, mask, other)
             op = self.producers.get(value)
             if op is None or not isinstance(op.opdef.loops, ElementLoops):
                 raise IRError(f"{value!r} is not reachable from group {self.group.name}")
@@ -143,19 +162,21 @@ class Elements:
     def _buffer(self, stored: Value) -> Buffer:
         buffer = self.inputs.get(stored)
         if buffer is None:
-            buffer = self.inputs[stored] = Buffer(stored.name if stored.name else "in", stored.dtype)
+            buffer = self.inputs[stored] = Buffer(stored.name if stored.name else "in", part_dtype(stored.dtype))
         return buffer
 
     def _getter(self, op: Op, mask: Expr | None, other: Expr | None) -> Get:
         """How an op's rule reads its operands; an outer mask also holds for what the rule reads."""
 
-        def get(i: int, index: Index, inner: Expr | None = None, inner_other: Expr | None = None) -> Expr:
+        def get(i: int, index: Index, inner: Expr | None = None, inner_other: Expr | None = None) -> Expr | Pair:
             value = op.operands[i]
             if mask is None:
-                return self.at(value, index, inner, inner_other)
+                return self.element(value, index, inner, inner_other)
             if inner is None:
-                fill = self.k.const(value.dtype, 0) if other is None or other.dtype is not value.dtype else other
-                return self.at(value, index, mask, fill)
-            return self.at(value, index, self.k.both(mask, inner), inner_other)
+                fill = other if other is not None and other.dtype is value.dtype else None
+                if fill is None and value.dtype.kind is not Kind.COMPLEX:
+                    fill = self.k.const(value.dtype, 0)
+                return self.element(value, index, mask, fill)
+            return self.element(value, index, self.k.both(mask, inner), inner_other)
 
         return get

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -29,6 +30,7 @@ from dyn.lower.kernel import (
     walk_exprs,
     walk_stmts,
 )
+from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, free_symbols
 from dyn.shapes import symbol as new_symbol
@@ -36,6 +38,15 @@ from dyn.shapes.expr import atom_dim
 from dyn.shapes.walk import map_atoms, rebuild
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pair:
+    """A complex value: no kernel expression, but two. It is loaded, taken apart, put together and stored."""
+
+    real: Expr
+    imag: Expr
+    dtype: DType
 
 
 class ExprBuilder:
@@ -51,8 +62,20 @@ class ExprBuilder:
         self._nodes: dict[tuple[object, ...], Expr] = {}
         self._symbols: dict[int, Dim] = {}
 
+    def pair(self, real: Expr, imag: Expr, dtype: DType) -> Pair:
+        return Pair(real, imag, dtype)
+
+    def parts(self, value: Pair) -> tuple[Expr, Expr]:
+        return value.real, value.imag
+
+    def load_pair(self, buffer: Buffer, index: Dim, dtype: DType, mask: Expr | None) -> Pair:
+        """A complex element of a buffer of parts; 0 where ``mask`` is false."""
+        other = None if mask is None else self.const(part_dtype(dtype), 0)
+        real, imag = (self.load(buffer, index * 2 + i, mask, other) for i in range(2))
+        return Pair(real, imag, dtype)
+
     def const(self, dtype: DType, value: bool | int | float) -> Const:
-        if isinstance(value, complex) or dtype.kind is Kind.COMPLEX:
+        if dtype.kind is Kind.COMPLEX:
             raise NotYetError(f"kernels do not compute with {dtype.name} yet.")
         if dtype.is_float:
             value = float(value)
@@ -101,7 +124,7 @@ class ExprBuilder:
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
             return self.cast(args[0], dtype)
-        if fn is Scalar.SELECT or not any(a.dtype in _HALVES for a in args):
+        if fn in (Scalar.SELECT, Scalar.BITCAST) or not any(a.dtype in _HALVES for a in args):
             return self._apply(fn, tuple(args), dtype)
         wide = tuple(self.cast(a, dtypes.float32) for a in args)
         if fn in COMPARISONS or fn is Scalar.IS_FINITE:

@@ -34,6 +34,7 @@ What every kernel keeps to (``check`` says so):
   is not loaded. Iterations of a SERIAL loop update in their order, those of a LANE loop distinct places.
 * Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
 * Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
+* There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
 """
 
 from __future__ import annotations
@@ -400,6 +401,10 @@ class _Checker:
         if len(args) != expr.fn.arity:
             raise self.fail(f"{expr.fn.text} takes {expr.fn.arity} arguments, not {len(args)}")
         if expr.fn is Scalar.CAST:
+            return
+        if expr.fn is Scalar.BITCAST:
+            if args[0].dtype.bits != expr.dtype.bits or dtypes.bool_ in (args[0].dtype, expr.dtype):
+                raise self.fail(f"{args[0].dtype} and {expr.dtype} are not numbers of one width")
             return
         values = args[1:] if expr.fn is Scalar.SELECT else args
         if any(v.dtype is not values[0].dtype for v in values):

@@ -20,6 +20,7 @@ from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, linearize,
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.sweeps import Sweep, Sweeps
 from dyn.lower.target import Target
+from dyn.ops.complex_parts import part_dtype
 from dyn.ops.reduce import identity
 from dyn.shapes import Dim, Symbol, dim_max, product, substitute
 from dyn.stitch.access import Views, as_index, axis_symbols
@@ -41,7 +42,7 @@ class _LoopLowering:
         self.elements = Elements(plan, group, aligned=aligned)
         self.extents: dict[Symbol, Dim] = {}
         self.k = self.elements.k
-        self.outputs = {v: Buffer("out", v.dtype) for v in group.outputs}
+        self.outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
         self.scratch: dict[Value, Buffer] = {}
         self.space = group.space
         self.reduced = sorted(group.reduced)
@@ -96,12 +97,12 @@ class _LoopLowering:
         used = tuple(self.scratch.values())
         return bind_kernel(body, buffers, used, name=self.group.name, condition=condition, note=note)
 
-    def _store(self, value: Value, index: Index) -> Store:
-        return permuted_store(self.elements, self.outputs[value], value, index)
+    def _stores(self, value: Value, index: Index) -> tuple[Store, ...]:
+        return permuted_stores(self.elements, self.outputs[value], value, index)
 
     def _loop(self) -> tuple[Stmt, ...]:
         index = index_of(self.axes)
-        body: tuple[Stmt, ...] = tuple(self._store(v, index) for v in self.group.outputs)
+        body: tuple[Stmt, ...] = tuple(store for v in self.group.outputs for store in self._stores(v, index))
         axes, change = collapse([a for a in self.axes if a is not None], stmt_dims(body))
         body = _substituted(body, change)
         if not axes:
@@ -143,7 +144,7 @@ class _LoopLowering:
         index = index_of(loops)
         place = linearize(tuple(index[a] for a in self.reduced), tuple(self.space[a] for a in self.reduced))
         stmts: list[Stmt] = [Store(self.scratch[v], place, self.elements.at(v, index)) for v in sweep.kept]
-        stmts += [self._store(v, index) for v in sweep.stored]
+        stmts += [store for v in sweep.stored for store in self._stores(v, index)]
         folds: list[Fold] = []
         for op in sweep.reduces:
             folds.append(self._fold(op, index))
@@ -184,21 +185,21 @@ class _LoopLowering:
             kept = index_of([self.axes[a] for a in self.kept_axes])
             if len(value.shape) != len(kept):
                 kept = index_of([self.axes[a] if a in self.kept_axes else None for a in range(len(self.space))])
-            stores.append(Store(self.outputs[value], linearize(kept, value.shape), self.elements.at(value, kept)))
+            stores += self.elements.stores(self.outputs[value], linearize(kept, value.shape), value, kept)
         return stores
 
 
-def permuted_store(elements: Elements, buffer: Buffer, value: Value, index: Index) -> Store:
+def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:
     """Store a full-size member, or a view that permutes one, at an index of the group's space."""
     op = elements.members[value]
     if op.opdef.kind is not OpKind.VIEW or elements.group.ops == (op,):
-        return Store(buffer, linearize(index, value.shape), elements.at(value, index))
+        return elements.stores(buffer, linearize(index, value.shape), value, index)
     symbols = axis_symbols(value.shape)
     views = Views(elements.producers, lambda v: v in elements.members and v is not value)
     base, at = views.chain(value, as_index(symbols))
     places = {dim: index[position] for position, dim in enumerate(at)}
     own = tuple(places.get(variable, 0) for variable in as_index(symbols))
-    return Store(buffer, linearize(own, value.shape), elements.at(base, index))
+    return elements.stores(buffer, linearize(own, value.shape), base, index)
 
 
 def _constantly(expr: Expr) -> Callable[[Index], Expr]:

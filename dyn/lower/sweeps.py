@@ -20,7 +20,7 @@ from dyn.stitch.groups import Group, Plan
 #: Functions that cost tens of instructions: worth keeping a result for.
 _HEAVY = frozenset(
     {Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.POW,
-     Scalar.SIN, Scalar.COS, Scalar.CBRT}
+     Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.CBRT}
 )  # fmt: skip
 #: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
 _HEAVY_WEIGHT = 4
@@ -149,6 +149,11 @@ class _Probe:
 
     def bind(self, value: object) -> Dim:
         return 0
+
+    def pair(self, real: object, imag: object, dtype: object) -> None: ...
+
+    def parts(self, value: object) -> tuple[None, None]:
+        return None, None
 
 
 def _is_heavy(op: Op) -> bool:

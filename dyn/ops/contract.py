@@ -9,6 +9,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.opdef import NOT_YET, Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import Real
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.shapes import RelKind
 
@@ -80,6 +81,16 @@ def _samples() -> list[Sample]:
     ]
 
 
+def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    """Four real contractions."""
+    r, (lhs, rhs) = Real(b), operands
+
+    def dot(i: int, j: int) -> Any:
+        return b.op("dot_general", lhs[i], rhs[j], **op.attrs)
+
+    return r.sub(dot(0, 0), dot(1, 1)), r.add(dot(0, 1), dot(1, 0))
+
+
 dot_general = OpDef(
     "dot_general",
     OpKind.CONTRACT,
@@ -88,4 +99,5 @@ dot_general = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=_parts,
 )  # fmt: skip

@@ -10,57 +10,34 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, OpDef, OpKind, Reference, Sample, TypeContext, TypeRule
+from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops import rules
+from dyn.ops import complex_parts, rules
 from dyn.ops.identities import (
     converted_once,
     first_of,
     idempotent,
+    idempotent_reals,
     involution,
     neutral,
     nothing,
     of_itself,
     one_branch,
 )
-from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, NUMBER, REAL, pointwise, predicate, same_type, samples
+from dyn.ops.pointwise import BITS as BITS_DTYPES
+from dyn.ops.pointwise import COMPLEXES, FLOATS, INTS, NUMBERS, REALS, draw, pointwise_op
+from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, INEXACT, NUMBER, REAL, pointwise, predicate, same_type
 from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
-_INTS = (dtypes.int32, dtypes.int64, dtypes.uint8)
-_F = (dtypes.float32, dtypes.float64)
-
-
-def _quiet(fn: Callable[..., Any]) -> Reference:
-    """NumPy's function without its warnings, in at least float32, rounded back to the operands' dtype."""
-
-    def reference(*arrays: Array, **attrs: Any) -> Array:
-        half = arrays[0].dtype.itemsize == 2 and arrays[0].dtype.kind not in "iu"
-        wide = [a.astype(np.float32) for a in arrays] if half else arrays
-        with np.errstate(all="ignore"):
-            result = np.asarray(fn(*wide, **attrs))
-        return result.astype(arrays[0].dtype) if half and result.dtype.kind != "b" else result
-
-    return reference
-
-
-def _op(
-    name: str,
-    fn: Scalar,
-    reference: Callable[..., Any],
-    draw: Callable[[], list[Sample]],
-    types: TypeRule,
-    *,
-    grad: Any = NOT_YET,
-    simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None,
-) -> OpDef:
-    return OpDef(
-        name, OpKind.POINTWISE, types=types, loops=pointwise(fn), reference=_quiet(reference), samples=draw,
-        vjp=grad, jvp=grad, batch=NOT_YET, stablehlo=NOT_YET, simplify=simplify,
-    )  # fmt: skip
 
 
 def _logistic(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        left = x.real < 0
+        e = np.exp(np.where(left, x, -x))
+        return (np.where(left, e, 1) / (1 + e)).astype(x.dtype)
     return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))).astype(x.dtype)
 
 
@@ -96,67 +73,156 @@ def _power(x: Array, y: Array) -> Array:
     return np.where(y < 0, inverse, positive).astype(x.dtype)
 
 
-_any1 = samples(1)
-negative = _op("negate", Scalar.NEG, np.negative, samples(1, (*_F, *_INTS)), same_type(NUMBER), simplify=involution)
-abs_ = _op("abs", Scalar.ABS, np.abs, samples(1, (*_F, dtypes.int32)), same_type(REAL), simplify=idempotent)
-sign = _op(
-    "sign", Scalar.SIGN, np.sign, samples(1, (*_F, dtypes.int32)), same_type(REAL), grad=NO_GRAD, simplify=idempotent
+def _round_afz(x: Array) -> Array:
+    """Half away from zero. ``x - trunc(x)`` is exact, where ``x + 0.5`` would not be."""
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole).astype(x.dtype)
+
+
+def _magnitude(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,) = same_type(NUMBER)(ctx, operands, attrs)
+    return (TensorType(complex_parts.part_dtype(x.dtype), x.shape, x.weak),)
+
+
+_INEXACT = (*FLOATS, *COMPLEXES)
+_any1 = draw(1)
+_inexact1 = draw(1, _INEXACT)
+_positive1 = draw(1, _INEXACT, low=0.01, high=9.0)
+negative = pointwise_op(
+    "negate", Scalar.NEG, np.negative, draw(1, NUMBERS), same_type(NUMBER),
+    simplify=involution, parts=complex_parts.componentwise,
+)  # fmt: skip
+abs_ = pointwise_op(
+    "abs", Scalar.ABS, np.abs, draw(1, NUMBERS), _magnitude, simplify=idempotent, parts=complex_parts.abs_
 )
-exponential = _op("exponential", Scalar.EXP, np.exp, _any1, same_type(FLOAT))
-exponential_minus_one = _op("exponential_minus_one", Scalar.EXPM1, np.expm1, _any1, same_type(FLOAT))
-log = _op("log", Scalar.LOG, np.log, samples(1, low=0.01, high=9.0), same_type(FLOAT))
-log_plus_one = _op("log_plus_one", Scalar.LOG1P, np.log1p, samples(1, low=-0.9, high=9.0), same_type(FLOAT))
-tanh = _op("tanh", Scalar.TANH, np.tanh, _any1, same_type(FLOAT))
-logistic = _op("logistic", Scalar.LOGISTIC, _logistic, _any1, same_type(FLOAT))
-erf = _op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT))
-sqrt = _op("sqrt", Scalar.SQRT, np.sqrt, samples(1, low=0.0, high=9.0), same_type(FLOAT))
-rsqrt = _op(
-    "rsqrt", Scalar.RSQRT, lambda x: (1 / np.sqrt(x)).astype(x.dtype), samples(1, low=0.01, high=9.0), same_type(FLOAT)
+sign = pointwise_op(
+    "sign", Scalar.SIGN, np.sign, draw(1, NUMBERS), same_type(NUMBER),
+    grad=NO_GRAD, simplify=idempotent_reals, parts=complex_parts.sign,
+)  # fmt: skip
+exponential = pointwise_op(
+    "exponential", Scalar.EXP, np.exp, _inexact1, same_type(INEXACT), parts=complex_parts.exponential
 )
-cbrt = _op("cbrt", Scalar.CBRT, np.cbrt, _any1, same_type(FLOAT))
-sine = _op("sine", Scalar.SIN, np.sin, _any1, same_type(FLOAT))
-cosine = _op("cosine", Scalar.COS, np.cos, _any1, same_type(FLOAT))
-floor = _op("floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
-ceil = _op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
-round_nearest_even = _op(
+exponential_minus_one = pointwise_op(
+    "exponential_minus_one", Scalar.EXPM1, np.expm1, _inexact1, same_type(INEXACT),
+    parts=complex_parts.exponential_minus_one,
+)  # fmt: skip
+log = pointwise_op("log", Scalar.LOG, np.log, _positive1, same_type(INEXACT), parts=complex_parts.log)
+log_plus_one = pointwise_op(
+    "log_plus_one", Scalar.LOG1P, np.log1p, draw(1, _INEXACT, low=-0.9, high=9.0), same_type(INEXACT),
+    parts=complex_parts.log_plus_one,
+)  # fmt: skip
+tanh = pointwise_op("tanh", Scalar.TANH, np.tanh, _inexact1, same_type(INEXACT), parts=complex_parts.tanh)
+logistic = pointwise_op(
+    "logistic", Scalar.LOGISTIC, _logistic, _inexact1, same_type(INEXACT), parts=complex_parts.logistic
+)
+erf = pointwise_op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT))
+sqrt = pointwise_op(
+    "sqrt", Scalar.SQRT, np.sqrt, draw(1, _INEXACT, low=0.0, high=9.0), same_type(INEXACT), parts=complex_parts.sqrt
+)
+rsqrt = pointwise_op(
+    "rsqrt", Scalar.RSQRT, lambda x: (1 / np.sqrt(x)).astype(x.dtype), _positive1, same_type(INEXACT),
+    parts=complex_parts.rsqrt,
+)  # fmt: skip
+cbrt = pointwise_op("cbrt", Scalar.CBRT, np.cbrt, _any1, same_type(FLOAT))
+sine = pointwise_op("sine", Scalar.SIN, np.sin, _inexact1, same_type(INEXACT), parts=complex_parts.sine)
+cosine = pointwise_op("cosine", Scalar.COS, np.cos, _inexact1, same_type(INEXACT), parts=complex_parts.cosine)
+tan = pointwise_op("tan", Scalar.TAN, np.tan, _inexact1, same_type(INEXACT), parts=complex_parts.tan)
+floor = pointwise_op("floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
+ceil = pointwise_op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
+round_nearest_even = pointwise_op(
     "round_nearest_even", Scalar.ROUND_EVEN, np.round, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent
 )
-is_finite = _op("is_finite", Scalar.IS_FINITE, np.isfinite, _any1, predicate(FLOAT), grad=NO_GRAD)
-not_ = _op(
-    "not", Scalar.NOT, np.invert, samples(1, (dtypes.bool_, *_INTS)), same_type(BITS), grad=NO_GRAD, simplify=involution
+round_nearest_afz = pointwise_op(
+    "round_nearest_afz", Scalar.ROUND_AFZ, _round_afz, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent
+)
+is_finite = pointwise_op("is_finite", Scalar.IS_FINITE, np.isfinite, _any1, predicate(FLOAT), grad=NO_GRAD)
+not_ = pointwise_op(
+    "not", Scalar.NOT, np.invert, draw(1, BITS_DTYPES), same_type(BITS), grad=NO_GRAD, simplify=involution
 )
 
-_two = samples(2, (*_F, *_INTS))
-_bits = samples(2, (dtypes.bool_, *_INTS))
-add = _op("add", Scalar.ADD, np.add, _two, same_type(NUMBER), simplify=neutral(0, -0.0, left=True))
-subtract = _op("subtract", Scalar.SUB, np.subtract, _two, same_type(NUMBER), simplify=neutral(0, 0.0))
-multiply = _op("multiply", Scalar.MUL, np.multiply, _two, same_type(NUMBER), simplify=neutral(1, 1.0, left=True))
-divide = _op("divide", Scalar.DIV, _truncated_div, _two, same_type(NUMBER), simplify=neutral(1, 1.0))
-remainder = _op("remainder", Scalar.REM, _truncated_rem, _two, same_type(REAL))
-power = _op("power", Scalar.POW, _power, samples(2, _F, low=0.1, high=3.0), same_type(REAL))
-maximum = _op("maximum", Scalar.MAX, np.maximum, _two, same_type(REAL), simplify=of_itself)
-minimum = _op("minimum", Scalar.MIN, np.minimum, _two, same_type(REAL), simplify=of_itself)
-and_ = _op(
-    "and",
-    Scalar.AND,
-    np.bitwise_and,
-    _bits,
-    same_type(BITS),
-    grad=NO_GRAD,
-    simplify=first_of(of_itself, neutral(-1, 0.0, left=True, bits=1)),
-)
-or_ = _op(
-    "or",
-    Scalar.OR,
-    np.bitwise_or,
-    _bits,
-    same_type(BITS),
-    grad=NO_GRAD,
-    simplify=first_of(of_itself, neutral(0, 0.0, left=True, bits=0)),
-)
-xor = _op(
-    "xor", Scalar.XOR, np.bitwise_xor, _bits, same_type(BITS), grad=NO_GRAD, simplify=neutral(0, 0.0, left=True, bits=0)
-)
+_numbers2 = draw(2, NUMBERS)
+_reals2 = draw(2, REALS)
+_bits2 = draw(2, BITS_DTYPES)
+add = pointwise_op(
+    "add", Scalar.ADD, np.add, _numbers2, same_type(NUMBER),
+    simplify=neutral(0, -0.0, left=True), parts=complex_parts.componentwise,
+)  # fmt: skip
+subtract = pointwise_op(
+    "subtract", Scalar.SUB, np.subtract, _numbers2, same_type(NUMBER),
+    simplify=neutral(0, 0.0), parts=complex_parts.componentwise,
+)  # fmt: skip
+multiply = pointwise_op(
+    "multiply", Scalar.MUL, np.multiply, _numbers2, same_type(NUMBER),
+    simplify=neutral(1, 1.0, left=True), parts=complex_parts.multiply,
+)  # fmt: skip
+divide = pointwise_op(
+    "divide", Scalar.DIV, _truncated_div, _numbers2, same_type(NUMBER),
+    simplify=neutral(1, 1.0), parts=complex_parts.divide,
+)  # fmt: skip
+remainder = pointwise_op("remainder", Scalar.REM, _truncated_rem, _reals2, same_type(REAL))
+power = pointwise_op(
+    "power", Scalar.POW, _power, lambda: [*draw(2, _INEXACT, low=0.1)(), *draw(2, INTS)()], same_type(NUMBER),
+    parts=complex_parts.power,
+)  # fmt: skip
+atan2 = pointwise_op("atan2", Scalar.ATAN2, np.arctan2, draw(2), same_type(FLOAT))
+maximum = pointwise_op("maximum", Scalar.MAX, np.maximum, _reals2, same_type(REAL), simplify=of_itself)
+minimum = pointwise_op("minimum", Scalar.MIN, np.minimum, _reals2, same_type(REAL), simplify=of_itself)
+and_ = pointwise_op(
+    "and", Scalar.AND, np.bitwise_and, _bits2, same_type(BITS),
+    grad=NO_GRAD, simplify=first_of(of_itself, neutral(-1, 0.0, left=True, bits=1)),
+)  # fmt: skip
+or_ = pointwise_op(
+    "or", Scalar.OR, np.bitwise_or, _bits2, same_type(BITS),
+    grad=NO_GRAD, simplify=first_of(of_itself, neutral(0, 0.0, left=True, bits=0)),
+)  # fmt: skip
+xor = pointwise_op(
+    "xor", Scalar.XOR, np.bitwise_xor, _bits2, same_type(BITS),
+    grad=NO_GRAD, simplify=neutral(0, 0.0, left=True, bits=0),
+)  # fmt: skip
+
+
+# --- clamp ------------------------------------------------------------------------------------------------------------
+
+
+def _clamp_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    low, x, high = operands
+    rules.require_kinds(ctx, (x, low, high), REAL)
+    for name, bound in (("lower", low), ("upper", high)):
+        if bound.rank not in (0, x.rank):
+            raise ctx.fail(f"the {name} bound has rank {bound.rank}, the operand rank {x.rank}")
+        for axis, (size, own) in enumerate(zip(bound.shape, x.shape, strict=False)):
+            ctx.require(RelKind.EQ, size, own, f"the {name} bound of a clamp has the operand's size on axis {axis}")
+    return (TensorType(x.dtype, x.shape, x.weak and low.weak and high.weak),)
+
+
+def _clamp_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    low, high = (get(i, index if op.operands[i].shape else ()) for i in (0, 2))
+    dtype = op.result.dtype
+    return k.apply(Scalar.MIN, [k.apply(Scalar.MAX, [get(1, index), low], dtype), high], dtype)
+
+
+def _clamp_samples() -> list[Sample]:
+    calls: list[Sample] = []
+    for sample in draw(3, REALS)():
+        a, x, b = sample.operands
+        calls.append(Sample((np.minimum(a, b), x, np.maximum(a, b))))
+        calls.append(Sample((np.asarray(1, x.dtype), x, np.asarray(2, x.dtype))))
+    return calls
+
+
+#: ``min(max(x, low), high)``; each bound has the operand's shape, or none.
+clamp = OpDef(
+    "clamp",
+    OpKind.POINTWISE,
+    types=_clamp_types,
+    loops=Elements(_clamp_at),
+    reference=lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    samples=_clamp_samples,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+)  # fmt: skip
+
+
+# --- comparison, choice, conversion -----------------------------------------------------------------------------------
 
 _DIRECTIONS: dict[str, tuple[Scalar, Callable[[Any, Any], Any]]] = {
     "EQ": (Scalar.EQ, operator.eq),
@@ -167,14 +233,34 @@ _DIRECTIONS: dict[str, tuple[Scalar, Callable[[Any, Any], Any]]] = {
     "GE": (Scalar.GE, operator.ge),
 }
 
+
+def _compare_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    if attrs["direction"] not in ("EQ", "NE") and operands[0].dtype.kind is Kind.COMPLEX:
+        raise ctx.unsupported(
+            f"{operands[0].dtype.name} numbers have no order: {attrs['direction']} does not take them",
+            "compare their absolute values, or their real parts",
+        )
+    return predicate(ANY)(ctx, operands, attrs)
+
+
+def _compare_samples() -> list[Sample]:
+    every = (dtypes.bool_, *REALS)
+    return [
+        sample
+        for d in _DIRECTIONS
+        for sample in draw(2, (*every, *COMPLEXES) if d in ("EQ", "NE") else every, -1, 1, direction=d)()
+    ]
+
+
 compare = OpDef(
     "compare",
     OpKind.POINTWISE,
-    types=predicate(ANY),
+    types=_compare_types,
     loops=pointwise(lambda attrs: _DIRECTIONS[attrs["direction"]][0]),
     reference=lambda x, y, direction: np.asarray(_DIRECTIONS[direction][1](x, y)),
-    samples=lambda: [s for d in _DIRECTIONS for s in samples(2, (dtypes.float32, dtypes.int32), -1, 1, direction=d)()],
+    samples=_compare_samples,
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=complex_parts.compare,
 )  # fmt: skip
 
 
@@ -187,7 +273,8 @@ def _select_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
 
 
 def _select_samples() -> list[Sample]:
-    calls = zip(samples(1, (dtypes.bool_,) * 2)(), samples(2)(), strict=True)
+    every = (dtypes.bool_, *NUMBERS)
+    calls = zip(draw(1, (dtypes.bool_,) * len(every))(), draw(2, every)(), strict=True)
     return [Sample((*p.operands, *v.operands)) for p, v in calls]
 
 
@@ -200,6 +287,7 @@ select = OpDef(
     samples=_select_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=one_branch,
+    parts=complex_parts.componentwise,
 )  # fmt: skip
 
 
@@ -230,19 +318,36 @@ def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
         return x.astype(dtype.np)
 
 
+def _convert_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    attrs = {**op.attrs, "dtype": complex_parts.part_dtype(op.attrs["dtype"])}
+    (x,) = operands
+    if isinstance(x, tuple):
+        return tuple(b.op("convert", part, **attrs) for part in x)
+    real = b.op("convert", x, **attrs)
+    return real, complex_parts.Real(b).fill(real, 0)
+
+
+def _convert_samples() -> list[Sample]:
+    """Every dtype to every dtype but complex to real ones."""
+    return [
+        Sample(sample.operands, {"dtype": to})
+        for source in dtypes.ALL
+        for to in dtypes.ALL
+        if source.kind is not Kind.COMPLEX or to.kind is Kind.COMPLEX
+        for sample in draw(1, (source,))()[1:4]
+    ]
+
+
 convert = OpDef(
     "convert",
     OpKind.POINTWISE,
     types=_convert_types,
     loops=pointwise(Scalar.CAST),
     reference=convert_array,
-    samples=lambda: [
-        Sample(s.operands, {"dtype": to})
-        for to in (dtypes.float32, dtypes.int32, dtypes.bool_, dtypes.bfloat16)
-        for s in samples(1, (dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.float16))()
-    ],
+    samples=_convert_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=converted_once,
+    parts=_convert_parts,
 )  # fmt: skip
 
 #: The operand again, in memory of its own.
@@ -252,7 +357,8 @@ copy = OpDef(
     types=same_type(ANY),
     loops=Elements(lambda k, op, index, get: get(0, index)),
     reference=np.array,
-    samples=samples(1, (dtypes.float32, dtypes.bool_)),
+    samples=draw(1, (dtypes.bool_, *NUMBERS)),
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=nothing,
+    parts=lambda b, op, operands: operands[0],
 )  # fmt: skip

@@ -48,6 +48,11 @@ def idempotent(b: Any, op: Any) -> tuple[Any, ...] | None:
     return op.operands if b.producer(op.operands[0], op.opdef) is not None else None
 
 
+def idempotent_reals(b: Any, op: Any) -> tuple[Any, ...] | None:
+    """``f(f(x)) == f(x)`` of real numbers; of complex ones but for rounding."""
+    return None if op.result.dtype.kind is Kind.COMPLEX else idempotent(b, op)
+
+
 def of_itself(b: Any, op: Any) -> tuple[Any, ...] | None:
     """``f(x, x) == x``"""
     return op.operands[:1] if op.operands[0] is op.operands[1] else None

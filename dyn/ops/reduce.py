@@ -8,8 +8,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import componentwise
 from dyn.ops.rules import SAMPLE_SHAPES, samples
 from dyn.ops.scalar import Scalar
 from dyn.shapes import RelKind, product
@@ -91,6 +93,17 @@ def _samples() -> list[Sample]:
     return calls
 
 
+def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    """The sum of complex numbers is that of each part; their product is not."""
+    if op.attrs["combine"] != "add":
+        raise NotYetError(
+            f"a reduction of complex numbers with {op.attrs['combine']} comes later.",
+            loc=op.loc,
+            remedy="reduce the absolute values, and the sum of the angles, for a product.",
+        )
+    return componentwise(b, op, operands)
+
+
 #: ``combine`` over ``axes``. With ``nonempty`` a reduction of nothing is an error; without, it gives the identity.
 reduce = OpDef(
     "reduce",
@@ -101,4 +114,5 @@ reduce = OpDef(
     samples=_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
+    parts=_parts,
 )  # fmt: skip

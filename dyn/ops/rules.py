@@ -18,6 +18,7 @@ BOOL = frozenset({Kind.BOOL})
 INTEGER = frozenset({Kind.INT, Kind.UINT})
 FLOAT = frozenset({Kind.FLOAT})
 NUMBER = INTEGER | FLOAT | {Kind.COMPLEX}
+INEXACT = FLOAT | {Kind.COMPLEX}
 REAL = INTEGER | FLOAT
 BITS = INTEGER | BOOL
 ANY = NUMBER | BOOL
@@ -83,6 +84,8 @@ def view(index_map: Callable[[Any, tuple[Dim, ...]], tuple[Dim, ...]]) -> Elemen
 
 #: Shapes that samples are made in: a size 0, a size 1, and more.
 SAMPLE_SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1, 1), (2, 0, 3), (5, 7))
+#: The shapes of elementwise ops' samples.
+ELEMENT_SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (2, 7), (64,))
 
 
 def _values(shape: tuple[int, ...], dtype: DType, low: float, high: float, seed: int) -> np.ndarray[Any, Any]:
@@ -92,6 +95,8 @@ def _values(shape: tuple[int, ...], dtype: DType, low: float, high: float, seed:
     if dtype.is_integer:
         floor = max(int(low), 0) if dtype.kind is Kind.UINT else int(low)
         return rng.integers(floor, int(high), shape, endpoint=True).astype(dtype.np)
+    if dtype.kind is Kind.COMPLEX:
+        return (rng.uniform(low, high, shape) + 1j * rng.uniform(low, high, shape)).astype(dtype.np)
     return rng.uniform(low, high, shape).astype(dtype.np)
 
 
@@ -100,15 +105,16 @@ def samples(
     types: tuple[DType, ...] = (dtypes.float32, dtypes.float64),
     low: float = -3.0,
     high: float = 3.0,
+    shapes: tuple[tuple[int, ...], ...] = SAMPLE_SHAPES,
     **attrs: Any,
 ) -> Callable[[], list[Sample]]:
-    """Calls with ``arity`` operands of one shape and dtype, drawn from [low, high]."""
+    """Calls with ``arity`` operands of one shape and dtype, drawn from [low, high]; both parts of complex numbers."""
 
     def make() -> list[Sample]:
         return [
             Sample(tuple(_values(shape, dtype, low, high, seed) for seed in range(arity)), attrs)
             for dtype in types
-            for shape in SAMPLE_SHAPES
+            for shape in shapes
         ]
 
     return make

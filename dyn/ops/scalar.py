@@ -27,12 +27,19 @@ class Scalar(Enum):
     CBRT = ("cbrt", 1)
     SIN = ("sin", 1)
     COS = ("cos", 1)
+    TAN = ("tan", 1)
     FLOOR = ("floor", 1)
     CEIL = ("ceil", 1)
     ROUND_EVEN = ("round_even", 1)
+    #: To nearest, a half away from zero.
+    ROUND_AFZ = ("round_afz", 1)
     IS_FINITE = ("is_finite", 1)
     #: Bitwise on integers, logical on booleans.
     NOT = ("not", 1)
+    #: How many bits are set.
+    POPCNT = ("popcnt", 1)
+    #: How many bits above the highest that is set; the width, of 0.
+    CLZ = ("clz", 1)
     ADD = ("add", 2)
     SUB = ("sub", 2)
     MUL = ("mul", 2)
@@ -41,6 +48,8 @@ class Scalar(Enum):
     #: The sign is the dividend's, as in C; x % 0 is 0.
     REM = ("rem", 2)
     POW = ("pow", 2)
+    #: The angle of the point (second, first) from the first axis, in [-pi, pi], with C's special cases.
+    ATAN2 = ("atan2", 2)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 maximum).
     MAX = ("max", 2)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 minimum).
@@ -48,6 +57,11 @@ class Scalar(Enum):
     AND = ("and", 2)
     OR = ("or", 2)
     XOR = ("xor", 2)
+    #: Shifts. By less than 0, or as many bits as there are or more, all of them leave: the result is 0, or for the
+    #: arithmetic shift of a negative number -1.
+    SHL = ("shl", 2)
+    SHRA = ("shra", 2)
+    SHRL = ("shrl", 2)
     #: Comparisons give booleans; each is false on NaN but for NE, which is true.
     EQ = ("eq", 2)
     NE = ("ne", 2)
@@ -59,6 +73,8 @@ class Scalar(Enum):
     SELECT = ("select", 3)
     #: To the result's dtype. Float to integer truncates and saturates, NaN gives 0; anything to bool is ``!= 0``.
     CAST = ("cast", 1)
+    #: The same bits as another dtype of that width; not for booleans.
+    BITCAST = ("bitcast", 1)
 
     def __init__(self, text: str, arity: int) -> None:
         self.text = text

@@ -10,6 +10,7 @@ from dyn import dtypes
 from dyn.ir.core import Dense
 from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import Real, part_dtype
 from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
 from dyn.ops.rules import SAMPLE_SHAPES, view
 from dyn.ops.scalar import Scalar
@@ -306,6 +307,17 @@ def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) ->
     return value
 
 
+def _constant_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    array, rest = op.attrs["value"].array, {k: v for k, v in op.attrs.items() if k != "value"}
+    return tuple(b.op("constant", value=Dense(part), **rest) for part in (array.real, array.imag))
+
+
+def _real_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    """The same op of the parts' dtype, and zeros."""
+    real = b.op(op.opdef.name, **{**op.attrs, "dtype": part_dtype(op.attrs["dtype"])})
+    return real, Real(b).fill(real, 0)
+
+
 constant = OpDef(
     "constant",
     OpKind.GENERATE,
@@ -316,6 +328,7 @@ constant = OpDef(
     reference=lambda value, weak=False: value.array,
     samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [])],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=_constant_parts,
 )  # fmt: skip
 
 
@@ -339,6 +352,7 @@ iota = OpDef(
         for t in (dtypes.int32, dtypes.float32)
     ],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=_real_parts,
 )  # fmt: skip
 
 
@@ -365,6 +379,7 @@ dim_size = OpDef(
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
     vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
     simplify=_static_size,
+    parts=_real_parts,
 )  # fmt: skip
 
 

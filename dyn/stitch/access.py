@@ -22,7 +22,7 @@ class _IndexOnly:
     def _refuse(self, *args: Any) -> Any:
         raise IRError("a view computed a scalar")
 
-    apply = const = index = bind = _refuse
+    apply = const = index = bind = pair = parts = _refuse
 
     def __call__(self, fn: Any, args: Any, dtype: DType) -> Any:
         return self._refuse()

@@ -193,10 +193,12 @@ def reductions() -> Kernel:
 
 def defined(fn: Scalar, dtype: DType) -> bool:
     """Whether a scalar function means anything on a dtype."""
-    if fn is Scalar.CAST:
+    if fn in (Scalar.CAST, Scalar.BITCAST):
         return False  # casts() has them all
     if fn in _FLOATS_ONLY:
         return dtype.is_float
+    if fn in _INTEGERS_ONLY:
+        return dtype.is_integer
     if fn in (Scalar.NOT, Scalar.AND, Scalar.OR, Scalar.XOR):
         return not dtype.is_float
     return dtype is not BOOL or fn not in (Scalar.NEG, Scalar.ABS, Scalar.SUB, Scalar.DIV, Scalar.REM, Scalar.POW)
@@ -204,8 +206,10 @@ def defined(fn: Scalar, dtype: DType) -> bool:
 
 _FLOATS_ONLY = frozenset((
     Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.SQRT,
-    Scalar.RSQRT, Scalar.CBRT, Scalar.SIN, Scalar.COS, Scalar.FLOOR, Scalar.CEIL, Scalar.ROUND_EVEN,
+    Scalar.RSQRT, Scalar.CBRT, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.FLOOR, Scalar.CEIL,
+    Scalar.ROUND_EVEN, Scalar.ROUND_AFZ,
 ))  # fmt: skip
+_INTEGERS_ONLY = frozenset((Scalar.SHL, Scalar.SHRA, Scalar.SHRL, Scalar.POPCNT, Scalar.CLZ))
 
 
 def scalars(dtype: DType) -> tuple[Kernel, tuple[Scalar, ...]]:
@@ -234,9 +238,24 @@ def casts(source: DType) -> Kernel:
     )
 
 
+def same_width(dtype: DType) -> tuple[DType, ...]:
+    """The numbers that have as many bits."""
+    return tuple([to for to in STORED if to.bits == dtype.bits and to is not BOOL])
+
+
+def bitcasts(source: DType) -> Kernel:
+    """``y_to[i] = bitcast(x[i])`` for every dtype of that width."""
+    n, i = var("n"), var("i")
+    x = Buffer("x", source)
+    outputs = tuple([Buffer(f"y_{to.short}", to) for to in same_width(source)])
+    stores = [Store(y, i, call(Scalar.BITCAST, Load(x, i), to=y.dtype)) for y in outputs]
+    return kernel(f"bitcasts_{source.short}", (x, *outputs), (n,), lane(i, n, *stores))
+
+
 def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), gather(), concat(), turn(), norms(), reductions(),
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
+        *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

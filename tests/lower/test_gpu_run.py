@@ -17,7 +17,7 @@ from dyn.dtypes import DType
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
 from dyn.lower.kernel import Kernel, check
-from dyn.ops import elementwise
+from dyn.ops import bits, elementwise
 from dyn.ops.scalar import Scalar
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
@@ -197,7 +197,11 @@ _REFERENCES = {
     Scalar.ROUND_EVEN: "round_nearest_even", Scalar.IS_FINITE: "is_finite", Scalar.NOT: "not_", Scalar.ADD: "add",
     Scalar.SUB: "subtract", Scalar.MUL: "multiply", Scalar.DIV: "divide", Scalar.REM: "remainder",
     Scalar.POW: "power", Scalar.MAX: "maximum", Scalar.MIN: "minimum", Scalar.AND: "and_", Scalar.OR: "or_",
-    Scalar.XOR: "xor",
+    Scalar.XOR: "xor", Scalar.TAN: "tan", Scalar.ATAN2: "atan2", Scalar.ROUND_AFZ: "round_nearest_afz",
+}  # fmt: skip
+_BITS = {
+    Scalar.SHL: "shift_left", Scalar.SHRA: "shift_right_arithmetic", Scalar.SHRL: "shift_right_logical",
+    Scalar.POPCNT: "popcnt", Scalar.CLZ: "count_leading_zeros",
 }  # fmt: skip
 _COMPARE: dict[Scalar, Any] = {
     Scalar.EQ: np.equal, Scalar.NE: np.not_equal, Scalar.LT: np.less, Scalar.LE: np.less_equal,
@@ -212,7 +216,9 @@ def expected_scalar(fn: Scalar, p: Array, a: Array, b: Array) -> Array:
         return _COMPARE[fn](a, b)
     if fn is Scalar.SIGN and a.dtype == np.bool_:
         return a
-    return getattr(elementwise, _REFERENCES[fn]).reference(*(a, b)[: fn.arity])
+    name = _BITS.get(fn)
+    found = getattr(elementwise, _REFERENCES[fn]) if name is None else getattr(bits, name)
+    return found.reference(*(a, b)[: fn.arity])
 
 
 def sample_pairs(dtype: DType) -> tuple[Array, Array]:
@@ -293,3 +299,12 @@ def test_casts(machine: Machine, source: DType) -> None:
             y, expected = y.astype(np.float32), expected.astype(np.float32)
         np.testing.assert_array_equal(y, expected, err_msg=f"{source} to {to}")
     assert (outputs[-1] == np.ones(len(x), source.np)).all()
+
+
+@pytest.mark.parametrize("source", [d for d in gpu_kernels.STORED if d is not dtypes.bool_], ids=str)
+def test_bitcasts(machine: Machine, source: DType) -> None:
+    x = np.random.default_rng(1).integers(0, 256, 4000, np.uint8).view(source.np)
+    kernel = machine.kernels[f"bitcasts_{source.short}"][0]
+    outputs = [np.empty(len(x), buffer.dtype.np) for buffer in kernel.buffers[1:]]
+    machine.run(kernel.name, [x, *outputs], [len(x)])
+    assert all(y.tobytes() == x.tobytes() for y in outputs)

@@ -80,6 +80,9 @@ def test_a_function_has_a_text_or_is_not_defined(fn: Scalar, dtype: DType) -> No
         for to in STORED:
             assert apply(fn, dtype, to, ("x",))
         return
+    if fn is Scalar.BITCAST:
+        assert all("x" in apply(fn, dtype, to, ("x",)) for to in gpu_kernels.same_width(dtype))
+        return
     args = ("x", "y", "z")[: fn.arity]
     result = dtypes.bool_ if fn in COMPARISONS else dtype
     if defined(fn, dtype):
@@ -94,7 +97,7 @@ def test_a_function_has_a_text_or_is_not_defined(fn: Scalar, dtype: DType) -> No
 
 def test_nothing_computes_in_halves() -> None:
     for dtype in (dtypes.float16, dtypes.bfloat16):
-        for fn in set(Scalar) - {Scalar.CAST, Scalar.SELECT}:
+        for fn in set(Scalar) - {Scalar.CAST, Scalar.BITCAST, Scalar.SELECT}:
             with pytest.raises(UnsupportedOpError):
                 apply(fn, dtype, dtype, ("x", "y", "z")[: fn.arity])
 

@@ -103,6 +103,19 @@ def test_float16_without_the_instruction() -> None:
         np.testing.assert_array_equal(got, expected_cast(x, b))
 
 
+def test_bitcasts() -> None:
+    pairs = [(a, b) for a in REAL for b in REAL if a.bits == b.bits and dtypes.bool_ not in (a, b)]
+    keys = [(a, b, scalar) for a, b in pairs for scalar in (False, True)]
+    kernels = [
+        elementwise("c", lambda x, b=b: ap(Scalar.BITCAST, x, dtype=b), [a], b, scalar=scalar) for a, b, scalar in keys
+    ]
+    for (a, b, _), run in zip(keys, compile_kernels(kernels), strict=True):
+        x = np.random.default_rng(1).integers(0, 256, 8000, np.uint8).view(a.np)
+        got = np.empty(len(x), b.np)
+        run([len(x)], [x, got])
+        assert got.tobytes() == x.tobytes(), (a, b)
+
+
 def test_complex_is_not_there_yet() -> None:
     kernel = elementwise("k", lambda x: x, [dtypes.complex64], dtypes.complex64)
     with pytest.raises(NotYetError) as error:

@@ -205,6 +205,10 @@ inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline int __float_as_int(float x) { int bits; std::memcpy(&bits, &x, 4); return bits; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 inline double __longlong_as_double(long long bits) { double x; std::memcpy(&x, &bits, 8); return x; }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
 #define __half shim::half
 inline shim::half __ushort_as_half(unsigned short bits) { shim::half h; h.bits = bits; return h; }
 inline unsigned short __half_as_ushort(shim::half h) { return h.bits; }

@@ -53,6 +53,28 @@ template <class T> FN T dyn_ipow(T x, T y) {  // wraps; a negative exponent trun
     for (unsigned long long n = (unsigned long long)y; n != 0; n >>= 1, base *= base) result *= n & 1 ? base : 1;
     return (T)result;
 }""",
+    "dyn_shl": """\
+template <class T> FN T dyn_shl(T x, T by) {  // by the width or more, or less than 0, all bits leave
+    const unsigned long long n = (unsigned long long)by;
+    return n < 8 * sizeof(T) ? (T)((unsigned long long)x << n) : (T)0;
+}""",
+    "dyn_shrl": """\
+template <class T> FN T dyn_shrl(T x, T by) {
+    const unsigned long long n = (unsigned long long)by, all = ~0ull >> (64 - 8 * sizeof(T));
+    return n < 8 * sizeof(T) ? (T)(((unsigned long long)x & all) >> n) : (T)0;
+}""",
+    "dyn_shra": """\
+template <class T> FN T dyn_shra(T x, T by) {  // what moves is the sign, of unsigned numbers too
+    const unsigned long long n = (unsigned long long)by, most = 8 * sizeof(T) - 1;
+    const long long high = (long long)((unsigned long long)x << (63 - most));
+    return (T)(high >> (63 - most) >> (n < most ? n : most));
+}""",
+    "dyn_bitcast": """\
+template <class T, class F> FN T dyn_bitcast(F x) {
+    T y;
+    memcpy(&y, &x, sizeof(T));
+    return y;
+}""",
     "dyn_max": """\
 template <class T> FN T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;

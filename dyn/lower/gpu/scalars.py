@@ -85,6 +85,27 @@ def _bitwise(name: str, sign: str, booleans: str) -> Row:
     return _row(name, signed=f"({{T}})({{0}} {sign} {{1}})", booleans=booleans)
 
 
+def _counted(name: str, word: str) -> Row:
+    """A count of bits by the vendor's function for words; what is narrower is filled up with zeros, which ``clz``
+    then counts too."""
+
+    def row(source: DType, result: DType, args: tuple[str, ...]) -> str:
+        if not source.is_integer:
+            raise UnsupportedOpError(f"{name} of {source.name} is not defined.", remedy="cast the argument first.")
+        of = c_type(source)
+        if source.bits == 64:
+            return f"({of})__{word}ll((long long){args[0]})"
+        unsigned = {8: "unsigned char", 16: "unsigned short", 32: "unsigned int"}[source.bits]
+        more = f" - {32 - source.bits}" if word == "clz" and source.bits < 32 else ""
+        return f"({of})(__{word}((int)({unsigned}){args[0]}){more})"
+
+    return row
+
+
+def _bitcast(source: DType, result: DType, args: tuple[str, ...]) -> str:
+    return args[0] if source is result else f"dyn_bitcast<{c_type(result)}>({args[0]})"
+
+
 def _compare(name: str, sign: str) -> Row:
     every = f"{{0}} {sign} {{1}}"
     return _row(name, floats=every, signed=every, booleans=every)
@@ -141,22 +162,30 @@ TABLE: dict[Scalar, Row] = {
     Scalar.CBRT: _math("cbrt"),
     Scalar.SIN: _math("sin"),
     Scalar.COS: _math("cos"),
+    Scalar.TAN: _math("tan"),
     Scalar.FLOOR: _math("floor"),
     Scalar.CEIL: _math("ceil"),
     Scalar.ROUND_EVEN: _math("round_even", "rint{f}({0})"),
+    Scalar.ROUND_AFZ: _math("round_afz", "round{f}({0})"),
     Scalar.IS_FINITE: _row("is_finite", floats="{0} - {0} == 0", signed="true", booleans="true"),
     Scalar.NOT: _row("not", signed="({T})~{0}", booleans="!{0}"),
+    Scalar.POPCNT: _counted("popcnt", "popc"),
+    Scalar.CLZ: _counted("clz", "clz"),
     Scalar.ADD: _arithmetic("add", "+", booleans="{0} || {1}"),
     Scalar.SUB: _arithmetic("sub", "-"),
     Scalar.MUL: _arithmetic("mul", "*", booleans="{0} && {1}"),
     Scalar.DIV: _row("div", floats="{0} / {1}", signed="dyn_div<{T}>({0}, {1})"),
     Scalar.REM: _row("rem", floats="fmod{f}({0}, {1})", signed="dyn_rem<{T}>({0}, {1})"),
     Scalar.POW: _row("pow", floats="pow{f}({0}, {1})", signed="dyn_ipow<{T}>({0}, {1})"),
+    Scalar.ATAN2: _math("atan2", "atan2{f}({0}, {1})"),
     Scalar.MAX: _row("max", floats="dyn_max({0}, {1})", signed="{0} > {1} ? {0} : {1}", booleans="{0} || {1}"),
     Scalar.MIN: _row("min", floats="dyn_min({0}, {1})", signed="{0} < {1} ? {0} : {1}", booleans="{0} && {1}"),
     Scalar.AND: _bitwise("and", "&", booleans="{0} && {1}"),
     Scalar.OR: _bitwise("or", "|", booleans="{0} || {1}"),
     Scalar.XOR: _bitwise("xor", "^", booleans="{0} != {1}"),
+    Scalar.SHL: _row("shl", signed="dyn_shl<{T}>({0}, {1})"),
+    Scalar.SHRA: _row("shra", signed="dyn_shra<{T}>({0}, {1})"),
+    Scalar.SHRL: _row("shrl", signed="dyn_shrl<{T}>({0}, {1})"),
     Scalar.EQ: _compare("eq", "=="),
     Scalar.NE: _compare("ne", "!="),
     Scalar.LT: _compare("lt", "<"),
@@ -165,6 +194,7 @@ TABLE: dict[Scalar, Row] = {
     Scalar.GE: _compare("ge", ">="),
     Scalar.SELECT: _select,
     Scalar.CAST: cast,
+    Scalar.BITCAST: _bitcast,
 }
 
 

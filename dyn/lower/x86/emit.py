@@ -257,6 +257,8 @@ class KernelEmitter:
             fn.here = []
             if expr.fn is Scalar.CAST:
                 parts.append(cast(self.machine, expr.args[0].dtype, expr.dtype, args[0].ty, result, operands[0]))
+            elif expr.fn is Scalar.BITCAST:
+                parts.append(fn.cast("bitcast", args[0].ty, operands[0], result))
             else:
                 parts.append(apply(self.machine, expr.fn, expr.args[-1].dtype, args[-1].ty, operands))
             lines.append(fn.here)

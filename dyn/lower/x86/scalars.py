@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
-from dyn.lower.x86 import vector_math
+from dyn.lower.x86 import division, vector_math
 from dyn.lower.x86.llvm_text import VType, constant
 from dyn.lower.x86.machine import Machine
 from dyn.ops.scalar import Scalar
@@ -86,7 +86,7 @@ def _intrinsic(name: str) -> Row:
 
     def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
         if not dtype.is_float:
-            raise _unsupported("round_even" if name == "roundeven" else name, dtype)
+            raise _unsupported({"roundeven": "round_even", "round": "round_afz"}.get(name, name), dtype)
         return m.fn.intrinsic(name, ty, args[0])
 
     return row
@@ -125,56 +125,42 @@ def _extremum(name: str) -> Row:
     return row
 
 
-def _divide(name: str) -> Row:
-    """Integer division never traps: a divisor of 0, and MIN / -1, divide by 1 instead, and x / 0 becomes 0."""
+def _count(name: str, intrinsic: str, tail: str = "") -> Row:
+    """A number of bits, of integers."""
 
     def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
-        fn, (a, b) = m.fn, args
-        if dtype is dtypes.bool_:
+        if not dtype.is_integer:
             raise _unsupported(name, dtype)
-        if dtype.is_float:
-            return fn.op("fdiv", ty, a, b) if name == "div" else vector_math.remainder(m, ty, a, b)
-        if ty.lanes > 1 and ty.bits <= 32:
-            return _divide_through_floats(m, dtype, ty, a, b, name)
-        zero, one = constant(0, ty), constant(1, ty)
-        is_zero = fn.op("icmp eq", ty, b, zero)
-        safe = fn.select(is_zero, ty, one, b)
-        sign = "u"
-        if dtype.kind is Kind.INT:
-            sign, i1 = "s", ty.of("i1")
-            lowest = fn.op("icmp eq", ty, a, constant(-(1 << (ty.bits - 1)), ty))
-            overflow = fn.op("and", i1, lowest, fn.op("icmp eq", ty, b, constant(-1, ty)))
-            safe = fn.select(overflow, ty, one, safe)
-        result = fn.op(f"{sign}{name}", ty, a, safe)
-        return fn.select(is_zero, ty, zero, result) if name == "div" else result
+        return m.fn.call(f"llvm.{intrinsic}.{ty.mangled}", ty, [(ty, args[0])], tail=tail)
 
     return row
 
 
-def _divide_through_floats(m: Machine, dtype: DType, ty: VType, a: str, b: str, name: str) -> str:
-    """There is no vector instruction for integers. A float whose precision exceeds the integer's width gives the
-    quotient exactly after truncation: a/b is an integer or at least 1/|b| away from the next, and the rounding error
-    is less."""
-    fn = m.fn
-    wide = ty.of("double" if ty.bits == 32 else "float")
-    number = ty.of("i64" if ty.bits == 32 else "i32")
-    to, sign = ("sitofp", "s") if dtype.kind is Kind.INT else ("uitofp", "u")
-    is_zero = fn.op("icmp eq", ty, b, constant(0, ty))
-    divisor = fn.select(is_zero, ty, constant(1, ty), b)
-    quotient = fn.op("fdiv", wide, fn.cast(to, ty, a, wide), fn.cast(to, ty, divisor, wide))
-    if ty.bits == 32 and sign == "s":  # MIN / -1 is 2**31, whose conversion is MIN on this machine; keep it defined
-        top = constant(2.0**31, wide)
-        low = fn.op("fcmp oeq", wide, quotient, top)
-        quotient = fn.select(low, wide, constant(-(2.0**31), wide), quotient)
-        result = fn.cast("fptosi", wide, quotient, ty)
-    elif ty.bits == 32:
-        result = fn.cast("fptoui", wide, quotient, ty)
-    else:
-        result = fn.cast("trunc", number, fn.cast("fptosi", wide, quotient, number), ty)
-    if name == "div":
-        return fn.select(is_zero, ty, constant(0, ty), result)
-    rest = fn.op("sub", ty, a, fn.op("mul", ty, result, b))
-    return fn.select(is_zero, ty, constant(0, ty), rest)
+def _shift(name: str, opcode: str) -> Row:
+    """LLVM leaves shifts by the width or more undefined; here all bits leave. As unsigned, less than 0 is much."""
+
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        if not dtype.is_integer:
+            raise _unsupported(name, dtype)
+        fn, (x, by) = m.fn, args
+        most = fn.intrinsic("umin", ty, by, constant(ty.bits - 1, ty))
+        shifted = fn.op(opcode, ty, x, most)
+        if opcode == "ashr":  # by one bit less than all, what is left is the sign
+            return shifted
+        return fn.select(fn.op("icmp eq", ty, most, by), ty, shifted, constant(0, ty))
+
+    return row
+
+
+def _divide(name: str) -> Row:
+    def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
+        if dtype is dtypes.bool_:
+            raise _unsupported(name, dtype)
+        if dtype.is_float:
+            return m.fn.op("fdiv", ty, *args) if name == "div" else vector_math.remainder(m, ty, *args)
+        return division.divide(m, ty, *args, signed=dtype.kind is Kind.INT, rest=name == "rem")
+
+    return row
 
 
 def _pow(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
@@ -209,22 +195,30 @@ TABLE: dict[Scalar, Row] = {
     Scalar.CBRT: _math("cbrt", vector_math.cbrt),
     Scalar.SIN: _math("sin", vector_math.sin),
     Scalar.COS: _math("cos", vector_math.cos),
+    Scalar.TAN: _math("tan", vector_math.tan),
     Scalar.FLOOR: _intrinsic("floor"),
     Scalar.CEIL: _intrinsic("ceil"),
     Scalar.ROUND_EVEN: _intrinsic("roundeven"),
+    Scalar.ROUND_AFZ: _intrinsic("round"),
     Scalar.IS_FINITE: _is_finite,
     Scalar.NOT: _not,
+    Scalar.POPCNT: _count("popcnt", "ctpop"),
+    Scalar.CLZ: _count("clz", "ctlz", "i1 false"),
     Scalar.ADD: _opcodes("add", floats="fadd", signed="add", booleans="or"),
     Scalar.SUB: _opcodes("sub", floats="fsub", signed="sub"),
     Scalar.MUL: _opcodes("mul", floats="fmul", signed="mul", booleans="and"),
     Scalar.DIV: _divide("div"),
     Scalar.REM: _divide("rem"),
     Scalar.POW: _pow,
+    Scalar.ATAN2: _math("atan2", vector_math.atan2),
     Scalar.MAX: _extremum("max"),
     Scalar.MIN: _extremum("min"),
     Scalar.AND: _opcodes("and", signed="and", booleans="and"),
     Scalar.OR: _opcodes("or", signed="or", booleans="or"),
     Scalar.XOR: _opcodes("xor", signed="xor", booleans="xor"),
+    Scalar.SHL: _shift("shl", "shl"),
+    Scalar.SHRA: _shift("shra", "ashr"),
+    Scalar.SHRL: _shift("shrl", "lshr"),
     Scalar.EQ: _compare("eq", "oeq", "eq"),
     Scalar.NE: _compare("ne", "une", "ne"),
     Scalar.LT: _compare("lt", "olt", "lt"),
@@ -233,4 +227,5 @@ TABLE: dict[Scalar, Row] = {
     Scalar.GE: _compare("ge", "oge", "ge"),
     Scalar.SELECT: _select,
     Scalar.CAST: _cast,
+    Scalar.BITCAST: _cast,
 }  # fmt: skip

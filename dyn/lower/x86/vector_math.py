@@ -1,8 +1,8 @@
 """Elementary functions of float32 vectors, as inline polynomials.
 
-The bounds are maximal errors in units in the last place of the float32 result, over all arguments; the tests check
-them. ±0, infinities, NaN and denormal arguments and results are as in C. What is longer, or needs branches, is in
-``long_math.py``; float64 goes there as well.
+The bounds are maximal errors in units in the last place of the float32 result, over all arguments; ``bounds.py`` has
+them, and the tests check them. ±0, infinities, NaN and denormal arguments and results are as in C. float64 is in
+``double_math.py``; what goes through float64 or needs branches is in ``trigonometry.py`` and ``powers.py``.
 
 The polynomials are minimax fits of this file's own reductions (Lawson iteration in float64), and each reduction is
 the usual one: J.-M. Muller, "Elementary Functions", 3rd ed., chapters 11 and 12.
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dyn.lower.x86 import long_math, table_math
-from dyn.lower.x86.approx import clamp, horner
+from dyn.lower.x86 import double_math, powers, table_math, trigonometry
+from dyn.lower.x86.approx import clamp, horner, odd_extremes
 from dyn.lower.x86.llvm_text import VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 
@@ -80,7 +80,7 @@ def _reduce_exp(m: Machine, ty: VType, x: str) -> tuple[str, str]:
 def exp(m: Machine, ty: VType, x: str) -> str:
     """1 ulp."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "exp", x)
+        return double_math.exp(m, ty, x)
     n, r = _reduce_exp(m, ty, clamp(m, ty, x, -104.0, 89.0))
     return scale(m, ty, horner(m, ty, r, (1.0, 1.0, *_EXP)), n)
 
@@ -88,7 +88,7 @@ def exp(m: Machine, ty: VType, x: str) -> str:
 def expm1(m: Machine, ty: VType, x: str) -> str:
     """2 ulp. ``2**n * expm1(r) + (2**n - 1)``, halved while 2**n may overflow."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "expm1", x)
+        return m.helper("expm1", ty, [(ty, x)], lambda inner, args: double_math.expm1(inner, ty, args[0]))
     fn = m.fn
     n, r = _reduce_exp(m, ty, clamp(m, ty, x, -18.0, 89.0))
     p = m.fma(ty, fn.op("fmul", ty, r, r), horner(m, ty, r, _EXPM1), r)
@@ -152,14 +152,14 @@ def _log_specials(m: Machine, ty: VType, x: str, y: str) -> str:
 def log(m: Machine, ty: VType, x: str) -> str:
     """1 ulp."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "log", x)
+        return double_math.log(m, ty, x)
     return _log_specials(m, ty, x, _join_log(m, ty, *_split_log(m, ty, x)))
 
 
 def log1p(m: Machine, ty: VType, x: str) -> str:
     """2 ulp. The logarithm of ``u = 1 + x``, where what the sum lost is put back into the mantissa."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "log1p", x)
+        return m.helper("log1p", ty, [(ty, x)], lambda inner, args: double_math.log1p(inner, ty, args[0]))
     fn = m.fn
     one = constant(1.0, ty)
     u = fn.op("fadd", ty, x, one)
@@ -199,14 +199,14 @@ def _odd_rational(m: Machine, ty: VType, x: str, p: Sequence[float], q: Sequence
 def tanh(m: Machine, ty: VType, x: str) -> str:
     """5 ulp."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "tanh", x)
+        return m.helper("tanh", ty, [(ty, x)], lambda inner, args: double_math.tanh(inner, ty, args[0]))
     return _odd_rational(m, ty, x, _TANH_P, _TANH_Q, 8.3)
 
 
 def erf(m: Machine, ty: VType, x: str) -> str:
     """6 ulp; 3 with AVX-512."""
     if ty.elem == "double":
-        return long_math.libm(m, ty, "erf", x)
+        return m.helper("erf", ty, [(ty, x)], lambda inner, args: double_math.erf(inner, ty, args[0]))
     if _is_zmm(m, ty):
         return table_math.erf(m, ty, x)
     return _odd_rational(m, ty, x, _ERF_P, _ERF_Q, 3.75)
@@ -219,9 +219,8 @@ def rsqrt(m: Machine, ty: VType, x: str) -> str:
 
 def cbrt(m: Machine, ty: VType, x: str) -> str:
     """1 ulp."""
-    if ty.elem == "double":
-        return long_math.libm(m, ty, "cbrt", x)
-    return m.helper("cbrt", ty, [(ty, x)], lambda inner, args: _cbrt(inner, ty, args[0]))
+    root = double_math.cbrt if ty.elem == "double" else _cbrt
+    return m.helper("cbrt", ty, [(ty, x)], lambda inner, args: root(inner, ty, args[0]))
 
 
 def _cbrt(m: Machine, ty: VType, x: str) -> str:
@@ -254,16 +253,8 @@ def _cbrt(m: Machine, ty: VType, x: str) -> str:
     y = fn.op("fadd", ty, y, step)
     offset = fn.select(tiny, bits, constant(-43 - 8, bits), constant(-43, bits))
     y = fn.op("fmul", ty, y, _power_of_two(m, ty, fn.op("add", bits, third, offset)))
-    y = fn.intrinsic("copysign", ty, y, x)
-    same = fn.op("fcmp oeq", ty, size, constant(0.0, ty))  # 0, infinity and NaN are their own roots
-    same = fn.op("or", ty.of("i1"), same, fn.op("fcmp ueq", ty, size, constant(INFINITY, ty)))
-    return fn.select(same, ty, x, y)
+    return odd_extremes(m, ty, x, size, y)
 
 
-sin, cos, pow_, integer_pow, remainder = (
-    long_math.sin,
-    long_math.cos,
-    long_math.power,
-    long_math.integer_power,
-    long_math.remainder,
-)
+sin, cos, tan, atan2 = trigonometry.sin, trigonometry.cos, trigonometry.tan, trigonometry.atan2
+pow_, integer_pow, remainder = powers.power, powers.integer_power, powers.remainder

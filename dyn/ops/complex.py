@@ -1,0 +1,76 @@
+"""Complex numbers of their parts, and the parts of complex numbers: what is left of complex arithmetic in kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.ir.opdef import NOT_YET, Attrs, Elements, OpDef, OpKind, TypeContext, TypeRule
+from dyn.ir.types import TensorType
+from dyn.ops import rules
+from dyn.ops.complex_parts import part_dtype
+from dyn.ops.pointwise import COMPLEXES, draw
+
+_OF_PARTS = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
+
+
+def _complex_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    first = operands[0].dtype
+    if first not in _OF_PARTS:
+        raise ctx.unsupported(f"takes float32 or float64 parts, not {first.name}", "convert them with .astype")
+    (part,) = rules.same_type(rules.FLOAT)(ctx, operands, attrs)
+    return (TensorType(_OF_PARTS[part.dtype], part.shape, part.weak),)
+
+
+def _part_types() -> TypeRule:
+    def rule(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+        rules.require_kinds(ctx, operands, frozenset({Kind.COMPLEX}))
+        (x,) = operands
+        return (TensorType(part_dtype(x.dtype), x.shape, x.weak),)
+
+    return rule
+
+
+def _joined(real: np.ndarray[Any, Any], imag: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Not a sum, which would make NaN of ``0 * inf``, and 0.0 of -0.0."""
+    result = np.empty(real.shape, _OF_PARTS[dtypes.dtype(real.dtype)].np)
+    result.real, result.imag = real, imag
+    return result
+
+
+#: ``real + i * imag``
+complex_ = OpDef(
+    "complex",
+    OpKind.POINTWISE,
+    types=_complex_types,
+    loops=Elements(lambda k, op, index, get: k.pair(get(0, index), get(1, index), op.result.dtype)),
+    reference=_joined,
+    samples=draw(2, (dtypes.float32, dtypes.float64)),
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=lambda b, op, operands: operands,
+)  # fmt: skip
+
+real = OpDef(
+    "real",
+    OpKind.POINTWISE,
+    types=_part_types(),
+    loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[0]),
+    reference=lambda x: np.array(x.real),
+    samples=draw(1, COMPLEXES),
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=lambda b, op, operands: operands[0][0],
+)  # fmt: skip
+
+imag = OpDef(
+    "imag",
+    OpKind.POINTWISE,
+    types=_part_types(),
+    loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[1]),
+    reference=lambda x: np.array(x.imag),
+    samples=draw(1, COMPLEXES),
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=lambda b, op, operands: operands[0][1],
+)  # fmt: skip

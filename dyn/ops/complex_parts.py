@@ -1,0 +1,310 @@
+"""Complex arithmetic in real ops: ``OpDef.parts``.
+
+A rule takes a builder, the op, and its operands, each a real value or the pair of a complex one's parts; it gives the
+result in the same form. The formulas avoid overflow that the result does not have (R. L. Smith, "Algorithm 116", 1962,
+for the quotient; W. Kahan, "Branch cuts for complex elementary functions", 1987, for the rest), and keep the signs of
+zeros on the branch cuts. Errors are bounded relative to the result's absolute value, not part by part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.ir.core import Dense, Value
+
+Pair = tuple[Value, Value]
+#: ``rule(builder, op, operands)``: a result, in real ops.
+PartsRule = Callable[[Any, Any, tuple[Any, ...]], Any]
+
+_BITS = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
+
+
+def part_dtype(dtype: DType) -> DType:
+    """The dtype of a complex dtype's parts; another dtype itself."""
+    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+
+
+class Real:
+    """Real arithmetic on values, for rules that are formulas."""
+
+    def __init__(self, b: Any) -> None:
+        self.b = b
+
+    def fill(self, x: Value, value: bool | int | float) -> Value:
+        """``value`` in the shape and dtype of ``x``."""
+        weak: dict[str, Any] = {"weak": True} if x.type.weak else {}
+        made = self.b.op("constant", value=Dense(np.asarray(value).astype(x.dtype.np)), **weak)
+        return self.b.op("broadcast_in_dim", made, shape=x.shape, dims=()) if x.shape else made
+
+    def add(self, x: Value, y: Value | float) -> Value:
+        return self._two("add", x, y)
+
+    def sub(self, x: Value, y: Value | float) -> Value:
+        return self._two("subtract", x, y)
+
+    def mul(self, x: Value, y: Value | float) -> Value:
+        return self._two("multiply", x, y)
+
+    def div(self, x: Value, y: Value | float) -> Value:
+        return self._two("divide", x, y)
+
+    def _two(self, name: str, x: Value, y: Value | float) -> Value:
+        return self.b.op(name, x, y if isinstance(y, Value) else self.fill(x, y))
+
+    def f(self, name: str, *x: Value) -> Value:
+        """The op of that name."""
+        return self.b.op(name, *x)
+
+    def cmp(self, x: Value, direction: str, y: Value | float) -> Value:
+        return self.b.op("compare", x, y if isinstance(y, Value) else self.fill(x, y), direction=direction)
+
+    def where(self, p: Value, x: Value | float, y: Value | float) -> Value:
+        """``x`` where ``p``, else ``y``; one of the two is a value."""
+        like = x if isinstance(x, Value) else y
+        assert isinstance(like, Value)
+        a, c = (v if isinstance(v, Value) else self.fill(like, v) for v in (x, y))
+        return self.b.op("select", p, a, c)
+
+    def copysign(self, size: Value, sign: Value) -> Value:
+        """``size``, which is not negative, with the sign of ``sign``."""
+        bits = self.b.op("bitcast_convert", sign, dtype=_BITS[sign.dtype])
+        return self.where(self.cmp(bits, "LT", 0), self.f("negate", size), size)
+
+    def hypot(self, x: Value, y: Value) -> Value:
+        """``sqrt(x*x + y*y)``; infinite where either is, else NaN where either is."""
+        a, c = self.f("abs", x), self.f("abs", y)
+        high, low = self.f("maximum", a, c), self.f("minimum", a, c)
+        plain = self.f("or", self.cmp(high, "EQ", 0.0), self.cmp(high, "EQ", math.inf))
+        ratio = self.where(plain, 0.0, self.div(low, high))
+        size = self.mul(high, self.f("sqrt", self.add(self.mul(ratio, ratio), 1.0)))
+        infinite = self.f("or", self.cmp(a, "EQ", math.inf), self.cmp(c, "EQ", math.inf))
+        return self.where(infinite, math.inf, size)
+
+    def sinh_cosh(self, x: Value) -> Pair:
+        """From ``t = exp(|x|) - 1``: sinh is ``(t + t / (t + 1)) / 2``, cosh is ``1 + t*t / (2 * (t + 1))``."""
+        t = self.f("exponential_minus_one", self.f("abs", x))
+        finite = self.f("is_finite", t)
+        e = self.add(t, 1.0)
+        share = self.where(finite, self.div(t, e), 1.0)
+        sinh = self.copysign(self.mul(self.add(t, share), 0.5), x)
+        half = self.mul(e, 0.5)
+        cosh = self.add(half, self.div(self.fill(x, 0.5), e))
+        return sinh, cosh
+
+    def log_abs(self, x: Value, y: Value) -> Value:
+        """``log(hypot(x, y))``, precise where that is near 0."""
+        a, c = self.f("abs", x), self.f("abs", y)
+        high, low = self.f("maximum", a, c), self.f("minimum", a, c)
+        inside = self.f("and", self.cmp(high, "GT", 0.6), self.cmp(high, "LT", 1.7))
+        excess = self.add(self.mul(self.sub(high, 1.0), self.add(high, 1.0)), self.mul(low, low))
+        near = self.mul(self.f("log_plus_one", self.where(inside, excess, 0.0)), 0.5)
+        return self.where(inside, near, self.f("log", self.hypot(x, y)))
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def componentwise(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """The op on the real parts, and on the imaginary parts; what is real is used in both."""
+    re, im = (
+        b.op(op.opdef.name, *[x[i] if isinstance(x, tuple) else x for x in operands], **op.attrs) for i in range(2)
+    )
+    return re, im
+
+
+def product(r: Real, x: Pair, y: Pair) -> Pair:
+    """``(a + bi) * (c + di)``, as it is written."""
+    (a, b), (c, d) = x, y
+    return r.sub(r.mul(a, c), r.mul(b, d)), r.add(r.mul(a, d), r.mul(b, c))
+
+
+def quotient(r: Real, x: Pair, y: Pair) -> Pair:
+    """Smith's: divided by the larger part of the divisor first. Of a divisor that is 0, both parts by its size."""
+    (a, b), (c, d) = x, y
+    first = r.cmp(r.f("abs", c), "GE", r.f("abs", d))
+    p, q = r.where(first, c, d), r.where(first, d, c)
+    u, v = r.where(first, a, b), r.where(first, b, a)
+    zero = r.cmp(p, "EQ", 0.0)
+    zero = r.f("and", zero, r.cmp(q, "EQ", 0.0))
+    ratio = r.where(zero, 0.0, r.div(q, p))
+    whole = r.where(zero, r.f("abs", p), r.add(p, r.mul(q, ratio)))
+    re = r.where(zero, u, r.add(u, r.mul(v, ratio)))
+    im = r.where(zero, v, r.sub(v, r.mul(u, ratio)))
+    im = r.where(first, im, r.f("negate", im))
+    return r.div(re, whole), r.div(im, whole)
+
+
+def multiply(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    return product(Real(b), *operands)
+
+
+def divide(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    return quotient(Real(b), *operands)
+
+
+def abs_(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
+    return Real(b).hypot(*operands[0])
+
+
+def sign(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """``z / |z|``; of zero zero."""
+    r, (re, im) = Real(b), operands[0]
+    size = r.hypot(re, im)
+    zero = r.cmp(size, "EQ", 0.0)
+    return r.where(zero, re, r.div(re, size)), r.where(zero, im, r.div(im, size))
+
+
+def compare(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
+    """EQ and NE: of both parts, of either."""
+    re, im = componentwise(b, op, operands)
+    return b.op("and" if op.attrs["direction"] == "EQ" else "or", re, im)
+
+
+# --- exponentials ---------------------------------------------------------------------------------------------------
+
+
+def _polar(r: Real, size: Value, angle: Value) -> Pair:
+    """``size * (cos(angle) + i sin(angle))``; a zero angle and a zero size stay what they are."""
+    re, im = r.mul(size, r.f("cosine", angle)), r.mul(size, r.f("sine", angle))
+    nothing = r.cmp(size, "EQ", 0.0)
+    flat = r.cmp(angle, "EQ", 0.0)
+    return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, 0.0, im))
+
+
+def exponential(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    r, (re, im) = Real(b), operands[0]
+    return _polar(r, r.f("exponential", re), im)
+
+
+def exponential_minus_one(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """``expm1(a) * cos(b) - 2 * sin(b / 2)**2`` is the real part."""
+    r, (re, im) = Real(b), operands[0]
+    half = r.f("sine", r.mul(im, 0.5))
+    grown = r.f("exponential_minus_one", re)
+    real = r.sub(r.mul(grown, r.f("cosine", im)), r.mul(r.mul(half, half), 2.0))
+    flat = r.cmp(im, "EQ", 0.0)
+    return r.where(flat, grown, real), _polar(r, r.f("exponential", re), im)[1]
+
+
+def _log(r: Real, z: Pair) -> Pair:
+    return r.log_abs(*z), r.f("atan2", z[1], z[0])
+
+
+def log(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    return _log(Real(b), operands[0])
+
+
+def log_plus_one(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """Near 0, half of ``log1p(a * (a + 2) + b * b)`` is the real part."""
+    r, (re, im) = Real(b), operands[0]
+    high = r.f("maximum", r.f("abs", re), r.f("abs", im))
+    near = r.cmp(high, "LT", 0.5)
+    excess = r.add(r.mul(re, r.add(re, 2.0)), r.mul(im, im))
+    small = r.mul(r.f("log_plus_one", r.where(near, excess, 0.0)), 0.5)
+    one = r.add(re, 1.0)
+    return r.where(near, small, r.log_abs(one, im)), r.f("atan2", im, one)
+
+
+def logistic(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """``1 / (1 + exp(-z))`` or ``exp(z) / (1 + exp(z))``, whichever does not overflow."""
+    r, (re, im) = Real(b), operands[0]
+    left = r.cmp(re, "LT", 0.0)
+    angle = r.where(left, im, r.f("negate", im))
+    e = _polar(r, r.f("exponential", r.f("negate", r.f("abs", re))), angle)
+    numerator = r.where(left, e[0], 1.0), r.where(left, e[1], 0.0)
+    return quotient(r, numerator, (r.add(e[0], 1.0), e[1]))
+
+
+def power(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """``exp(w * log(z))``; ``z**0`` is 1, and 0 to a power with a positive real part is 0."""
+    r, (z, w) = Real(b), operands
+    exponent = product(r, w, _log(r, z))
+    re, im = _polar(r, r.f("exponential", exponent[0]), exponent[1])
+    none = r.f("and", r.cmp(z[0], "EQ", 0.0), r.cmp(z[1], "EQ", 0.0))
+    nothing = r.f("and", none, r.cmp(w[0], "GT", 0.0))
+    undefined = r.f("and", none, r.cmp(w[0], "LE", 0.0))
+    re, im = (r.where(nothing, 0.0, r.where(undefined, math.nan, v)) for v in (re, im))
+    one = r.f("and", r.cmp(w[0], "EQ", 0.0), r.cmp(w[1], "EQ", 0.0))
+    return r.where(one, 1.0, re), r.where(one, 0.0, im)
+
+
+# --- roots ----------------------------------------------------------------------------------------------------------
+
+
+def _sqrt(r: Real, z: Pair) -> Pair:
+    """``t = sqrt((|a| + |z|) / 2)`` is one part up to its sign, and ``b / 2t`` the other."""
+    re, im = z
+    a, c = r.f("abs", re), r.f("abs", im)
+    t = r.f("sqrt", r.add(r.mul(a, 0.5), r.mul(r.hypot(re, im), 0.5)))
+    other = r.where(r.cmp(t, "EQ", 0.0), c, r.div(c, r.mul(t, 2.0)))
+    endless = r.cmp(c, "EQ", math.inf)
+    left = r.cmp(re, "LT", 0.0)
+    real, size = r.where(left, other, t), r.where(left, t, other)
+    return r.where(endless, math.inf, real), r.copysign(r.where(endless, math.inf, size), im)
+
+
+def sqrt(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    return _sqrt(Real(b), operands[0])
+
+
+def rsqrt(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    r = Real(b)
+    root = _sqrt(r, operands[0])
+    return quotient(r, (r.fill(root[0], 1.0), r.fill(root[0], 0.0)), root)
+
+
+# --- trigonometry ---------------------------------------------------------------------------------------------------
+
+
+def sine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    r, (re, im) = Real(b), operands[0]
+    sinh, cosh = r.sinh_cosh(im)
+    real = r.mul(r.f("sine", re), cosh)
+    return r.where(r.cmp(re, "EQ", 0.0), re, real), r.mul(r.f("cosine", re), sinh)
+
+
+def cosine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    r, (re, im) = Real(b), operands[0]
+    sinh, cosh = r.sinh_cosh(im)
+    return r.mul(r.f("cosine", re), cosh), r.f("negate", r.mul(r.f("sine", re), sinh))
+
+
+def _tanh(r: Real, z: Pair) -> Pair:
+    """With ``t = tan(b)``, ``s = sinh(a)``, ``w = 1 + t*t``: ``(w * s * sqrt(1 + s*s) + i*t) / (1 + w * s*s)``.
+
+    Where ``s`` is large it is ``±1 + i * 4 sin(b) cos(b) exp(-2|a|)``.
+    """
+    re, im = z
+    a = r.f("abs", re)
+    far = r.cmp(a, "GT", 20.0 if re.dtype is dtypes.float64 else 10.0)
+    s, _ = r.sinh_cosh(r.where(far, 0.0, re))
+    t = r.f("tan", im)
+    w = r.add(r.mul(t, t), 1.0)
+    square = r.mul(s, s)
+    whole = r.add(r.mul(w, square), 1.0)
+    real = r.div(r.mul(r.mul(w, s), r.f("sqrt", r.add(square, 1.0))), whole)
+    small = r.mul(r.f("exponential", r.mul(a, -2.0)), 4.0)
+    rest = r.mul(r.mul(r.f("sine", im), r.f("cosine", im)), small)
+    gone = r.f("and", r.cmp(a, "EQ", math.inf), r.f("not", r.f("is_finite", im)))
+    rest = r.where(gone, 0.0, rest)
+    return (
+        r.where(far, r.copysign(r.fill(re, 1.0), re), real),
+        r.where(far, rest, r.div(t, whole)),
+    )
+
+
+def tanh(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    return _tanh(Real(b), operands[0])
+
+
+def tan(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+    """``-i * tanh(i * z)``"""
+    r, (re, im) = Real(b), operands[0]
+    u, v = _tanh(r, (r.f("negate", im), re))
+    return v, r.f("negate", u)

@@ -1,0 +1,63 @@
+"""How elementwise ops are declared: one scalar function, one NumPy reference, samples of every dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.ir.opdef import NOT_YET, OpDef, OpKind, Reference, Sample, TypeRule
+from dyn.ops.complex_parts import PartsRule
+from dyn.ops.rules import ELEMENT_SHAPES, pointwise, samples
+from dyn.ops.scalar import Scalar
+
+Array = np.ndarray[Any, Any]
+
+FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+COMPLEXES = (dtypes.complex64, dtypes.complex128)
+SIGNED = (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)
+INTS = (*SIGNED, dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
+REALS = (*FLOATS, *INTS)
+NUMBERS = (*REALS, *COMPLEXES)
+BITS = (dtypes.bool_, *INTS)
+
+
+def draw(
+    arity: int, types: tuple[DType, ...] = FLOATS, low: float = -3.0, high: float = 3.0, **attrs: Any
+) -> Callable[[], list[Sample]]:
+    """Calls of an elementwise op at sizes 0, 1, 2, 7, 64 in each of some dtypes."""
+    return samples(arity, types, low, high, ELEMENT_SHAPES, **attrs)
+
+
+def quiet(fn: Callable[..., Any]) -> Reference:
+    """NumPy's function without its warnings, in at least float32, rounded back to the operands' dtype."""
+
+    def reference(*arrays: Array, **attrs: Any) -> Array:
+        half = arrays[0].dtype.itemsize == 2 and arrays[0].dtype.kind not in "iu"
+        wide = [a.astype(np.float32) for a in arrays] if half else arrays
+        with np.errstate(all="ignore"):
+            result = np.asarray(fn(*wide, **attrs))
+        return result.astype(arrays[0].dtype) if half and result.dtype.kind != "b" else result
+
+    return reference
+
+
+def pointwise_op(
+    name: str,
+    fn: Scalar,
+    reference: Callable[..., Any],
+    made: Callable[[], list[Sample]],
+    types: TypeRule,
+    *,
+    grad: Any = NOT_YET,
+    simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None,
+    parts: PartsRule | None = None,
+) -> OpDef:
+    """The op that applies ``fn`` to its operands' elements; ``parts`` says how it acts on complex numbers."""
+    return OpDef(
+        name, OpKind.POINTWISE, types=types, loops=pointwise(fn), reference=quiet(reference), samples=made,
+        vjp=grad, jvp=grad, batch=NOT_YET, stablehlo=NOT_YET, simplify=simplify, parts=parts,
+    )  # fmt: skip
