@@ -7,7 +7,8 @@ import math
 import dyn.numpy as dnp
 from dyn.numpy._operands import emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.numpy._unary import filled, tanh
+from dyn.numpy._trig import tanh
+from dyn.numpy._unary import filled
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_swish", "hard_tanh", "leaky_relu", "log_sigmoid", "relu",

@@ -11,13 +11,14 @@ from dyn.errors import UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
 from dyn.numpy._operands import cast, common_dtype, emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.numpy._unary import filled
+from dyn.numpy._unary import composed, filled, flag, real_float, small_int
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 __all__ = [
     "add", "clip", "divide", "divmod", "float_power", "floor_divide", "fmax", "fmin", "fmod", "heaviside", "hypot",
-    "logaddexp", "maximum", "minimum", "mod", "multiply", "pow", "power", "remainder", "subtract", "true_divide",
+    "logaddexp", "logaddexp2", "maximum", "minimum", "mod", "multiply", "pow", "power", "remainder", "subtract",
+    "true_divide",
 ]  # fmt: skip
 
 #: Static integer exponents up to this are multiplied out.
@@ -43,8 +44,10 @@ def _no_bool(what: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
     return a, b
 
 
-def _flag(name: str, x: Tracer, value: bool | int | float) -> Tracer:
-    return emit("compare", x, filled(x, value), direction=name)
+def _small(what: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
+    """Operands of one dtype and shape, booleans as int8."""
+    a, b = align(what, promote(what, x, y, choose=small_int))
+    return a, b
 
 
 # ---- sums, products, quotients ---------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ divide = true_divide
 @public
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x // y``, rounded down as in Python. Integers divided by 0 give 0."""
-    a, b = _no_bool("floor_divide", x, y)
+    a, b = _small("floor_divide", x, y)
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
     if not a.element_type.is_float:
@@ -94,30 +97,30 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     down = emit("select", up, emit("add", down, filled(down, 1)), down)
     # A zero has the sign of the exact quotient, which is finite here: -1 // -2 is 0.0, and 0 // -2 is -0.0.
     exact = emit("divide", a, b)
-    down = emit("select", _flag("EQ", down, 0), emit("multiply", exact, filled(down, 0)), down)
-    return emit("select", _flag("EQ", b, 0), exact, down)
+    down = emit("select", flag("EQ", down, 0), emit("multiply", exact, filled(down, 0)), down)
+    return emit("select", flag("EQ", b, 0), exact, down)
 
 
 def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:
     """Where truncated division rounded up: the rest is not 0, and its sign is not the divisor's."""
     if rest.element_type.kind is Kind.UINT:
         return None
-    opposite = emit("xor", _flag("LT", rest, 0), _flag("LT", divisor, 0))
-    return emit("and", _flag("NE", rest, 0), opposite)
+    opposite = emit("xor", flag("LT", rest, 0), flag("LT", divisor, 0))
+    return emit("and", flag("NE", rest, 0), opposite)
 
 
 @public
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x % y`` with the sign of ``y``, as in Python. Integers modulo 0 give 0."""
-    a, b = _no_bool("remainder", x, y)
+    a, b = _small("remainder", x, y)
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
     if off is None:
         return rest
     result = emit("select", off, emit("add", rest, b), rest)
     if a.element_type.is_float:
-        zero = emit("select", _flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
-        result = emit("select", _flag("EQ", rest, 0), zero, result)
+        zero = emit("select", flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
+        result = emit("select", flag("EQ", rest, 0), zero, result)
     return result
 
 
@@ -133,7 +136,7 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
 @public
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The remainder with the sign of ``x``, as in C. Integers modulo 0 give 0."""
-    return emit("remainder", *_no_bool("fmod", x, y))
+    return emit("remainder", *_small("fmod", x, y))
 
 
 # ---- powers ----------------------------------------------------------------------------------------------------------
@@ -154,14 +157,11 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
                 loc=user_loc(),
                 remedy="convert the array with .astype('float32'), or use dyn.numpy.float_power.",
             )
-        if result_of.is_float or result_of.is_integer:
+        if result_of.is_inexact or result_of.is_integer:
             value = _static_power(cast(base, result_of, weak=base.weak), y)
             if value is not None:
                 return value
-    a, b = align("power", promote("power", x, y))
-    if _is_bool(a):
-        raise UnsupportedOpError("power does not take booleans.", loc=user_loc(), remedy="convert them with .astype.")
-    return emit("power", a, b)
+    return emit("power", *_small("power", x, y))
 
 
 def _static_power(x: Tracer, exponent: int | float) -> Tracer | None:
@@ -197,24 +197,44 @@ pow = power
 @public
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``sqrt(x * x + y * y)`` without overflow in between."""
-    a, b = (emit("abs", v) for v in align("hypot", promote("hypot", x, y, choose=to_float)))
+    return composed(_hypot, *align("hypot", real_float("hypot", x, y)))
+
+
+def _hypot(x: Tracer, y: Tracer) -> Tracer:
+    a, b = emit("abs", x), emit("abs", y)
     high, low = emit("maximum", a, b), emit("minimum", a, b)
     # Of (0, 0) and (inf, anything) the quotient has no use.
-    plain = emit("or", _flag("EQ", high, 0), _flag("EQ", high, float("inf")))
+    plain = emit("or", flag("EQ", high, 0), flag("EQ", high, float("inf")))
     ratio = emit("select", plain, filled(high, 0), emit("divide", low, high))
     root = emit("sqrt", emit("add", emit("multiply", ratio, ratio), filled(ratio, 1)))
-    either = emit("or", _flag("EQ", a, float("inf")), _flag("EQ", b, float("inf")))
+    either = emit("or", flag("EQ", a, float("inf")), flag("EQ", b, float("inf")))
     return emit("select", either, filled(high, float("inf")), emit("multiply", high, root))
 
 
 @public
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log(exp(x) + exp(y))`` without overflow in between."""
-    a, b = align("logaddexp", promote("logaddexp", x, y, choose=to_float))
+    return composed(_logaddexp, *align("logaddexp", real_float("logaddexp", x, y)))
+
+
+def _logaddexp(a: Tracer, b: Tracer) -> Tracer:
     gap = emit("negate", emit("abs", emit("subtract", a, b)))
     value = emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", gap)))
     # Infinities of one sign have no gap: their sum is one of them.
     return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, math.log(2))), value)
+
+
+@public
+def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``log2(2**x + 2**y)`` without overflow in between."""
+    return composed(_logaddexp2, *align("logaddexp2", real_float("logaddexp2", x, y)))
+
+
+def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
+    gap = emit("negate", emit("abs", emit("subtract", a, b)))
+    share = emit("log_plus_one", emit("power", filled(gap, 2.0), gap))
+    value = emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
+    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, 1.0)), value)
 
 
 # ---- the greater and the less ----------------------------------------------------------------------------------------
@@ -256,8 +276,8 @@ def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
     """0 where ``x < 0``, 1 where ``x > 0``, ``y`` where it is 0; NaN stays."""
     a, b = align("heaviside", promote("heaviside", x, y, choose=to_float))
-    step = emit("select", _flag("LT", a, 0), filled(a, 0), emit("select", _flag("GT", a, 0), filled(a, 1), a))
-    return emit("select", _flag("EQ", a, 0), b, step)
+    step = emit("select", flag("LT", a, 0), filled(a, 0), emit("select", flag("GT", a, 0), filled(a, 1), a))
+    return emit("select", flag("EQ", a, 0), b, step)
 
 
 @public

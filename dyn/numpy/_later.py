@@ -9,12 +9,9 @@ from dyn.errors import NotYetError
 from dyn.source import user_loc
 
 __all__ = [
-    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argpartition",
-    "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "bincount", "bitwise_left_shift",
-    "bitwise_right_shift", "compress", "convolve", "copysign", "correlate", "cross",
-    "extract", "flatnonzero", "from_dlpack", "gcd",
-    "histogram", "interp", "isin", "kron", "lcm", "left_shift", "median", "nextafter", "nonzero", "partition",
-    "percentile", "quantile", "right_shift", "searchsorted", "signbit", "unique",
+    "argpartition", "argwhere", "bincount", "compress", "convolve", "correlate", "cross", "extract", "flatnonzero",
+    "from_dlpack", "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "nonzero", "partition", "percentile",
+    "quantile", "searchsorted", "unique",
     "unique_all", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
@@ -37,20 +34,8 @@ def _data_dependent(name: str) -> Callable[..., Any]:
     return _raises(name, problem, "keep the shape, and choose with dyn.numpy.where.")
 
 
-acos = arccos = _later("arccos")
-acosh = arccosh = _later("arccosh")
-asin = arcsin = _later("arcsin")
-asinh = arcsinh = _later("arcsinh")
-atan = arctan = _later("arctan")
-atan2 = arctan2 = _later("arctan2")
-atanh = arctanh = _later("arctanh")
-copysign = _later("copysign")
-nextafter = _later("nextafter")
-signbit = _later("signbit")
 gcd = _later("gcd")
 lcm = _later("lcm")
-bitwise_left_shift = left_shift = _later("left_shift")
-bitwise_right_shift = right_shift = _later("right_shift")
 
 partition = _later("partition")
 argpartition = _later("argpartition")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
@@ -10,6 +12,7 @@ from dyn.numpy._operands import cast, emit, promote
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
+from dyn.trace.dims import SymbolicDim
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -22,8 +25,26 @@ __all__ = [
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
+#: Each direction, with the operands in the other order.
+_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+
+
 def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    """Compare by value: an integer that an array's dtype does not have is not brought to that dtype, as in NumPy 2."""
+    for a, b, way in ((x, y, direction), (y, x, _MIRRORED[direction])):
+        if isinstance(a, Tracer) and a.element_type.is_integer:
+            if type(b) is int and not _has(a.element_type, b):
+                # Every element is on the same side of it.
+                true = way in (("NE", "LT", "LE") if b > 0 else ("NE", "GT", "GE"))
+                return emit("compare", a, a, direction="EQ" if true else "NE")
+            if isinstance(b, SymbolicDim) and a.element_type.bits < 64:
+                return elementwise("compare", what, cast(a, dtypes.int64), b, direction=way)
     return elementwise("compare", what, x, y, direction=direction)
+
+
+def _has(dtype: DType, number: int) -> bool:
+    info = np.iinfo(dtype.np)
+    return int(info.min) <= number <= int(info.max)
 
 
 @public
@@ -76,6 +97,8 @@ def isnan(x: ArrayLike, /) -> Array:
 def isfinite(x: ArrayLike, /) -> Array:
     """Whether each element is neither NaN nor infinite."""
     (value,) = promote("isfinite", x)
+    if value.element_type.kind is Kind.COMPLEX:
+        return emit("and", *(emit("is_finite", emit(part, value)) for part in ("real", "imag")))
     if not value.element_type.is_float:
         return emit("compare", value, value, direction="EQ")
     return emit("is_finite", value)
@@ -83,6 +106,12 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 def _is_infinity(what: str, x: ArrayLike, sign: int) -> Tracer:
     (value,) = promote(what, x)
+    if value.element_type.kind is Kind.COMPLEX and sign == 0:
+        return emit("or", *(_is_infinity(what, emit(part, value), 0) for part in ("real", "imag")))
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} does not take complex arrays.", loc=user_loc(), remedy="ask for their real and imaginary parts."
+        )
     if not value.element_type.is_float:
         return emit("compare", value, value, direction="NE")
     if sign == 0:
@@ -112,9 +141,9 @@ def isneginf(x: ArrayLike, /) -> Array:
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
     a, b = align("isclose", promote("isclose", x, y, choose=_float_or_default))
-    gap = emit("abs", emit("subtract", a, b))
-    bound = emit("add", filled(b, atol), emit("multiply", filled(b, rtol), emit("abs", b)))
-    near = emit("and", emit("compare", gap, bound, direction="LE"), emit("is_finite", b))
+    gap, size = emit("abs", emit("subtract", a, b)), emit("abs", b)
+    bound = emit("add", filled(size, atol), emit("multiply", filled(size, rtol), size))
+    near = emit("and", emit("compare", gap, bound, direction="LE"), isfinite(b))
     result = emit("or", near, emit("compare", a, b, direction="EQ"))
     if equal_nan:
         both = emit("and", emit("compare", a, a, direction="NE"), emit("compare", b, b, direction="NE"))
@@ -123,7 +152,7 @@ def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-
 
 
 def _float_or_default(dtype: DType) -> DType:
-    return dtype if dtype.is_float else dtypes.float64
+    return dtype if dtype.is_inexact else dtypes.float64
 
 
 # ---- logic -----------------------------------------------------------------------------------------------------------
@@ -131,6 +160,8 @@ def _float_or_default(dtype: DType) -> DType:
 
 def truth(x: Tracer) -> Tracer:
     """Whether each element is not 0."""
+    if x.element_type.kind is Kind.COMPLEX:
+        return emit("compare", x, filled(x, 0), direction="NE")
     return cast(x, dtypes.bool_)
 
 

@@ -6,20 +6,23 @@ given integers or booleans.
 
 from __future__ import annotations
 
+import builtins
 import math
+from collections.abc import Callable, Sequence
 
-from dyn.dtypes import Kind
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.numpy._broadcast import elementwise
-from dyn.numpy._operands import emit, like, promote, shape_of, to_float
+from dyn.numpy._operands import cast, emit, like, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "abs", "absolute", "cbrt", "ceil", "conj", "conjugate", "cos", "cosh", "deg2rad", "degrees", "exp", "exp2",
-    "expm1", "fabs", "floor", "imag", "log", "log10", "log1p", "log2", "negative", "positive", "rad2deg", "radians",
-    "real", "reciprocal", "rint", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+    "abs", "absolute", "angle", "cbrt", "ceil", "conj", "conjugate", "exp", "exp2", "expm1", "fabs", "floor", "imag",
+    "log", "log10", "log1p", "log2", "negative", "positive", "real", "reciprocal", "rint", "round", "sign", "sqrt",
+    "square", "trunc",
 ]  # fmt: skip
 
 
@@ -30,6 +33,11 @@ def _float(name: str, what: str, x: ArrayLike) -> Tracer:
 def _one(what: str, x: ArrayLike) -> Tracer:
     (value,) = promote(what, x)
     return value
+
+
+def small_int(dtype: DType) -> DType:
+    """What NumPy computes with where booleans are numbers: int8."""
+    return dtypes.int8 if dtype.kind is Kind.BOOL else dtype
 
 
 def _not_bool(what: str, x: ArrayLike, remedy: str) -> Tracer:
@@ -44,6 +52,36 @@ def filled(x: Tracer, value: bool | int | float) -> Tracer:
     scalar = like(x, value)
     shape = shape_of(x)
     return emit("broadcast_in_dim", scalar, shape=shape, dims=()) if shape else scalar
+
+
+def flag(direction: str, x: Tracer, value: bool | int | float) -> Tracer:
+    """Whether each element compares with a number."""
+    return emit("compare", x, filled(x, value), direction=direction)
+
+
+def composed(formula: Callable[..., Tracer], *values: Tracer) -> Tracer:
+    """A formula of several ops; of 16-bit floats in float32, rounded once at its end."""
+    dtype = values[0].element_type
+    if dtype not in (dtypes.float16, dtypes.bfloat16):
+        return formula(*values)
+    wide = [cast(v, dtypes.float32, weak=v.weak) for v in values]
+    return cast(formula(*wide), dtype, weak=all_weak(values))
+
+
+def all_weak(values: Sequence[Tracer]) -> bool:
+    return builtins.all(v.weak for v in values)
+
+
+def real_float(what: str, *values: ArrayLike) -> list[Tracer]:
+    """Operands of one float dtype; UnsupportedOpError for complex ones."""
+    operands = promote(what, *values, choose=to_float)
+    if operands[0].element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} does not take complex arrays.",
+            loc=user_loc(),
+            remedy="pass their real parts, imaginary parts or absolute values.",
+        )
+    return operands
 
 
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------
@@ -80,21 +118,48 @@ def log1p(x: ArrayLike, /) -> Array:
     return _float("log_plus_one", "log1p", x)
 
 
-def _log_base(what: str, x: ArrayLike, base: float) -> Tracer:
-    value = _float("log", what, x)
-    return emit("divide", value, filled(value, math.log(base)))
+#: Of float32 and float64: the integers of that width, the fraction's bits, the bits of sqrt(1/2), a power of two that
+#: makes denormals normal.
+_FIELDS = {
+    dtypes.float32: (dtypes.int32, 23, 0x3F3504F3, 24.0),
+    dtypes.float64: (dtypes.int64, 52, 0x3FE6A09E667F3BCD, 54.0),
+}
+
+
+def _log2(x: Tracer) -> Tracer:
+    """The exponent, and the logarithm of a mantissa around 1: exact for powers of two."""
+    pattern, digits, root, lift = _FIELDS[x.element_type]
+    tiny = flag("LT", x, 2.0 ** -((1 << (x.element_type.bits - digits - 2)) - 2))
+    normal = emit("select", tiny, emit("multiply", x, filled(x, 2.0**lift)), x)
+    bits = emit("bitcast_convert", normal, dtype=pattern)
+    shift = filled(bits, digits)
+    exponent = emit("shift_right_arithmetic", emit("subtract", bits, filled(bits, root)), shift)
+    mantissa = emit("subtract", bits, emit("shift_left", exponent, shift))
+    part = emit("log", emit("bitcast_convert", mantissa, dtype=x.element_type))
+    whole = emit("subtract", cast(exponent, x.element_type), emit("select", tiny, filled(x, lift), filled(x, 0.0)))
+    result = emit("add", whole, emit("multiply", part, filled(part, 1 / math.log(2.0))))
+    ordinary = emit("and", emit("is_finite", x), flag("GT", x, 0.0))
+    return emit("select", ordinary, result, emit("log", x))
 
 
 @public
 def log2(x: ArrayLike, /) -> Array:
-    """The logarithm to base 2."""
-    return _log_base("log2", x, 2.0)
+    """The logarithm to base 2, exact for powers of two."""
+    (value,) = promote("log2", x, choose=to_float)
+    if value.element_type.kind is Kind.COMPLEX:
+        return _over(emit("log", value), math.log(2.0))
+    return cast(composed(_log2, value), value.element_type, weak=value.weak)
+
+
+def _over(x: Tracer, divisor: float) -> Tracer:
+    return emit("divide", x, filled(x, divisor))
 
 
 @public
 def log10(x: ArrayLike, /) -> Array:
     """The logarithm to base 10."""
-    return _log_base("log10", x, 10.0)
+    (value,) = promote("log10", x, choose=to_float)
+    return composed(lambda v: _over(emit("log", v), math.log(10.0)), value)
 
 
 # ---- roots and powers ------------------------------------------------------------------------------------------------
@@ -114,87 +179,16 @@ def cbrt(x: ArrayLike, /) -> Array:
 
 @public
 def square(x: ArrayLike, /) -> Array:
-    """``x * x``, in the dtype of ``x``."""
-    value = _not_bool("square", x, "convert them with .astype first.")
+    """``x * x``, in the dtype of ``x``; of booleans in int8."""
+    (value,) = promote("square", x, choose=small_int)
     return emit("multiply", value, value)
 
 
 @public
 def reciprocal(x: ArrayLike, /) -> Array:
-    """``1 / x``; of integers the whole part, as in NumPy."""
-    value = _not_bool("reciprocal", x, "convert them with .astype first.")
+    """``1 / x``; of integers the whole part, as in NumPy, and 0 of 0."""
+    (value,) = promote("reciprocal", x, choose=small_int)
     return emit("divide", filled(value, 1), value)
-
-
-# ---- trigonometry ----------------------------------------------------------------------------------------------------
-
-
-@public
-def sin(x: ArrayLike, /) -> Array:
-    """The sine of radians."""
-    return _float("sine", "sin", x)
-
-
-@public
-def cos(x: ArrayLike, /) -> Array:
-    """The cosine of radians."""
-    return _float("cosine", "cos", x)
-
-
-@public
-def tan(x: ArrayLike, /) -> Array:
-    """The tangent of radians."""
-    (value,) = promote("tan", x, choose=to_float)
-    return emit("divide", emit("sine", value), emit("cosine", value))
-
-
-@public
-def tanh(x: ArrayLike, /) -> Array:
-    """The hyperbolic tangent."""
-    return _float("tanh", "tanh", x)
-
-
-@public
-def sinh(x: ArrayLike, /) -> Array:
-    """The hyperbolic sine."""
-    # With t = exp(|x|) - 1 it is (t + t / (t + 1)) / 2: precise near 0, and inf where t is.
-    (value,) = promote("sinh", x, choose=to_float)
-    t = emit("exponential_minus_one", emit("abs", value))
-    share = emit("divide", t, emit("add", t, filled(t, 1)))
-    finite = emit("is_finite", t)
-    total = emit("add", t, emit("select", finite, share, filled(t, 1)))
-    half = emit("multiply", total, filled(t, 0.5))
-    negative_side = emit("compare", value, filled(value, 0), direction="LT")
-    signed = emit("select", negative_side, emit("negate", half), half)
-    zero = emit("compare", value, filled(value, 0), direction="EQ")
-    return emit("select", zero, value, signed)
-
-
-@public
-def cosh(x: ArrayLike, /) -> Array:
-    """The hyperbolic cosine."""
-    (value,) = promote("cosh", x, choose=to_float)
-    half = filled(value, 0.5)
-    up = emit("exponential", emit("abs", value))
-    return emit("add", emit("multiply", half, up), emit("divide", half, up))
-
-
-@public
-def deg2rad(x: ArrayLike, /) -> Array:
-    """Degrees as radians."""
-    (value,) = promote("deg2rad", x, choose=to_float)
-    return emit("multiply", value, filled(value, math.pi / 180))
-
-
-@public
-def rad2deg(x: ArrayLike, /) -> Array:
-    """Radians as degrees."""
-    (value,) = promote("rad2deg", x, choose=to_float)
-    return emit("multiply", value, filled(value, 180 / math.pi))
-
-
-radians = deg2rad
-degrees = rad2deg
 
 
 # ---- signs and rounding ----------------------------------------------------------------------------------------------
@@ -214,7 +208,7 @@ def positive(x: ArrayLike, /) -> Array:
 
 @public
 def abs(x: ArrayLike, /) -> Array:
-    """The absolute value; of booleans and unsigned integers themselves."""
+    """The absolute value; of booleans and unsigned integers themselves, of complex numbers a float."""
     value = _one("abs", x)
     return value if value.element_type.kind in (Kind.BOOL, Kind.UINT) else emit("abs", value)
 
@@ -225,18 +219,28 @@ absolute = abs
 @public
 def fabs(x: ArrayLike, /) -> Array:
     """The absolute value as a float."""
-    return _float("abs", "fabs", x)
+    (value,) = real_float("fabs", x)
+    return emit("abs", value)
 
 
 @public
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1; NaN where ``x`` is."""
+    """-1, 0 or 1; NaN where ``x`` is; of complex numbers ``x / abs(x)``."""
     return emit("sign", _not_bool("sign", x, "convert them with .astype first."))
 
 
 def _rounded(name: str, what: str, x: ArrayLike) -> Tracer:
-    value = _one(what, x)
+    value = _no_complex(what, x)
     return value if not value.element_type.is_float else emit(name, value)
+
+
+def _no_complex(what: str, x: ArrayLike) -> Tracer:
+    value = _one(what, x)
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} does not take complex arrays.", loc=user_loc(), remedy="round their real and imaginary parts."
+        )
+    return value
 
 
 @public
@@ -253,14 +257,15 @@ def ceil(x: ArrayLike, /) -> Array:
 
 @public
 def rint(x: ArrayLike, /) -> Array:
-    """The nearest whole number, the even one of two."""
-    return _rounded("round_nearest_even", "rint", x)
+    """The nearest whole number, the even one of two, as a float."""
+    (value,) = promote("rint", x, choose=to_float)
+    return _rounded("round_nearest_even", "rint", value)
 
 
 @public
 def trunc(x: ArrayLike, /) -> Array:
     """The nearest whole number towards 0, in the dtype of ``x``."""
-    value = _one("trunc", x)
+    value = _no_complex("trunc", x)
     if not value.element_type.is_float:
         return value
     below = emit("compare", value, filled(value, 0), direction="LT")
@@ -283,17 +288,13 @@ def round(x: ArrayLike, /, decimals: int = 0) -> Array:
 # ---- parts of complex numbers ----------------------------------------------------------------------------------------
 
 
-def _real_only(what: str, x: ArrayLike) -> Tracer:
-    value = _one(what, x)
-    if value.element_type.kind is Kind.COMPLEX:
-        raise NotYetError(f"{what} of complex arrays comes later.", loc=user_loc())
-    return value
-
-
 @public
 def conj(x: ArrayLike, /) -> Array:
     """The complex conjugate; a real array itself."""
-    return _real_only("conj", x)
+    value = _one("conj", x)
+    if value.element_type.kind is not Kind.COMPLEX:
+        return value
+    return emit("complex", emit("real", value), emit("negate", emit("imag", value)))
 
 
 conjugate = conj
@@ -302,10 +303,23 @@ conjugate = conj
 @public
 def real(x: ArrayLike, /) -> Array:
     """The real part; a real array itself."""
-    return _real_only("real", x)
+    value = _one("real", x)
+    return emit("real", value) if value.element_type.kind is Kind.COMPLEX else value
 
 
 @public
 def imag(x: ArrayLike, /) -> Array:
     """The imaginary part; zeros for a real array."""
-    return filled(_real_only("imag", x), 0)
+    value = _one("imag", x)
+    return emit("imag", value) if value.element_type.kind is Kind.COMPLEX else filled(value, 0)
+
+
+@public
+def angle(z: ArrayLike, deg: bool = False) -> Array:
+    """The angle of each number in the complex plane, in [-pi, pi], or in degrees."""
+    (value,) = promote("angle", z, choose=to_float)
+    if value.element_type.kind is Kind.COMPLEX:
+        result = emit("atan2", emit("imag", value), emit("real", value))
+    else:
+        result = emit("atan2", filled(value, 0.0), value)
+    return emit("multiply", result, filled(result, 180 / math.pi)) if deg else result

@@ -170,11 +170,12 @@ def compare(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
 
 
 def _polar(r: Real, size: Value, angle: Value) -> Pair:
-    """``size * (cos(angle) + i sin(angle))``; a zero angle and a zero size stay what they are."""
+    """``size * (cos(angle) + i sin(angle))``; a zero angle stays what it is, and nothing is nothing at any angle."""
     re, im = r.mul(size, r.f("cosine", angle)), r.mul(size, r.f("sine", angle))
-    nothing = r.cmp(size, "EQ", 0.0)
+    nothing = r.f("and", r.cmp(size, "EQ", 0.0), r.f("not", r.f("is_finite", angle)))
     flat = r.cmp(angle, "EQ", 0.0)
-    return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, 0.0, im))
+    none = r.copysign(r.fill(angle, 0.0), angle)
+    return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, none, im))
 
 
 def exponential(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
@@ -292,7 +293,7 @@ def _tanh(r: Real, z: Pair) -> Pair:
     small = r.mul(r.f("exponential", r.mul(a, -2.0)), 4.0)
     rest = r.mul(r.mul(r.f("sine", im), r.f("cosine", im)), small)
     gone = r.f("and", r.cmp(a, "EQ", math.inf), r.f("not", r.f("is_finite", im)))
-    rest = r.where(gone, 0.0, rest)
+    rest = r.where(gone, r.copysign(r.fill(im, 0.0), im), rest)
     return (
         r.where(far, r.copysign(r.fill(re, 1.0), re), real),
         r.where(far, rest, r.div(t, whole)),

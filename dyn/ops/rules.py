@@ -85,7 +85,7 @@ def view(index_map: Callable[[Any, tuple[Dim, ...]], tuple[Dim, ...]]) -> Elemen
 #: Shapes that samples are made in: a size 0, a size 1, and more.
 SAMPLE_SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1, 1), (2, 0, 3), (5, 7))
 #: The shapes of elementwise ops' samples.
-ELEMENT_SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (2, 7), (64,))
+ELEMENT_SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (2,), (7,), (64,))
 
 
 def _values(shape: tuple[int, ...], dtype: DType, low: float, high: float, seed: int) -> np.ndarray[Any, Any]:

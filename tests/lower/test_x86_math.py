@@ -134,7 +134,7 @@ def test_bounds_of_two_arguments(target: Target, dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=str)
 def test_all_halves(dtype: DType) -> None:
-    """Every float16 and every bfloat16: in float32, rounded once more, is the correctly rounded result or next to it."""
+    """Every float16 and bfloat16: in float32, rounded once more, is the correctly rounded result or next to it."""
     x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(dtype.np)
 
     def kernel(fn: Scalar) -> Any:
@@ -164,8 +164,8 @@ def test_division_of_long_integers(signed: bool) -> None:
     """Quotients of all sizes, divisors around powers of two, and what wraps, against Python's integers."""
     dtype = dtypes.int64 if signed else dtypes.uint64
     rng = np.random.default_rng(7)
-    edges = [2**k + d for k in range(0, 64) for d in (-1, 0, 1)] + [2**64 - 1, 2**64 - 2, 3, 10**18]
-    values = np.array([v % 2**64 for v in edges + [-v for v in edges]], np.uint64).view(dtype.np)
+    edges = [2**k + d for k in range(64) for d in (-1, 0, 1)] + [2**64 - 1, 2**64 - 2, 3, 10**18]
+    values = np.array([v % 2**64 for v in (*edges, *[-v for v in edges])], np.uint64).view(dtype.np)
     grid = np.meshgrid(values, values)
     shifts = rng.integers(0, 63, (2, 1 << 15)).astype(np.uint64)
     raw = rng.integers(0, 2**64 - 1, (2, 1 << 15), np.uint64, endpoint=True) >> shifts

@@ -69,6 +69,8 @@ def draw(spec: str, env: dict[str, int], seed: int) -> Array:
     if element.is_integer:
         return rng.integers(0 if element.kind.name == "UINT" else -5, 6, shape).astype(element.np)
     whole = rng.integers(-3, 4, shape)
+    if element.kind.name == "COMPLEX":
+        return (whole + rng.normal(0, 2, shape) + 1j * rng.normal(0, 2, shape)).astype(element.np)
     return np.where(rng.random(shape) < 0.3, whole, rng.normal(0, 2, shape)).astype(element.np)
 
 
@@ -113,11 +115,7 @@ def compare(
 
 
 def compiled_form(traced: TracedFunction) -> list[Callable[[TracedFunction, Sequence[Array]], list[Array]]]:
-    """The machine code of a trace, where it has no complex numbers, which kernels do not have yet."""
-    function = traced.function
-    values = [*function.params, *(result for op in function.ops for result in op.results)]
-    if any(value.dtype.kind is dtypes.Kind.COMPLEX for value in values):
-        return []
+    """The machine code of a trace."""
     program = compile_traced(traced, _captured(traced))
     return [lambda _, arrays: run_compiled(program, arrays)]
 

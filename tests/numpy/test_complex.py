@@ -1,0 +1,145 @@
+"""Complex arrays: NumPy's values at every size from one compile, special cases, and what is not there."""
+
+from __future__ import annotations
+
+import cmath
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn.errors import NotYetError, UnsupportedOpError
+from tests.numpy.differential import compare
+
+Array = np.ndarray[Any, Any]
+UNARY = (
+    "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "square",
+    "reciprocal", "abs", "sign", "negative", "positive", "conj", "real", "imag", "angle", "isnan", "isinf", "isfinite",
+    "logical_not", "exp2",
+)  # fmt: skip
+BINARY = ("add", "subtract", "multiply", "divide", "power", "equal", "not_equal", "logical_and", "isclose")
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.5, -30.0, 30.0, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name: str, dtype: str) -> None:
+    compare(lambda xp, x: getattr(xp, name)(x), f"{dtype} n 3", rtol=1e-5 if dtype == "complex64" else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name: str, dtype: str) -> None:
+    rtol = 2e-4 if dtype == "complex64" else 1e-11
+    compare(lambda xp, x, y: getattr(xp, name)(x, y), f"{dtype} n", f"{dtype} m", rtol=rtol)
+
+
+def test_beside_reals() -> None:
+    def program(xp: Any, z: Any, x: Any) -> Any:
+        return z * x, x - z, z + 1j, x * 2j, xp.where(x > 0, z, x), z**2, z**-1, 1 / z, z == x
+
+    compare(program, "complex128 n", "float64 n")
+
+
+def test_moving_and_reducing() -> None:
+    def program(xp: Any, x: Any, y: Any) -> Any:
+        return (
+            x.T, xp.concatenate([x, y]), x[:, ::-1], xp.sum(x * y, axis=1), xp.mean(x, axis=0), x @ y.T,
+            xp.sum(xp.abs(x) ** 2), xp.reshape(x, (-1,)), xp.stack([x, xp.conj(y)]), x.astype("complex64"), x,
+        )  # fmt: skip
+
+    compare(program, "complex128 n 3", "complex128 n 3")
+
+
+def test_one_result_several_times_and_parameters_as_results() -> None:
+    compare(lambda xp, x: (x, x, x.T, x * 2, x * 2), "complex64 n m")
+
+
+def test_constants_and_ranges() -> None:
+    table = np.array([1 + 2j, 3 - 1j, np.complex128(complex(-0.0, 5))])
+
+    def program(xp: Any, x: Any) -> Any:
+        return x * table, xp.ones(3, "complex64"), xp.full((2,), 1 - 2j), xp.arange(3).astype("complex128")
+
+    compare(program, "complex128 n 3")
+
+
+def grid(dtype: Any = np.complex128) -> Array:
+    a, b = np.meshgrid(SPECIAL, SPECIAL)
+    z = np.empty(a.size, dtype)
+    z.real, z.imag = a.ravel(), b.ravel()
+    return z
+
+
+def agree(actual: Array, wanted: Array, z: Array) -> None:
+    """Close where finite, signs of zeros included; the same infinities. A NaN may stand beside an infinity."""
+    for got, want in ((actual.real, wanted.real), (actual.imag, wanted.imag)):
+        finite = np.isfinite(want) & np.isfinite(wanted.real) & np.isfinite(wanted.imag)
+        np.testing.assert_allclose(got[finite], want[finite], rtol=1e-13, atol=1e-15, err_msg=str(z[finite]))
+        zero = finite & (want == 0)
+        np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]), err_msg=str(z[zero]))
+
+
+@pytest.mark.parametrize("name", ["sqrt", "log", "exp", "tanh", "abs"])
+def test_special_values(name: str) -> None:
+    z = grid()
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(z)
+        actual = np.asarray(dyn.jit(getattr(dnp, name))(z))
+    if name == "abs":
+        np.testing.assert_allclose(actual, wanted, rtol=1e-15)
+        return
+    agree(actual, wanted, z)
+    assert (np.isnan(actual.real) | np.isnan(actual.imag))[np.isnan(z.real) & np.isnan(z.imag)].all()
+
+
+def test_square_roots_and_logarithms_of_infinities() -> None:
+    z = np.array([complex(x, y) for x in SPECIAL for y in (np.inf, -np.inf)])
+    actual = np.asarray(dyn.jit(dnp.sqrt)(z))
+    np.testing.assert_array_equal(actual.real, np.inf)
+    np.testing.assert_array_equal(actual.imag, z.imag)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_nothing_overflows_on_the_way(dtype: str) -> None:
+    big, small = (1e30, 1e-30) if dtype == "complex64" else (1e300, 1e-300)
+    z = np.array([complex(big, big), complex(big, -1), complex(small, small), complex(0, big), complex(3, 4)], dtype)
+    size, one, half = dyn.jit(lambda v: (dnp.abs(v), v / v, v / (2 * v)))(z)
+    np.testing.assert_allclose(size, np.abs(z.astype(np.complex128)), rtol=1e-6)
+    np.testing.assert_allclose(one, np.ones(5), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(half, np.full(5, 0.5), rtol=1e-6, atol=1e-7)
+    root = np.asarray(dyn.jit(dnp.sqrt)(z))
+    np.testing.assert_allclose(root, [cmath.sqrt(complex(v)) for v in z.astype(np.complex128)], rtol=1e-6)
+
+
+def test_division_by_zero() -> None:
+    x, y = np.array([1 + 2j, -1 - 1j, 0j, 1 + 1j]), np.array([0j, 0j, 0j, complex(0, -0.0)])
+    with np.errstate(all="ignore"):
+        wanted = x / y
+    np.testing.assert_array_equal(dyn.jit(lambda a, b: a / b)(x, y), wanted)
+
+
+def test_one_compile_for_all_sizes() -> None:
+    f = dyn.jit(lambda x, y: dnp.sum(dnp.exp(x * y), axis=-1) / (x.shape[0] + 1j))
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 2, 7, 64, 1000):
+        x, y = ((rng.standard_normal((3, n)) + 1j * rng.standard_normal((3, n))).astype(np.complex64) for _ in "xy")
+        wanted = np.sum(np.exp((x * y).astype(np.complex128)), axis=-1) / (3 + 1j)
+        np.testing.assert_allclose(f(x, y), wanted, rtol=1e-4, atol=1e-4)
+    assert f.cache_info().compiles == 1
+
+
+def test_what_is_not_there_is_named() -> None:
+    z = np.ones(3, np.complex64)
+    with pytest.raises(UnsupportedOpError, match="complex64 numbers have no order: LT does not take them"):
+        dyn.jit(lambda v: v < v)(z)
+    with pytest.raises(NotYetError, match="a reduction of complex numbers with multiply comes later"):
+        dyn.jit(dnp.prod)(z)
+    with pytest.raises(NotYetError, match="arcsin of complex arrays comes later"):
+        dyn.jit(dnp.arcsin)(z)
+    with pytest.raises(UnsupportedOpError, match="hypot does not take complex arrays"):
+        dyn.jit(lambda v: dnp.hypot(v, v))(z)
+    with pytest.raises(UnsupportedOpError, match="floor does not take complex arrays"):
+        dyn.jit(dnp.floor)(z)
