@@ -94,3 +94,31 @@ def test_the_shim_runs_them_like_the_oracle(dialect: str, require_tool: Any) -> 
             for seed in (0, 7):
                 module.run(text.symbol, arrays, dims, 3, text.block, shared, seed)
                 np.testing.assert_allclose(output, expected, rtol=2e-6, atol=2e-7)
+
+
+def test_complex_numbers_run_on_gpus_too(require_tool: Any) -> None:
+    """Parts are read and written between each other; kernels see real numbers only."""
+    require_tool("g++")
+
+    def program(x, y):
+        return x * y / (1 + x), dyn.numpy.exp(x) + dyn.numpy.conj(y)
+
+    struct = dyn.ShapeDtypeStruct(("n",), "complex64")
+    for target, dialect in ((TARGETS["cuda"], CUDA), (TARGETS["hip"], HIP)):
+        optimized = optimize(dyn.jit(program).trace(struct, struct).traced, target, Record())
+        kernels = [(launch, launch.variants[-1]) for launch in optimized.launches]
+        texts = [emit_kernel(replace(v.kernel, name=f"z{i}"), target) for i, (_, v) in enumerate(kernels)]
+        module = ShimModule(texts, dialect, warp=target.warp)
+        rng = np.random.default_rng(0)
+        for n in (0, 1, 2, 7, 64, 1000):
+            inputs = [(rng.standard_normal(n) + 1j * rng.standard_normal(n)).astype(np.complex64) for _ in "xy"]
+            memory = dict(zip(optimized.function.params, inputs, strict=True))
+            memory |= {v: np.empty(n, v.dtype.np) for launch, _ in kernels for v in launch.buffers if v not in memory}
+            env = bind_symbols(optimized.function, inputs)
+            for (launch, variant), text in zip(kernels, texts, strict=True):
+                dims = [evaluate(d, env) for d in variant.dims]
+                module.run(text.symbol, [memory[v] for v in launch.buffers], dims, 3, text.block, 0, 1)
+            for value, wanted in zip(
+                optimized.function.results, run_reference(optimized.function, inputs), strict=True
+            ):
+                np.testing.assert_allclose(memory[value], wanted, rtol=1e-5, atol=1e-6)

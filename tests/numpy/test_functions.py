@@ -15,8 +15,8 @@ Array = np.ndarray[Any, Any]
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 SPECIAL = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 8.0, 1024.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 1e30, -1e30, 88.0,
-    89.0, 89.4, -89.4, 90.0, 700.0, 710.0, 711.0, -710.0, 6e-8, 65504.0, 1e-45, 5e-324, 1e300, 0.9999999, 1.0000001, 1e10,
-    1.1e10,
+    89.0, 89.4, -89.4, 90.0, 700.0, 710.0, 711.0, -710.0, 6e-8, 65504.0, 1e-45, 5e-324, 1e300, 0.9999999, 1.0000001,
+    1e10, 1.1e10,
 ]  # fmt: skip
 #: The function, and how far it may be from the exact result in units in the last place.
 FUNCTIONS: dict[str, float] = {
