@@ -4,5 +4,6 @@ from dyn.ops import bits, complex, contract, elementwise, gather, indexing, libr
 from dyn.ops.scalar import Scalar
 
 __all__ = [
-    "Scalar", "bits", "complex", "contract", "elementwise", "gather", "indexing", "library", "reduce", "scatter", "shape",
+    "Scalar", "bits", "complex", "contract", "elementwise", "gather", "indexing", "library", "reduce", "scatter",
+    "shape",
 ]  # fmt: skip

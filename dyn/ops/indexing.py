@@ -11,6 +11,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import componentwise
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.scalar import Scalar
 from dyn.ops.windows import Windows, clamped
@@ -152,6 +153,7 @@ dynamic_update_slice = OpDef(
     reference=_update,
     samples=_update_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=componentwise,
     simplify=lambda b, op: op.operands[1:2] if op.operands[0].type == op.operands[1].type else None,
 )  # fmt: skip
 

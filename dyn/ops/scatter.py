@@ -8,8 +8,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.errors import NotYetError
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES
 from dyn.ops.rules import ALL_DTYPES
 from dyn.ops.windows import Windows
@@ -144,6 +146,13 @@ def _samples() -> list[Sample]:
     return calls
 
 
+def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    """Sums and replacements are those of each part."""
+    if op.attrs["combine"] not in ("add", "replace"):
+        raise NotYetError(f"a scatter of complex numbers with {op.attrs['combine']} comes later.", loc=op.loc)
+    return componentwise(b, op, operands)
+
+
 #: The first operand with the last, the updates, combined into it: ``scatter(x, *start_indices, updates)``.
 #:
 #: Updates are taken in their row-major order, so that sums are rounded in that order and the last of several that
@@ -160,4 +169,5 @@ scatter = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=_parts,
 )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.errors import DynError, NotYetError, UnsupportedOpError
+from dyn.numpy._indexing import scatter_update
 from tests.numpy.differential import compare
 
 Array = np.ndarray[Any, Any]
@@ -169,3 +170,18 @@ def test_what_is_not_there_is_named(name: str) -> None:
     assert (caught.value.problem, caught.value.remedy) == (problem, remedy)
     assert caught.value.loc is not None
     assert caught.value.loc.file.endswith("test_complex.py")
+
+
+def test_updates_and_gathers() -> None:
+    places = np.array([0, 2, 0])
+
+    def program(xp: Any, x: Any) -> Any:
+        return xp.pad(x, 1), x[places], scatter_update(x, slice(1, 3), 2j), scatter_update(x, places, 1 - 1j, "add")
+
+    def oracle(xp: Any, x: Any) -> Any:
+        replaced, added = x.copy(), x.copy()
+        replaced[1:3] = 2j
+        np.add.at(added, places, 1 - 1j)
+        return np.pad(x, 1), x[places], replaced, added
+
+    compare(program, "complex128 n", sizes=(3, 7), oracle=oracle)
