@@ -215,7 +215,7 @@ def _version(program: LoadedProgram, out_tree: TreeSpec) -> tuple[_Words, dict[i
     version.put(Version.GUARDS, program.guards or 0)
     version.put(Version.RUN, program.address)
     version.put(Version.CONTEXT, program.context)
-    version.put(Version.RUNTIME, program.runtime)
+    version.put(Version.RUNTIME, program.runtime())
     version.memory(Version.CAPTURED, _captured(program.captured))
     version.put(Version.CAPTURED_COUNT, len(program.captured))
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured))

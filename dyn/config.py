@@ -42,6 +42,9 @@ class Config:
     cache_dir: str | None = None
     #: ``DYN_CACHE_SIZE``: the bytes it may grow to, as a number with or without K, M or G.
     cache_size: int = 1 << 30
+    #: ``DYN_NUM_THREADS``: how many threads a call may use, its own included; 0 for one for each CPU that this process
+    #: may run on when it first compiles something. Results do not depend on it.
+    num_threads: int = 0
 
     def __post_init__(self) -> None:
         for topic in self.topics():
@@ -50,6 +53,11 @@ class Config:
                     f"DYN_LOG={self.log!r}: there is no topic {topic!r}.",
                     remedy=f"name some of {', '.join(TOPICS)}, with commas between them.",
                 )
+        if self.num_threads < 0:
+            raise ArgumentError(
+                f"num_threads is {self.num_threads}, which is no number of threads.",
+                remedy="give 1 or more, or 0 for one for each CPU.",
+            )
 
     def topics(self) -> tuple[str, ...]:
         """The topics that ``log`` names."""
@@ -73,6 +81,7 @@ _VARIABLES = {
     "cache_dir": "DYN_CACHE_DIR",
     "cache_size": "DYN_CACHE_SIZE",
     "fast_call": "DYN_FAST_CALL",
+    "num_threads": "DYN_NUM_THREADS",
 }
 
 
@@ -85,15 +94,22 @@ def _from_environment() -> Config:
     values: dict[str, Any] = {}
     for field in fields(Config):
         text = os.environ.get(_VARIABLES[field.name])
-        if text is None:
-            continue
-        if isinstance(field.default, bool):
-            values[field.name] = text not in ("", "0", "false")
-        elif isinstance(field.default, int):
-            values[field.name] = parse_size(text, _VARIABLES[field.name])
-        else:
-            values[field.name] = text
+        if text is not None:
+            values[field.name] = _parse(field.name, text, field.default)
     return Config(**values)
+
+
+def _parse(setting: str, text: str, default: object) -> object:
+    """A variable's text as a value of the type of its setting."""
+    if isinstance(default, bool):
+        return text not in ("", "0", "false")
+    if setting == "num_threads":
+        if text.strip() and not text.strip().isdecimal():
+            raise ArgumentError(
+                f"{_VARIABLES[setting]} is {text!r}.", remedy="set it to a whole number, or not at all."
+            )
+        return int(text.strip() or 0)
+    return parse_size(text, _VARIABLES[setting]) if isinstance(default, int) else text
 
 
 _SIZE = re.compile(r"(\d+)\s*(?:([KMGT])(?:i?B)?)?", re.IGNORECASE)

@@ -13,118 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from dyn.backends.base import Source
+from dyn import config
 from dyn.backends.library import LIBRARY, call_library, take_error
-from dyn.backends.x86 import X86Backend, host_target
+from dyn.backends.runtime import native_runtime, thread_count
 from dyn.errors import IRError
 from dyn.lower.host import Fault, HostProgram, render_failure
 
 Array = np.ndarray[Any, Any]
 
-# One block of memory is kept between calls, the largest that was needed: a call takes it with one exchange, and a call
-# that finds it taken allocates its own. A block's capacity stands 64 bytes before it.
-_RUNTIME_IR = """
-@arena = internal global ptr null
-@scratch = internal global ptr null
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-
-define internal ptr @take(ptr %slot, i64 %bytes) {
-entry:
-  %kept = atomicrmw xchg ptr %slot, ptr null acq_rel, align 8
-  %none = icmp eq ptr %kept, null
-  br i1 %none, label %make, label %look
-look:
-  %head = getelementptr i8, ptr %kept, i64 -64
-  %capacity = load i64, ptr %head, align 8
-  %enough = icmp sge i64 %capacity, %bytes
-  br i1 %enough, label %use, label %drop
-use:
-  ret ptr %kept
-drop:
-  call void @free(ptr %head)
-  br label %make
-make:
-  %padded = add i64 %bytes, 191
-  %size = and i64 %padded, -64
-  %raw = call ptr @aligned_alloc(i64 64, i64 %size)
-  %failed = icmp eq ptr %raw, null
-  br i1 %failed, label %out, label %good
-out:
-  ret ptr null
-good:
-  %room = sub i64 %size, 64
-  store i64 %room, ptr %raw, align 8
-  %block = getelementptr i8, ptr %raw, i64 64
-  ret ptr %block
-}
-
-define internal void @give(ptr %slot, ptr %block) {
-entry:
-  %other = atomicrmw xchg ptr %slot, ptr %block acq_rel, align 8
-  %none = icmp eq ptr %other, null
-  br i1 %none, label %done, label %extra
-extra:
-  %head = getelementptr i8, ptr %other, i64 -64
-  call void @free(ptr %head)
-  br label %done
-done:
-  ret void
-}
-
-define ptr @dyn_alloc(ptr %rt, i64 %bytes) {
-entry:
-  %block = call ptr @take(ptr @arena, i64 %bytes)
-  ret ptr %block
-}
-
-define void @dyn_free(ptr %rt, ptr %block, i64 %bytes) {
-entry:
-  call void @give(ptr @arena, ptr %block)
-  ret void
-}
-
-define i32 @dyn_launch(ptr %rt, ptr %kernel, i64 %grid, ptr %dims, ptr %buffers, i64 %bytes) {
-entry:
-  %wants = icmp sgt i64 %bytes, 0
-  br i1 %wants, label %get, label %bare
-bare:
-  call void %kernel(ptr %dims, ptr %buffers, ptr null, i64 0, i64 %grid)
-  ret i32 0
-get:
-  %room = call ptr @take(ptr @scratch, i64 %bytes)
-  %failed = icmp eq ptr %room, null
-  br i1 %failed, label %out, label %start
-start:
-  call void %kernel(ptr %dims, ptr %buffers, ptr %room, i64 0, i64 %grid)
-  call void @give(ptr @scratch, ptr %room)
-  ret i32 0
-out:
-  ret i32 1
-}
-
-define ptr @dyn_block_alloc(i64 %bytes) {
-entry:
-  %padded = add i64 %bytes, 63
-  %size = and i64 %padded, -64
-  %block = call ptr @aligned_alloc(i64 64, i64 %size)
-  ret ptr %block
-}
-
-define void @dyn_block_free(ptr %block) {
-entry:
-  call void @free(ptr %block)
-  ret void
-}
-"""
 _BLOCKS = ("dyn_block_alloc", "dyn_block_free")
-_SYMBOLS = ("dyn_alloc", "dyn_free", "dyn_launch", *_BLOCKS)
 
 
 class _Table(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in ("state", "alloc", "free", "alloc_output", "launch", "parallel_for", "library", "fail")
+    _fields_ = (
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("state", "alloc", "free", "alloc_output", "launch", "parallel_for", "library", "fail")
+        ),
+        ("threads", ctypes.c_int64),
     )
 
 
@@ -205,30 +111,35 @@ def _fail(table: int, site: int, count: int, values: Any) -> None:
 
 
 class _Runtime:
-    """The runtime table of this process, made when the first program is loaded. Callbacks and code live as long."""
+    """The runtime tables of this process: one for each number of threads that calls are allowed. Callbacks, tables and
+    code live as long as the process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.table: _Table | None = None
-        self.blocks: dict[str, int] = {}
+        self.tables: dict[int, _Table] = {}
         self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail), LIBRARY(call_library))
 
-    def address(self) -> int:
-        with self.lock:
-            if self.table is None:
-                backend = X86Backend(host_target())
-                code = backend.load(backend.compile(Source(_RUNTIME_IR, _SYMBOLS)))
-                alloc_output, fail, library = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
-                self.blocks = {symbol: code.address(symbol) for symbol in _BLOCKS}
-                self.table = _Table(
-                    alloc=code.address("dyn_alloc"),
-                    free=code.address("dyn_free"),
-                    launch=code.address("dyn_launch"),
-                    alloc_output=alloc_output,
-                    library=library,
-                    fail=fail,
-                )
-            return ctypes.addressof(self.table)
+    def address(self, threads: int = 0) -> int:
+        """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
+        table = self.tables.get(threads)
+        if table is None:
+            with self.lock:
+                table = self.tables.setdefault(threads, self._make(threads))
+        return ctypes.addressof(table)
+
+    def _make(self, threads: int) -> _Table:
+        symbols = native_runtime().addresses
+        alloc_output, fail, library = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
+        return _Table(
+            threads=thread_count(threads) if threads else 0,
+            alloc=symbols["dyn_alloc"],
+            free=symbols["dyn_free"],
+            launch=symbols["dyn_launch"],
+            parallel_for=symbols["dyn_parallel_for"],
+            alloc_output=alloc_output,
+            library=library,
+            fail=fail,
+        )
 
 
 _RUNTIME = _Runtime()
@@ -241,8 +152,8 @@ def block_functions() -> dict[str, int]:
 
     Blocks are aligned to 64 bytes; null where there is no memory.
     """
-    _RUNTIME.address()
-    return _RUNTIME.blocks
+    symbols = native_runtime().addresses
+    return {name: symbols[name] for name in _BLOCKS}
 
 
 class LoadedProgram:
@@ -269,7 +180,7 @@ class LoadedProgram:
         self._arguments = len(function.params) - len(self.captured)
         self._check_captured()
         self._run = _RUN(address)
-        self.runtime = _RUNTIME.address()
+        _RUNTIME.address()  # made now rather than by the first call
         self._kernels = (ctypes.c_void_p * max(len(kernels), 1))(*kernels)
         self.context = ctypes.addressof(self._kernels)
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
@@ -300,6 +211,10 @@ class LoadedProgram:
             frame.put(self._arguments + number, array)
         return frame
 
+    def runtime(self) -> int:
+        """The address of the runtime table that a call under the settings in force uses."""
+        return _RUNTIME.address(config.current().num_threads)
+
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
         """The results for NumPy arrays of the right dtypes and ranks, as fresh arrays.
 
@@ -323,7 +238,7 @@ class LoadedProgram:
         stack = _FRAMES.stack
         stack.append(frame)
         try:
-            status = self._run(self.runtime, self.context, frame.address, frame.out_address)
+            status = self._run(self.runtime(), self.context, frame.address, frame.out_address)
         finally:
             stack.pop()
         outputs, error = frame.outputs, frame.error

@@ -306,9 +306,8 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
     if what is Fault.NO_VALUE:
         return _undefined(program, env)
     arena = max(0, evaluate(program.arena, env))
-    return MemoryError(
-        f"{program.function.name}: no memory for {arena} bytes of intermediate arrays (arguments: {shapes})"
-    )
+    what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
+    return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
 
 
 def _undefined(program: HostProgram, env: dict[Symbol, int]) -> ShapeError:

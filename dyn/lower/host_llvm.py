@@ -7,7 +7,14 @@ addresses. It returns 0, or 1 after it has called ``fail``; then nothing that th
 ::
 
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
-    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail }
+    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads }
+
+    alloc(rt, bytes) -> ptr        free(rt, block, bytes)      alloc_output(rt, number, tensor) -> ptr
+    launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost) -> 0, or 1 where there is no memory for scratch
+    parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
+
+``state`` is whatever who made the table wants it to be; ``threads`` is how many threads a launch may use, 0 as many as
+the process has.
 
 A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``entry`` is what ``ctx`` has for it, the
 tensors are the op's operands and then its results, dense, and the values are those of the program's symbols.
@@ -27,7 +34,7 @@ from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, 
 from dyn.shapes.expr import atom_dim
 
 #: Places of the functions in the runtime table, counted in pointers.
-ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL = range(1, 8)
+ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(1, 9)
 _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
 _DECLARATIONS = (
     "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",
@@ -237,6 +244,12 @@ class HostEmitter:
                 for dim in (*condition, *variant.dims, variant.grid, scratch):
                     self.dim(dim)
         self._refuse_nonsense()
+        # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
+        for launch in self.program.launches:
+            for variant in launch.variants:
+                self.dim(variant.cost)
+        self.overflow.clear()
+        self.zeros.clear()
 
     def _refuse_nonsense(self) -> None:
         """Fail where what was computed so far divided by zero, or passed 2^63."""
@@ -352,7 +365,8 @@ class HostEmitter:
         at = self.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
         kernel = self.value(f"load ptr, ptr {at}, align 8")
         arguments = (
-            f"ptr %rt, ptr {kernel}, i64 {self.dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {self.dim(scratch)}"
+            f"ptr %rt, ptr {kernel}, i64 {self.dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {self.dim(scratch)}, "
+            f"i64 {self.dim(variant.cost)}"
         )
         status = self.value(f"call i32 {self._runtime(LAUNCH)}({arguments})")
         self._fault(Fault.NO_MEMORY, self.value(f"icmp ne i32 {status}, 0"))

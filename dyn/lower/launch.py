@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dyn.ir.core import Op, Value
+from dyn.lower.cost import iteration_cost
 from dyn.lower.expressions import Parameters, Rewriter
 from dyn.lower.kernel import (
     Buffer,
@@ -51,11 +52,15 @@ class Condition:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Variant:
-    """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen."""
+    """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen.
+
+    ``cost`` is about what one GRID iteration costs, in the unit of ``dyn.lower.cost``. Nothing but speed depends on it.
+    """
 
     kernel: Kernel
     dims: tuple[Dim, ...]
     grid: Dim
+    cost: Dim
     condition: Condition | None
     note: str
 
@@ -98,18 +103,19 @@ def bind_kernel(
         for expr in walk_exprs(stmt_exprs(stmt)):
             if isinstance(expr, Load):
                 inner.update(s for s, _ in expr.bound)
-    grid: list[Dim] = []
+    grid: list[Loop] = []
     block = body
     while len(block) == 1 and isinstance(block[0], Loop) and block[0].role is Role.GRID:
-        grid.append(block[0].extent)
+        grid.append(block[0])
         block = block[0].body
+    cost = iteration_cost(block, [loop.var for loop in grid])
     parameters = Parameters(frozenset(inner))
     sized = tuple(Buffer(b.name, b.dtype, b.space, parameters.rewrite(b.size)) for b in scratch)
     renamed = {id(old): new for old, new in zip(scratch, sized, strict=True)}
     rewritten = _Rename(parameters, renamed).block(body)
     kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note)
     check(kernel)
-    return Variant(kernel, tuple(parameters.symbols), product(grid), condition, note)
+    return Variant(kernel, tuple(parameters.symbols), product(loop.extent for loop in grid), cost, condition, note)
 
 
 class _Rename(Rewriter):

@@ -471,7 +471,11 @@ def test_schedules_divide_the_columns() -> None:
     target = TARGETS[0]
     tiles = {
         n: (v.schedule.rows, v.schedule.vectors)
-        for n in (768, 64, 128, 32, 100)
+        for n in (768, 48, 64, 128, 32, 50, 100)
         for v in contract_schedules(target, F32, col_contiguous=False, cols=n)
     }
-    assert tiles == {768: (8, 3), 64: (6, 4), 128: (6, 4), 32: (12, 2), 100: (8, 3)}
+    assert tiles == {768: (8, 3), 48: (8, 3), 64: (6, 4), 128: (6, 4), 32: (12, 2), 50: (8, 3), 100: (8, 3)}
+    wide = contract_schedules(target, F32, col_contiguous=True, cols=768)
+    assert [(v.schedule.rows, v.schedule.vectors, v.schedule.pack_rhs) for v in wide] == [(4, 6, False), (4, 6, True)]
+    assert [(v.min_rows, v.max_rows) for v in wide] == [(0, 4), (5, None)]
+    assert contract_schedules(target, F32, col_contiguous=True, cols=100)[1].schedule.rows == 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +11,20 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn.backends.runtime import native_runtime
+from dyn.lower.runtime_launch import THRESHOLDS
 from dyn.numpy._indexing import scatter_update
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def every_launch_is_split() -> Iterator[None]:
+    """Launches use as many threads as they may, however small they are."""
+    native_runtime().split_from(awake=0, asleep=0, piece=1)
+    yield
+    native_runtime().split_from(*THRESHOLDS.values())
 
 
 def floats(*shape: int) -> np.ndarray[Any, Any]:
@@ -29,8 +39,11 @@ def check(function: Any, arguments: Callable[[int], tuple[Any, ...]], sizes: tup
         expected = function.reference(*given)
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)
+        for threads in (1, 2, 3, 8):
+            with dyn.config.override(num_threads=threads):
+                assert function(*given).tobytes() == result.tobytes()
     assert function.cache_info().compiles == 1
-    assert function.cache_info().hits == len(sizes) - 1
+    assert function.cache_info().hits == 5 * len(sizes) - 1
 
 
 @pytest.mark.parametrize("which", ["rows", "columns", "both"])

@@ -1,7 +1,12 @@
 """Which tiles a contraction is compiled with on x86.
 
-Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a few rows, where the
-memory decides and the right operand is read where it lies, and one for all others, which packs it.
+Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a single tile of rows,
+which reads the right operand where it lies, once, and one for all others, which packs it.
+
+Where the columns are known to fill them, tiles are low and wide: the right operand is read in long pieces of each row.
+With 8 rows over weights that no cache holds, pieces of 96 columns are read in three quarters of the time that pieces of
+48 take; with hundreds of rows, where arithmetic decides, 4x96 and 8x48 are equals. Reading it where it lies again for
+every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into few sets of the caches.
 """
 
 from __future__ import annotations
@@ -17,8 +22,8 @@ from dyn.shapes import Dim
 ROW_CHUNK = 256
 #: The same, where the left operand is packed too: as many as its block in scratch has.
 PACKED_ROW_CHUNK = 96
-#: Panels that share a packed left operand.
-PACKED_PANELS = 4
+#: Vectors of columns that share a packed left operand.
+PACKED_VECTORS = 12
 
 #: Up to how many rows dot products beat transposing the right operand.
 DOT_ROWS = 32
@@ -59,8 +64,8 @@ def contract_schedules(
     which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
     """
     lanes = target.lanes(dtype.itemsize)
-    rows, vectors = _tile(target, dtype, cols)
-    panels = 1 if lhs_contiguous else PACKED_PANELS
+    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous)
+    panels = 1 if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
     chunk = ROW_CHUNK if lhs_contiguous else PACKED_ROW_CHUNK
     chunk = max(chunk // rows, 1) * rows
     main = TileSchedule(rows, vectors, pack_rhs=True, unroll=1)
@@ -68,8 +73,8 @@ def contract_schedules(
     direct = col_contiguous or (red_contiguous and lhs_contiguous)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
         return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
-    few = rows - 1 if col_contiguous else DOT_ROWS
     low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
+    few = low_rows if col_contiguous else DOT_ROWS
     low = TileSchedule(low_rows, low_vectors, pack_rhs=False, unroll=1)
     low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
     return (
@@ -78,17 +83,17 @@ def contract_schedules(
     )
 
 
-def _tile(target: Target, dtype: DType, cols: Dim | None) -> tuple[int, int]:
+def _tile(target: Target, dtype: DType, cols: Dim | None, *, wide: bool) -> tuple[int, int]:
     """Accumulators in three quarters of the registers: enough in flight to hide the latency of a multiply-add, and
-    enough arithmetic for each load."""
+    enough arithmetic for each load. ``wide`` says that long pieces of the right operand's rows are worth having."""
     if dtype.itemsize < 4:  # products of bytes are computed in wider vectors
         return 4, 1
     if target.registers < 32:
         return (6, 2) if target.vector_bytes == 32 else (4, 2)
     if isinstance(cols, int):
         lanes = target.lanes(dtype.itemsize)
-        for rows, vectors in ((8, 3), (6, 4), (12, 2)):
-            if cols % (vectors * lanes) == 0:
+        for rows, vectors in ((4, 6), (8, 3), (6, 4), (12, 2)):
+            if cols % (vectors * lanes) == 0 and (wide or vectors < 6):
                 return rows, vectors
     return 8, 3
 

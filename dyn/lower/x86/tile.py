@@ -17,8 +17,8 @@ per panel, so a tail costs no second copy of the nest. Accumulators go through a
 epilogue is then one loop over vectors, with one copy of its code however heavy it is, at the price of one store and
 one load for each ``depth`` multiply-adds.
 
-Scratch is bounded by constants, 830 KiB in all: 192 KiB for the panel, about 400 for a packed left operand, and a block
-of partial accumulators when the reduced dimension may need more than one block.
+Scratch is bounded by constants, about 1 MiB in all: 384 KiB for the panel, about 400 for a packed left operand, and a
+block of partial accumulators when the reduced dimension may need more than one block.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from dyn.lower.x86.tile_pack import Block, Packer, define, strided
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
-#: Bytes of a packed panel of the right operand: with the accumulators and the rows at hand it stays in the L2.
-PANEL_BYTES = 192 * 1024
+#: Bytes of a packed panel of the right operand, by the bytes of a vector: with the accumulators and the rows at hand it
+#: stays in the L2, of which machines with AVX-512 have 1 MiB or more.
+PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
 #: Bytes of a packed block of the left operand.
 LHS_BYTES = 384 * 1024
 #: Rows of partial accumulators.
@@ -115,7 +116,7 @@ class _Tile:
         #: PACKED if the panel is packed before the micro-kernels run.
         self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if schedule.pack_rhs else Rhs.DIRECT
 
-        self.block = max(PANEL_BYTES // (self.width * itemsize) // 64, 1) * 64
+        self.block = max(PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize) // 64, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
         static = isinstance(tile.red_extent, int) and tile.red_extent <= self.block

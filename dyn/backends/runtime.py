@@ -1,0 +1,111 @@
+"""The native runtime of this process: allocator, thread pool and launches, compiled and set up on first use.
+
+Its text is in ``dyn.lower.runtime_*``; here it is loaded, told about the machine, and kept in order across forks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dyn import config
+from dyn.backends.base import Effort, Source
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.lower.native import Module
+from dyn.lower.runtime_blocks import add_blocks
+from dyn.lower.runtime_launch import add_arena, add_launch
+from dyn.lower.runtime_pool import MOST_THREADS, add_pool
+
+_SYMBOLS = (
+    "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
+    "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
+    "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
+)  # fmt: skip
+#: How long an idle worker looks for work before it sleeps.
+_SPIN_NS = 50_000
+#: Idle memory that is kept: an eighth of the machine's, within these bounds.
+_LEAST_IDLE, _MOST_IDLE = 64 << 20, 1 << 30
+
+
+def runtime_source() -> Source:
+    """The runtime's text."""
+    module = Module()
+    add_blocks(module)
+    add_pool(module)
+    add_launch(module)
+    add_arena(module)
+    return Source(module.text(), _SYMBOLS, Effort.FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRuntime:
+    """The addresses of the runtime's functions, by symbol."""
+
+    addresses: dict[str, int]
+
+    def function(self, symbol: str, result: object, *arguments: object) -> ctypes._CFunctionType:
+        """A function for Python to call; like all of ctypes' it runs without the GIL."""
+        return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[symbol])  # pyright: ignore[reportArgumentType]  # ctypes' own types
+
+    def split_from(self, awake: int, asleep: int, piece: int) -> None:
+        """From how much work on launches use several threads, in the unit of ``dyn.lower.cost``: see ``dyn_launch``."""
+        long = ctypes.c_int64
+        self.function("dyn_launch_configure", None, long, long, long)(awake, asleep, max(piece, 1))
+
+    def trim(self) -> None:
+        """Return idle memory to the system."""
+        self.function("dyn_block_trim", None)()
+
+    def idle_bytes(self) -> int:
+        """Bytes of large blocks that are kept for later calls."""
+        return self.function("dyn_block_idle", ctypes.c_int64)()
+
+    def workers(self) -> int:
+        """How many threads the pool has made."""
+        return self.function("dyn_pool_workers", ctypes.c_int64)()
+
+
+def usable_cpus() -> int:
+    """The CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(asked: int) -> int:
+    """The number of threads that the setting ``num_threads`` stands for."""
+    return min(asked, MOST_THREADS) if asked > 0 else usable_cpus()
+
+
+def idle_limit() -> int:
+    """How many bytes of large blocks may be idle."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(max(memory // 8, _LEAST_IDLE), _MOST_IDLE)
+
+
+def _load() -> NativeRuntime:
+    backend = X86Backend(host_target())
+    code = backend.load(backend.compile(runtime_source()))
+    runtime = NativeRuntime({symbol: code.address(symbol) for symbol in _SYMBOLS})
+    long = ctypes.c_int64
+    # Without spare CPUs spinning takes the time of those that work; the pool sees to that worker by worker.
+    configure = runtime.function("dyn_pool_configure", None, long, long, long)
+    configure(thread_count(config.current().num_threads), usable_cpus(), _SPIN_NS)
+    runtime.function("dyn_block_limit", None, long)(idle_limit())
+    os.register_at_fork(after_in_child=runtime.function("dyn_pool_after_fork", None))
+    return runtime
+
+
+_lock = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> NativeRuntime:
+    return _load()
+
+
+def native_runtime() -> NativeRuntime:
+    """The runtime of this process. Loaded once; its code stays mapped."""
+    with _lock:
+        return _loaded()

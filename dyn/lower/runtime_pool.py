@@ -1,0 +1,372 @@
+"""The thread pool of the native runtime, in LLVM IR: one job at a time, shared by whoever is awake.
+
+::
+
+    i32  dyn_parallel_for(rt, fn, ctx, i64 n, i64 grain)    fn(ctx, begin, end, worker) over [0, n); always 0
+    void dyn_pool_configure(i64 threads, i64 cpus, i64 spin_ns)
+    void dyn_pool_after_fork()                              in a forked child, before anything else of the pool
+    i64  dyn_pool_workers()                                 threads made so far
+
+A job is a function over a range, cut into pieces. Its fields are written first; then one word is published that holds
+the job's number and how many of its pieces nobody has taken. Who takes a piece replaces the word by a
+compare-and-exchange, which fails if the word has changed at all: so what was read of the job's fields was that job's.
+``done`` counts the pieces that are finished, and whoever published the job takes pieces like everybody else, then waits
+for the pieces that others have *taken*: a worker that sleeps, or that the system does not run, is never waited for.
+
+Who finds the pool busy (another thread's job, or a job inside a job) does the whole work himself at once.
+
+Workers look for a job for ``spin_ns``, at first without pause and then yielding to other threads, and go to sleep on
+a futex. The number of sleepers is counted before the last look at the word, and read after the word is published: of
+the two at least one sees the other. Workers beyond the number of CPUs do not spin, for they would take the time of
+those that work.
+
+A system that looks for caches rather than idle CPUs wakes a worker on the CPU of the thread that wakes it, where it
+waits until that thread has done the work alone. So a worker keeps off the CPU of the latest publisher: before it sleeps
+it takes that one out of its affinity, which otherwise is the process's.
+
+Workers block all signals, so that Python's handlers run in Python's threads; they compute with the floating-point modes
+of the thread that published the job, so that results do not depend on who took a piece. They are never joined: they
+hold nothing that the end of the process would have to wait for.
+"""
+
+from __future__ import annotations
+
+from dyn.lower.host_llvm import THREADS
+from dyn.lower.native import Function, Module, Var
+
+#: The bits of the word that count pieces; the others hold the job's number.
+_PIECE_BITS = 24
+MOST_PIECES = (1 << _PIECE_BITS) - 1
+#: Pieces for each thread: more balance better, fewer cost less.
+PIECES_PER_THREAD = 4
+MOST_THREADS = 1024
+_STACK_BYTES = 1 << 20
+#: The bytes of a set of CPUs.
+_CPU_SET = 128
+#: How long a worker polls without giving way to other threads.
+_EAGER_NS = 5000
+
+# Fields of a job, in bytes.
+_FN, _CTX, _COUNT, _PIECES, _WIDTH, _MODES, _CPU = 0, 8, 16, 24, 32, 40, 44
+#: Of ``pool.done``: the counter, and whether the publisher sleeps until it is complete.
+_DONE, _WAITING = 0, 8
+#: Of ``pool.wake``: what workers sleep on, and how many do.
+_WAKE, _SLEEPERS = 0, 8
+
+_SYS_FUTEX, _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 202, 128, 129
+_CLOCK_MONOTONIC, _SIG_SETMASK = 1, 2
+_SEQUENTIAL = "seq_cst"
+
+
+def add_pool(m: Module) -> None:
+    """Put the pool into a module."""
+    line = "[8 x i64]"
+    for name in ("word", "done", "wake", "job", "busy"):
+        m.variable(f"pool.{name}", line, align=64)
+    m.variable("pool.workers", "i64")
+    m.variable("pool.most", "i64", str(MOST_THREADS - 1))
+    m.variable("pool.threads", "i64", "1")
+    m.variable("pool.cpus", "i64", "1")
+    m.variable("pool.spin", "i64")
+    for name, result, arguments in (
+        ("clock_gettime", "i32", ["i32", "ptr"]),
+        ("sched_yield", "i32", []),
+        ("sched_getcpu", "i32", []),
+        ("sched_getaffinity", "i32", ["i32", "i64", "ptr"]),
+        ("sched_setaffinity", "i32", ["i32", "i64", "ptr"]),
+        ("getpid", "i32", []),
+        ("pthread_attr_init", "i32", ["ptr"]),
+        ("pthread_attr_setstacksize", "i32", ["ptr", "i64"]),
+        ("pthread_attr_setdetachstate", "i32", ["ptr", "i32"]),
+        ("pthread_attr_destroy", "i32", ["ptr"]),
+        ("pthread_create", "i32", ["ptr", "ptr", "ptr", "ptr"]),
+        ("pthread_setname_np", "i32", ["i64", "ptr"]),
+        ("pthread_sigmask", "i32", ["i32", "ptr", "ptr"]),
+        ("llvm.x86.sse2.pause", "void", []),
+        ("llvm.x86.sse.stmxcsr", "void", ["ptr"]),
+        ("llvm.x86.sse.ldmxcsr", "void", ["ptr"]),
+    ):
+        m.declare(name, result, arguments)
+    m.declare("syscall", "i64", ["i64"], varargs=True)
+    _configure(m)
+    _now(m)
+    _help(m)
+    _place(m)
+    _sleep(m)
+    _worker(m)
+    _recruit(m)
+    _publish(m)
+    _finish(m)
+    _parallel_for(m)
+
+
+def begin_job(f: Function) -> str:
+    """Claim the pool: an i1 that says whether it was free."""
+    _, claimed = f.cas("i32", "@pool.busy", "0", "1")
+    return claimed
+
+
+def run_job(f: Function, fn: str, ctx: str, count: str, pieces: str, width: str) -> None:
+    """Run a job with the claimed pool, and release it.
+
+    ``pieces`` is at most ``count`` and MOST_PIECES; the calling thread takes part as number 0, and workers of numbers
+    below ``width``.
+    """
+    f.call("void", "@pool.publish", [("ptr", fn), ("ptr", ctx), ("i64", count), ("i64", pieces), ("i64", width)])
+    f.call("i64", "@pool.help", [("i64", "0")])
+    f.call("void", "@pool.finish", [("i64", pieces)])
+
+
+def threads_of(f: Function, table: str) -> str:
+    """How many threads a call through a runtime table may use: its last word, or the process's number if that is 0."""
+    own = f.load("i64", table, 8 * THREADS)
+    return f.select(f.icmp("eq", own, "0"), f.load_atomic("i64", "@pool.threads", "monotonic"), own)
+
+
+def awake(f: Function) -> str:
+    """An i1: whether a worker is awake, so that starting a job costs next to nothing."""
+    workers = f.load_atomic("i64", "@pool.workers", "monotonic")
+    sleeping = f.cast("zext", f.load_atomic("i32", f.at("@pool.wake", _SLEEPERS), "monotonic"), "i32", "i64")
+    return f.icmp("sgt", workers, sleeping)
+
+
+def _configure(m: Module) -> None:
+    f = m.function("dyn_pool_configure", "void", [("i64", "threads"), ("i64", "cpus"), ("i64", "spin_ns")])
+    for name, value in (("threads", "%threads"), ("cpus", "%cpus"), ("spin", "%spin_ns")):
+        f.store_atomic("i64", value, f"@pool.{name}", "monotonic")
+    f.ret()
+
+    # The child has one thread, and none of the pool's. A job may have been running in another thread of the parent.
+    f = m.function("dyn_pool_after_fork", "void", [])
+    _set_word(f, "0")
+    f.store("i64", "0", "@pool.workers")
+    f.store("i64", str(MOST_THREADS - 1), "@pool.most")
+    for address in (f.at("@pool.wake", _SLEEPERS), f.at("@pool.done", _WAITING), "@pool.busy"):
+        f.store_atomic("i32", "0", address)
+    f.ret()
+
+    f = m.function("dyn_pool_workers", "i64", [])
+    f.ret("i64", f.load_atomic("i64", "@pool.workers", "monotonic"))
+
+
+def _now(m: Module) -> None:
+    f = m.function("pool.now", "i64", [], exported=False)
+    time = f.stack("[2 x i64]")
+    f.call("i32", "@clock_gettime", [("i32", str(_CLOCK_MONOTONIC)), ("ptr", time)])
+    f.ret("i64", f.add(f.mul(f.load("i64", time), "1000000000"), f.load("i64", time, 8)))
+
+
+def _futex(f: Function, word: str, operation: int, value: str) -> None:
+    arguments = [("i64", str(_SYS_FUTEX)), ("ptr", word), ("i32", str(operation)), ("i32", value), ("ptr", "null")]
+    f.call("i64", "@syscall", arguments, signature="i64 (i64, ...)")
+
+
+def _set_word(f: Function, pieces: str) -> None:
+    """The word of the next job."""
+    number = f.binary("lshr", f.load_atomic("i64", "@pool.word"), str(_PIECE_BITS))
+    word = f.or_(f.binary("shl", f.add(number, "1"), str(_PIECE_BITS)), pieces)
+    f.rmw("xchg", "i64", "@pool.word", word, _SEQUENTIAL)
+
+
+def _field(f: Function, type: str, offset: int) -> str:
+    return f.load_atomic(type, f.at("@pool.job", offset))
+
+
+def _wanted(f: Function, word: str, worker: str) -> str:
+    """Whether a worker may take a piece of the job that a word belongs to."""
+    left = f.icmp("ne", f.and_(word, str(MOST_PIECES)), "0")
+    return f.and_(left, f.icmp("slt", worker, _field(f, "i64", _WIDTH)), "i1")
+
+
+def _help(m: Module) -> None:
+    """Take pieces until there are none; gives how many."""
+    f = m.function("pool.help", "i64", [("i64", "worker")], exported=False)
+    taken = f.var("i64", "0")
+    modes = f.stack("i32", align=4)
+    with f.loop() as loop:
+        word = f.load_atomic("i64", "@pool.word")
+        loop.break_unless(_wanted(f, word, "%worker"))
+        fn, ctx = _field(f, "ptr", _FN), _field(f, "ptr", _CTX)
+        count, pieces = _field(f, "i64", _COUNT), _field(f, "i64", _PIECES)
+        f.store("i32", _field(f, "i32", _MODES), modes)
+        _, mine = f.cas("i64", "@pool.word", word, f.sub(word, "1"))
+        with f.if_(mine):
+            with f.if_(f.icmp("ne", "%worker", "0")):
+                f.call("void", "@llvm.x86.sse.ldmxcsr", [("ptr", modes)])
+            piece = f.sub(pieces, f.and_(word, str(MOST_PIECES)))
+            # The first pieces are one longer where the range does not divide.
+            size, more = f.binary("udiv", count, pieces), f.binary("urem", count, pieces)
+            longer = f.icmp("slt", piece, more)
+            begin = f.add(f.mul(piece, size), f.select(longer, piece, more))
+            end = f.add(f.add(begin, size), f.cast("zext", longer, "i1", "i64"))
+            f.call("void", fn, [("ptr", ctx), ("i64", begin), ("i64", end), ("i64", "%worker")])
+            before = f.rmw("add", "i32", "@pool.done", "1", _SEQUENTIAL)
+            complete = f.icmp("eq", f.add(before, "1", "i32"), f.cast("trunc", pieces, "i64", "i32"), "i32")
+            waiting = f.load_atomic("i32", f.at("@pool.done", _WAITING), _SEQUENTIAL)
+            with f.if_(f.and_(complete, f.icmp("ne", waiting, "0", "i32"), "i1")):
+                _futex(f, "@pool.done", _FUTEX_WAKE_PRIVATE, "1")
+            taken.set(f.add(taken.get(), "1"))
+    f.ret("i64", taken.get())
+
+
+def _place(m: Module) -> None:
+    """Keep off a CPU, unless there is no other."""
+    f = m.function("pool.place", "void", [("i32", "cpu")], exported=False, attributes="noinline ")
+    cpus = f.stack(f"[{_CPU_SET // 8} x i64]")
+    process = f.call("i32", "@getpid", [])
+    size = ("i64", str(_CPU_SET))
+    got = f.call("i32", "@sched_getaffinity", [("i32", process), size, ("ptr", cpus)])
+    cpu = f.cast("zext", "%cpu", "i32", "i64")
+    with f.if_(f.or_(f.icmp("ne", got, "0", "i32"), f.icmp("uge", cpu, str(_CPU_SET * 8)), "i1")):
+        f.ret()
+    word = f.at(cpus, f.binary("lshr", cpu, "6"), "i64")
+    others = f.binary("xor", f.binary("shl", "1", f.and_(cpu, "63")), "-1")
+    f.store("i64", f.and_(f.load("i64", word), others), word)
+    f.call("i32", "@sched_setaffinity", [("i32", "0"), size, ("ptr", cpus)])  # refuses a set of none
+    f.ret()
+
+
+def _sleep(m: Module) -> None:
+    """Sleep until a job is published, unless there is one already."""
+    f = m.function("pool.sleep", "void", [("i64", "worker")], exported=False)
+    sleepers = f.at("@pool.wake", _SLEEPERS)
+    ticket = f.load_atomic("i32", "@pool.wake")
+    f.rmw("add", "i32", sleepers, "1", _SEQUENTIAL)
+    wanted = _wanted(f, f.load_atomic("i64", "@pool.word", _SEQUENTIAL), "%worker")
+    with f.if_(f.icmp("eq", wanted, "false", "i1")):
+        _futex(f, "@pool.wake", _FUTEX_WAIT_PRIVATE, ticket)
+    f.rmw("sub", "i32", sleepers, "1", _SEQUENTIAL)
+    f.ret()
+
+
+def _worker(m: Module) -> None:
+    """A worker's life."""
+    f = m.function("pool.worker", "ptr", [("ptr", "argument")], exported=False)
+    worker = f.cast("ptrtoint", "%argument", "ptr", "i64")
+    avoided = f.var("i32", "-1")
+    _avoid(f, avoided)
+    since, polls = f.var("i64", f.call("i64", "@pool.now", [])), f.var("i64", "0")
+    with f.loop():
+        branch = f.if_else(f.icmp("ne", f.call("i64", "@pool.help", [("i64", worker)]), "0"))
+        with branch.then():
+            since.set(f.call("i64", "@pool.now", []))
+        with branch.otherwise():
+            f.call("void", "@llvm.x86.sse2.pause", [])
+            polls.set(f.add(polls.get(), "1"))
+            with f.if_(f.icmp("eq", f.and_(polls.get(), "15"), "0")):
+                idle = f.sub(f.call("i64", "@pool.now", []), since.get())
+                spare = f.icmp("slt", worker, f.load_atomic("i64", "@pool.cpus", "monotonic"))
+                spin = f.select(spare, f.load_atomic("i64", "@pool.spin", "monotonic"), "0")
+                deeper = f.if_else(f.icmp("sge", idle, spin))
+                with deeper.then():
+                    _avoid(f, avoided)
+                    f.call("void", "@pool.sleep", [("i64", worker)])
+                    since.set(f.call("i64", "@pool.now", []))
+                with deeper.otherwise(), f.if_(f.icmp("sgt", idle, str(_EAGER_NS))):
+                    f.call("i32", "@sched_yield", [])
+    f.unreachable()
+
+
+def _avoid(f: Function, avoided: Var) -> None:
+    """Keep off the CPU of the latest publisher."""
+    cpu = _field(f, "i32", _CPU)
+    with f.if_(f.icmp("ne", cpu, avoided.get(), "i32")):
+        f.call("void", "@pool.place", [("i32", cpu)])
+        avoided.set(cpu)
+
+
+def _recruit(m: Module) -> None:
+    """See that there are ``wanted`` workers, or as many as the system allows. For who has claimed the pool."""
+    f = m.function("pool.recruit", "void", [("i64", "wanted")], exported=False, attributes="noinline ")
+    attributes, thread = f.stack("[8 x i64]"), f.stack("i64")
+    every, before = f.stack("[16 x i64]"), f.stack("[16 x i64]")
+    f.emit(f"store [16 x i64] [{', '.join(['i64 -1'] * 16)}], ptr {every}, align 8")
+    f.call("i32", "@pthread_sigmask", [("i32", str(_SIG_SETMASK)), ("ptr", every), ("ptr", before)])
+    f.call("i32", "@pthread_attr_init", [("ptr", attributes)])
+    f.call("i32", "@pthread_attr_setstacksize", [("ptr", attributes), ("i64", str(_STACK_BYTES))])
+    f.call("i32", "@pthread_attr_setdetachstate", [("ptr", attributes), ("i32", "1")])
+    with f.loop() as loop:
+        number = f.add(f.load("i64", "@pool.workers"), "1")
+        loop.break_if(f.icmp("sgt", number, "%wanted"))
+        start = [("ptr", thread), ("ptr", attributes), ("ptr", "@pool.worker")]
+        failed = f.call("i32", "@pthread_create", [*start, ("ptr", f.cast("inttoptr", number, "i64", "ptr"))])
+        with f.if_(f.icmp("ne", failed, "0", "i32")):
+            f.store("i64", f.sub(number, "1"), "@pool.most")  # do not try again at every job
+            f.jump(loop.done)
+        f.call("i32", "@pthread_setname_np", [("i64", f.load("i64", thread)), ("ptr", m.string("dyn worker"))])
+        f.store_atomic("i64", number, "@pool.workers", "monotonic")
+    f.call("i32", "@pthread_attr_destroy", [("ptr", attributes)])
+    f.call("i32", "@pthread_sigmask", [("i32", str(_SIG_SETMASK)), ("ptr", before), ("ptr", "null")])
+    f.ret()
+
+
+def _publish(m: Module) -> None:
+    """Write a job down, publish it, and wake workers for it."""
+    params = [("ptr", "fn"), ("ptr", "ctx"), ("i64", "count"), ("i64", "pieces"), ("i64", "width")]
+    f = m.function("pool.publish", "void", params, exported=False)
+    f.store_atomic("i32", f.call("i32", "@sched_getcpu", []), f.at("@pool.job", _CPU))
+    others, most = f.sub("%width", "1"), f.load("i64", "@pool.most")
+    wanted = f.select(f.icmp("slt", others, most), others, most)
+    with f.if_(f.icmp("slt", f.load("i64", "@pool.workers"), wanted)):
+        f.call("void", "@pool.recruit", [("i64", wanted)])
+    modes = f.stack("i32", align=4)
+    f.call("void", "@llvm.x86.sse.stmxcsr", [("ptr", modes)])
+    fields = [("ptr", "%fn", _FN), ("ptr", "%ctx", _CTX), ("i64", "%count", _COUNT), ("i64", "%pieces", _PIECES)]
+    for type, value, offset in [*fields, ("i64", "%width", _WIDTH), ("i32", f.load("i32", modes), _MODES)]:
+        f.store_atomic(type, value, f.at("@pool.job", offset))
+    f.store_atomic("i32", "0", "@pool.done")
+    f.store_atomic("i32", "0", f.at("@pool.done", _WAITING))
+    _set_word(f, "%pieces")
+    sleepers = f.load_atomic("i32", f.at("@pool.wake", _SLEEPERS), _SEQUENTIAL)
+    with f.if_(f.icmp("ne", sleepers, "0", "i32")):
+        f.rmw("add", "i32", "@pool.wake", "1", _SEQUENTIAL)
+        # Where the job is not for all, the system cannot know whom to wake: those that are not meant sleep on.
+        every = f.icmp("sle", f.load("i64", "@pool.workers"), others)
+        helpers = f.sub("%pieces", "1")
+        count = f.select(every, f.select(f.icmp("slt", helpers, others), helpers, others), str(MOST_THREADS))
+        _futex(f, "@pool.wake", _FUTEX_WAKE_PRIVATE, f.cast("trunc", count, "i64", "i32"))
+    f.ret()
+
+
+def _finish(m: Module) -> None:
+    """Wait for the pieces that others have taken, spinning at first, and release the pool."""
+    f = m.function("pool.finish", "void", [("i64", "pieces")], exported=False)
+    pieces = f.cast("trunc", "%pieces", "i64", "i32")
+    polls, since = f.var("i64", "0"), f.var("i64", "0")
+    with f.loop() as loop:
+        done = f.load_atomic("i32", "@pool.done", _SEQUENTIAL)
+        loop.break_if(f.icmp("eq", done, pieces, "i32"))
+        f.call("void", "@llvm.x86.sse2.pause", [])
+        polls.set(f.add(polls.get(), "1"))
+        with f.if_(f.icmp("eq", f.and_(polls.get(), "15"), "0")):
+            now = f.call("i64", "@pool.now", [])
+            with f.if_(f.icmp("eq", since.get(), "0")):
+                since.set(now)
+            idle = f.sub(now, since.get())
+            deeper = f.if_else(f.icmp("sge", idle, f.load_atomic("i64", "@pool.spin", "monotonic")))
+            with deeper.then():
+                # Who finishes the last piece looks at this after counting it; the futex compares with what was seen.
+                f.store_atomic("i32", "1", f.at("@pool.done", _WAITING), _SEQUENTIAL)
+                _futex(f, "@pool.done", _FUTEX_WAIT_PRIVATE, done)
+            with deeper.otherwise(), f.if_(f.icmp("sgt", idle, str(_EAGER_NS))):
+                f.call("i32", "@sched_yield", [])
+    f.store_atomic("i32", "0", "@pool.busy")
+    f.ret()
+
+
+def _parallel_for(m: Module) -> None:
+    params = [("ptr", "rt"), ("ptr", "fn"), ("ptr", "ctx"), ("i64", "n"), ("i64", "grain")]
+    f = m.function("dyn_parallel_for", "i32", params)
+    with f.if_(f.icmp("sle", "%n", "0")):
+        f.ret("i32", "0")
+    threads = threads_of(f, "%rt")
+    grain = f.select(f.icmp("sgt", "%grain", "1"), "%grain", "1")
+    grains = f.add(f.binary("udiv", f.sub("%n", "1"), grain), "1")
+    most = f.mul(threads, str(PIECES_PER_THREAD))
+    pieces = f.select(f.icmp("slt", grains, most), grains, most)
+    several = f.and_(f.icmp("sgt", pieces, "1"), f.icmp("sgt", threads, "1"), "i1")
+    with f.if_(several), f.if_(begin_job(f)):
+        run_job(f, "%fn", "%ctx", "%n", pieces, threads)
+        f.ret("i32", "0")
+    f.call("void", "%fn", [("ptr", "%ctx"), ("i64", "0"), ("i64", "%n"), ("i64", "0")])
+    f.ret("i32", "0")
