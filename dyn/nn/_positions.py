@@ -59,6 +59,6 @@ def _angles(x: Tracer, positions: ArrayLike | None, half: Dim, wide: dtypes.DTyp
         place: Array = indices(trace, (length,), 0, wide)
     else:
         place = cast(operand("rotary_embedding", positions, x), wide)
-    pair = indices(trace, (half,), 0, wide)
+    pair: Array = indices(trace, (half,), 0, wide)
     step = dnp.exp(pair * -math.log(base) / wrap_dim(trace, dim_max(half, 1)))
     return dnp.expand_dims(dnp.expand_dims(place, -1) * step, -2)
