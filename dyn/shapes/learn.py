@@ -27,6 +27,7 @@ from dyn.shapes.expr import (
 )
 from dyn.shapes.gather import implied
 from dyn.shapes.interval import highest, lowest
+from dyn.shapes.joins import broadcast
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
 from dyn.shapes.simplify import Simplifier, broadcast_key
@@ -102,7 +103,12 @@ class _Learner:
         e = self._without_factors(s, divide_exactly(e, content(e)))
         if isinstance(e, int):
             raise ContradictionError(_join(why, s))
+        zeros = self._all_zero(s, e)
         why = _join(why, s)
+        if zeros:
+            for term in zeros:
+                self.push(RelKind.EQ, term, why)
+            return
         pivot = _pivot(e)
         if pivot is not None:
             self._solve(s, *pivot, why)
@@ -118,6 +124,14 @@ class _Learner:
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
             self._bound_factors(s, -e, why)
+
+    def _all_zero(self, s: Simplifier, e: SymExpr) -> list[Dim]:
+        """The terms of a sum that is 0, where none of them can be on the other side of 0: each is 0 then."""
+        sign = 1 if e.terms[0][1] > 0 else -1
+        terms = [single(dict(mono.factors), sign * coefficient) for mono, coefficient in e.terms]
+        if len(terms) == 1 or e.constant or any(not s.bounds.at_least(term, 0) for term in terms):
+            return []
+        return terms
 
     def _learn_divisors(self, s: Simplifier, e: SymExpr, why: Why) -> bool:
         """What ``e == 0`` says of the divisors of its terms; whether that is news."""
@@ -349,6 +363,9 @@ class _Learner:
             self._solve_opaque(s, atom, value, known)
         self._take_out(atom)
         self.state.values[atom] = Value(value, why)
+        if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
+            # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
+            self.state.absorbed.update({(arg, value): why for arg in atom.args if arg is not value})
         self._changed()
         s = Simplifier(self.state, Work(self.memo))
         for other, old in list(self.state.values.items()):
@@ -374,6 +391,7 @@ class _Learner:
                 self.push(RelKind.EQ, atom_dim(other) - value.dim, value.why)
         self._relearn_rows(atom)
         self._relearn_broadcasts(atom)
+        self._relearn_absorbed(atom)
         for dim, why in list(state.nonzeros.items()):
             if atom in dim.atoms:
                 del state.nonzeros[dim]
@@ -401,6 +419,12 @@ class _Learner:
                 state.orders[other] = kept
         for dim, why in gone.items():
             self.push(RelKind.GE, dim, why)
+
+    def _relearn_absorbed(self, atom: Atom) -> None:
+        for (part, whole), why in list(self.state.absorbed.items()):
+            if any(isinstance(dim, SymExpr) and atom in dim.atoms for dim in (part, whole)):
+                del self.state.absorbed[part, whole]
+                self.push(RelKind.EQ, broadcast(part, whole) - whole, why)
 
     def _relearn_rows(self, atom: Atom) -> None:
         for row, why in list(self.state.rows.items()):

@@ -186,6 +186,11 @@ class Simplifier:
         for x, y in itertools.combinations(atom.args, 2):
             if x in kept and y in kept and self.is_zero(x - y):
                 kept.remove(y)
+        for x, y in itertools.permutations(kept, 2):
+            why = self.state.absorbed.get((y, x)) if x in kept and y in kept else None
+            if why is not None:
+                self.work.use(why)
+                kept.remove(y)
         for x in kept:  # a size that is not 1, and that the others fit
             if self.bounds.nonzero(x - 1) and all(self.fits(x, y) for y in kept if y is not x):
                 return x

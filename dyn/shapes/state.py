@@ -49,7 +49,7 @@ class Inequality(NamedTuple):
 class State:
     """The facts, by kind. Copying is shallow: what the tables hold is immutable."""
 
-    __slots__ = ("broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values")
+    __slots__ = ("absorbed", "broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values")
 
     def __init__(self) -> None:
         #: Atoms that are solved for.
@@ -66,6 +66,8 @@ class State:
         self.nonzeros: dict[SymExpr, Why] = {}
         #: Pairs, in canonical order, of which the two are equal or one is 1.
         self.broadcasts: dict[tuple[Dim, Dim], Why] = {}
+        #: Pairs of which the first, broadcast with the second, gives the second: it is that size or 1.
+        self.absorbed: dict[tuple[Dim, Dim], Why] = {}
 
     def copy(self) -> State:
         new = State()

@@ -38,7 +38,7 @@ def parameters() -> dict[str, Any]:
 
 def step(params: dict[str, Any], tokens: Any, past: list[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
     """Logits ``[b, t, vocabulary]`` of ``tokens [b, t]`` after ``past``, and the past after them: Llama's blocks."""
-    x = nn.embedding(params["tokens"], tokens)
+    x = nn.embedding(tokens, params["tokens"])
     b, t, full = x.shape
     before = past[0][0].shape[1]
     positions = before + dnp.arange(t)

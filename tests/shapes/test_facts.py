@@ -496,3 +496,27 @@ def test_many_threads_ask_one_snapshot():
 def test_known_imprecision(facts: Facts, ask, best: Verdict, current: Verdict):
     assert ask(facts).verdict is current
     assert current in (best, Verdict.UNKNOWN)
+
+
+def test_what_a_broadcast_is_known_to_be_absorbs_its_parts() -> None:
+    """A whole that is known takes the place of any part of it that has the whole among its sizes."""
+    n, m, k, other_size = (as_dim(symbol(name)) for name in "nmkl")
+    whole = broadcast(n, m, k)
+    facts = Facts.EMPTY.assume(Relation(RelKind.EQ, whole, n, Reason("the matrix product needs it")))
+    assert facts.eq(broadcast(n, m), n).proved
+    assert facts.eq(broadcast(n, k), n).proved
+    assert facts.simplify(broadcast(n, k, other_size)) == broadcast(n, other_size)
+    assert not facts.eq(broadcast(m, k), n).proved  # both may be 1
+    assert not facts.eq(m, n).proved
+    other = Facts.EMPTY.assume(Relation(RelKind.EQ, whole, other_size, Reason("another size")))
+    assert other.eq(broadcast(m, other_size), other_size).proved
+    moved = facts.assume(Relation(RelKind.EQ, n, 2 * other_size, Reason("and later")))
+    assert moved.eq(broadcast(m, 2 * other_size), n).proved
+
+
+def test_sizes_that_add_up_to_nothing_are_nothing() -> None:
+    n, m = (as_dim(symbol(name)) for name in "nm")
+    facts = Facts.EMPTY.assume(Relation(RelKind.EQ, 3 * n + 2 * m, 0, Reason("a test says so")))
+    assert facts.eq(n, 0).proved
+    assert facts.eq(m, 0).proved
+    assert facts.ge(3 * n, 0).proved
