@@ -176,8 +176,18 @@ class Facts:
         try:
             verdict = decide_relation(Simplifier(self._state, work), relation)
         except (OutOfBudgetError, RecursionError):
+            verdict = Verdict.UNKNOWN
+        if verdict is not Verdict.UNKNOWN:
+            return Answer(verdict, tuple(work.used))
+        return self._always(relation) if relation.kind in _ALWAYS and self.relations else _UNKNOWN
+
+    def _always(self, relation: Relation) -> Answer:
+        """What holds of all sizes holds under any facts, even if they make the question a harder one."""
+        try:
+            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, BUDGET // 4)), relation)
+        except (OutOfBudgetError, RecursionError):
             return _UNKNOWN
-        return _UNKNOWN if verdict is Verdict.UNKNOWN else Answer(verdict, tuple(work.used))
+        return Answer(verdict, ()) if verdict is Verdict.PROVED else _UNKNOWN
 
     def eq(self, a: Dim, b: Dim) -> Answer:
         """Whether ``a == b``."""
@@ -280,6 +290,8 @@ Facts.EMPTY = Facts(State(), (), {}, {}, {})
 
 _PROVED = Answer(Verdict.PROVED)
 _UNKNOWN = Answer(Verdict.UNKNOWN)
+#: Questions that are worth asking again without the facts.
+_ALWAYS = frozenset({RelKind.GE, RelKind.NONZERO, RelKind.BROADCASTS})
 
 
 def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:

@@ -283,8 +283,14 @@ class Simplifier:
         """Whether sizes ``a`` and ``b`` are known to broadcast together."""
         if a is b or a == 1 or b == 1:
             return True
-        why = self.state.broadcasts.get(broadcast_key(a, b))
-        if why is not None:
+        for table, pair in (
+            (self.state.broadcasts, broadcast_key(a, b)),
+            (self.state.absorbed, (a, b)),
+            (self.state.absorbed, (b, a)),
+        ):
+            why = table.get(pair)
+            if why is None:
+                continue
             self.work.use(why)
             return True
         if self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import hypothesis
 import pytest
 from hypothesis import given
@@ -30,6 +32,10 @@ ALWAYS: list[tuple[RelKind, Dim, Dim]] = [
 ]
 
 
+#: Assignments that a random demand can hardly miss altogether.
+SMALL = [dict(zip(SYMBOLS, sizes, strict=True)) for sizes in itertools.product(range(7), repeat=len(SYMBOLS))]
+
+
 def more(facts: Facts, demands: list[Relation]) -> list[Facts]:
     """The facts with one demand after another, those that contradict them left out."""
     chain = [facts]
@@ -54,6 +60,8 @@ def test_what_is_always_so_is_always_proved(demands: list[Relation]):
 def test_a_proof_is_not_lost(demands: list[Relation], question: Relation):
     proved = False
     for facts in more(Facts.EMPTY, demands):
+        if not any(all(r.holds(env) for r in facts.relations) for env in SMALL):
+            return  # sizes that cannot be: of these anything may be said
         answer = facts.ask(question)
         assert answer.proved or not proved, (question.describe(), facts)
         proved = answer.proved
