@@ -291,7 +291,7 @@ Facts.EMPTY = Facts(State(), (), {}, {}, {})
 _PROVED = Answer(Verdict.PROVED)
 _UNKNOWN = Answer(Verdict.UNKNOWN)
 #: Questions that are worth asking again without the facts.
-_ALWAYS = frozenset({RelKind.GE, RelKind.NONZERO, RelKind.BROADCASTS})
+_ALWAYS = frozenset({RelKind.EQ, RelKind.GE, RelKind.NONZERO, RelKind.BROADCASTS})
 
 
 def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:
