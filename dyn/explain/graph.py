@@ -9,7 +9,7 @@ from dyn.explain.fold import Fold, Made, Step, best_order
 from dyn.explain.report import group_row, saved_bytes
 from dyn.ir.core import Function, Op, Value, attrs_key
 from dyn.ir.opdef import OpKind
-from dyn.lower.launch import Launch
+from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
 from dyn.shapes import format_dim
 
@@ -75,7 +75,7 @@ class _Maker:
     def __init__(self, optimized: Optimized) -> None:
         self.function: Function = optimized.function
         self.plan = optimized.plan
-        self.launches: Sequence[Launch] = optimized.launches
+        self.launches: Sequence[Launch] = by_group(optimized.launches)
         self.graph = Graph()
         #: The box and output that hold each stored value.
         self.home: dict[Value, tuple[int, int]] = {}

@@ -10,7 +10,7 @@ from enum import Enum
 from dyn.backends.binaries import Origin
 from dyn.ir.core import Function
 from dyn.lower.host import AxisCheck, HostProgram, site_text
-from dyn.lower.launch import Launch
+from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized, Record
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, product
 from dyn.source import Loc
@@ -117,14 +117,14 @@ class Report:
 def make_report(optimized: Optimized, traced: TracedFunction, record: Record, because: str) -> Report:
     """The report of one program."""
     saved: Dim = 0
-    for launch in optimized.launches:
+    for launch in by_group(optimized.launches):
         saved = saved + saved_bytes(launch.group)
     return Report(
         because,
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(optimized.launches)),
+        tuple(_groups(by_group(optimized.launches))),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,

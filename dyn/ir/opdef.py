@@ -33,6 +33,8 @@ class OpKind(Enum):
     INDEXED = "indexed"
     #: A monoid over some axes.
     REDUCE = "reduce"
+    #: A monoid over a window around each result element.
+    WINDOW = "window"
     #: Sums of products.
     CONTRACT = "contract"
     #: A copy of the first operand with updates combined into it at computed places.
@@ -140,7 +142,32 @@ class Scatter:
     clamp: bool = False
 
 
-Loops = Elements | Reduction | Contraction | Scatter | Library | None
+@dataclass(frozen=True, slots=True)
+class WindowFold:
+    """``loops`` of an op each of whose result elements folds the elements under the taps of a window.
+
+    ``extents(op)`` are the numbers of taps, ``at(k, op, index, taps, get, wide)`` is what a tap of the window of the
+    result element at ``index`` contributes, in the dtype ``wide`` that is computed with. ``identity(attrs, dtype)``
+    changes nothing under ``combine(attrs)``.
+    """
+
+    combine: Callable[[Attrs], Any]
+    identity: Callable[[Attrs, DType], bool | int | float]
+    extents: Callable[[Any], tuple[Dim, ...]]
+    at: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """``loops`` of a convolution: StableHLO's dimension numbers, in its attributes.
+
+    ``windows`` are the same sums a result element at a time, for groups too narrow to be matrix products.
+    """
+
+    windows: WindowFold
+
+
+Loops = Elements | Reduction | WindowFold | Contraction | Convolution | Scatter | Library | None
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
 #: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several.
 Reference = Callable[..., Any]

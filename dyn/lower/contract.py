@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, expr_dims, stmt_dims
-from dyn.lower.kernel import Buffer, Expr, Fold, Load, Ref, Role, Stmt, TileContract
+from dyn.lower.kernel import Buffer, Digits, Expr, Fold, Load, Ref, Role, Stmt, TileContract
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.loops import permuted_stores
 from dyn.lower.nest import Axis, axis, collapse, flatten, fold_nest, index_of, nest, split
@@ -19,15 +20,15 @@ from dyn.lower.target import Target
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.contract import free_axes
 from dyn.ops.scalar import Scalar
-from dyn.shapes import linear_in, substitute
+from dyn.shapes import free_symbols, linear_in, substitute
 from dyn.stitch.groups import Group, Plan
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def lower_contract(plan: Plan, group: Group, target: Target) -> Launch:
-    """The launch of a contraction's group: a variant for each schedule that the target has for some row count."""
-    return _ContractLowering(plan, group, target).run()
+    """The launch of a dot_general's group: a variant for each schedule that the target has for some row count."""
+    return _DotLowering(plan, group, target).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,24 @@ class _Axes:
     reduced: list[Axis | None]
 
 
-class _ContractLowering:
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A contraction in the form of a TileContract, before it is cut into tiles: both operands and the epilogue over a
+    row, a column and a reduced axis, and the GRID loops around it."""
+
+    row: Axis
+    column: Axis
+    reduced: Axis
+    outer: list[Axis]
+    lhs: Expr
+    rhs: Expr
+    stores: tuple[Stmt, ...]
+    digits: tuple[Digits, ...] = ()
+
+
+class TileLowering(ABC):
+    """A contraction's group: its op, accumulators and epilogue, and tiles as the target's schedules have them."""
+
     def __init__(self, plan: Plan, group: Group, target: Target) -> None:
         self.plan, self.group, self.target = plan, group, target
         self.elements = Elements(plan, group)
@@ -51,23 +69,84 @@ class _ContractLowering:
         self.wide = dtypes.float32 if element in _HALVES else element
         self.acc = Ref("acc", self.wide)
 
+    @abstractmethod
+    def run(self) -> Launch:
+        """The launch."""
+
+    def stores(self, accumulated: Expr, index: Index) -> tuple[Stmt, ...]:
+        """The epilogue: every output at the index of an accumulated element."""
+        result = self.k.cast(accumulated, self.op.result.dtype)
+        self.elements.known[self.op.result] = lambda index: result
+        outputs = self.group.outputs
+        return tuple(s for v in outputs for s in permuted_stores(self.elements, self.outputs[v], v, index))
+
+    def tiles(self, tiled: Tiled) -> Launch:
+        """A variant for each schedule, chosen by the number of rows."""
+        # What is packed by digits is packed once for many rows: a variant for a few of them would not pay.
+        direct = not tiled.digits
+        reach = Reach(
+            lhs_reduced=self._contiguous(tiled.lhs, tiled.reduced, tiled.digits),
+            rhs_columns=direct and self._contiguous(tiled.rhs, tiled.column, tiled.digits),
+            rhs_reduced=direct and self._contiguous(tiled.rhs, tiled.reduced, tiled.digits),
+        )
+        schedules = contract_schedules(self.target, self.wide, reach, tiled.column.extent)
+        variants: list[Variant] = []
+        for schedule in schedules:
+            condition = Condition(tiled.row.extent, schedule.min_rows, schedule.max_rows)
+            decided = condition.decided(self.plan.function.facts)
+            if decided is False:
+                continue
+            variants.append(self._variant(tiled, schedule, condition))
+            if decided:
+                break
+        return self.launch(tuple(variants))
+
+    def _contiguous(self, operand: Expr, along: Axis, digits: tuple[Digits, ...]) -> bool:
+        """Whether an operand is read where it lies, with neighbours along an axis next to each other."""
+        if not isinstance(operand, Load) or operand.bound or operand.mask is not None:
+            return False
+        parts = {part for d in digits for part, _ in d.parts}
+        if not parts.isdisjoint(free_symbols(operand.index)):
+            return False
+        linear = linear_in(operand.index, along.var)
+        return linear is not None and linear[0] == 1
+
+    def _variant(self, tiled: Tiled, schedule: ContractVariant, condition: Condition) -> Variant:
+        row_chunk, row_in, row_change = split(tiled.row, schedule.row_chunk)
+        panel, column_in, column_change = split(tiled.column, schedule.col_panel)
+        rewriter = Rewriter(lambda dim: substitute(dim, row_change | column_change))
+        digits = tuple(Digits(rewriter.change(d.value), d.parts) for d in tiled.digits)
+        contract = TileContract(
+            row_in.var, column_in.var, tiled.reduced.var, row_in.extent, column_in.extent, tiled.reduced.extent,
+            rewriter.expr(tiled.lhs), rewriter.expr(tiled.rhs), self.acc, rewriter.block(tiled.stores),
+            schedule.schedule, digits,
+        )  # fmt: skip
+        grid = [*tiled.outer, row_chunk, panel]
+        body = nest(grid, [Role.GRID] * len(grid), (contract,))
+        always = condition.decided(self.plan.function.facts)
+        return bind_kernel(
+            body, self.buffers(), (), name=self.group.name, condition=None if always else condition, note=schedule.note
+        )
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        return (*self.elements.inputs.values(), *self.outputs.values())
+
+    def launch(self, variants: tuple[Variant, ...]) -> Launch:
+        return Launch(self.group, (*self.elements.inputs, *self.outputs), variants)
+
+
+class _DotLowering(TileLowering):
+    """A dot_general: what does not merge into one row, column or reduced axis becomes a GRID loop."""
+
     def run(self) -> Launch:
         lhs, rhs, axes = self._operands()
         if not self._present(axes.rows) and not self._present(axes.columns):
             return self._dot(lhs, rhs, axes)
-        stores = self._stores(self.acc, axes)
+        stores = self.stores(self.acc, index_of([*axes.batch, *axes.rows, *axes.columns]))
         if not self._present(axes.columns):
             # A matrix times a vector: the vector is the row.
             lhs, rhs, axes = rhs, lhs, _Axes(axes.batch, axes.columns, axes.rows, axes.reduced)
         return self._tiles(lhs, rhs, stores, axes)
-
-    def _stores(self, accumulated: Expr, axes: _Axes) -> tuple[Stmt, ...]:
-        """The epilogue: every output at the index of an accumulated element."""
-        result = self.k.cast(accumulated, self.op.result.dtype)
-        self.elements.known[self.op.result] = lambda index: result
-        index = index_of([*axes.batch, *axes.rows, *axes.columns])
-        stores = [permuted_stores(self.elements, self.outputs[v], v, index) for v in self.group.outputs]
-        return tuple(store for each in stores for store in each)
 
     def _operands(self) -> tuple[Expr, Expr, _Axes]:
         """Both operands' elements over fresh loop variables."""
@@ -100,11 +179,12 @@ class _ContractLowering:
         fold = Fold(self.acc, Scalar.ADD, self.k.const(self.wide, 0), value)
         done, (last,) = fold_nest(reduced, Role.LANE, (), (fold,))
         batch = self._present(axes.batch)
-        body = nest(batch, [Role.GRID] * len(batch), (*done, *self._stores(last.ref, axes)))
-        return self._launch((bind_kernel(body, self._buffers(), (), name=self.group.name, note="dot"),))
+        stores = self.stores(last.ref, index_of([*axes.batch, *axes.rows, *axes.columns]))
+        body = nest(batch, [Role.GRID] * len(batch), (*done, *stores))
+        return self.launch((bind_kernel(body, self.buffers(), (), name=self.group.name, note="dot"),))
 
     def _tiles(self, lhs: Expr, rhs: Expr, stores: tuple[Stmt, ...], axes: _Axes) -> Launch:
-        """Tiles of rows and columns; what does not merge into one row, column or reduced axis becomes a GRID loop."""
+        """One row, column and reduced axis, the last two by division if need be."""
         inside = stmt_dims(stores)
         left, right = expr_dims((lhs,)), expr_dims((rhs,))
         reduced, change_k = collapse(self._present(axes.reduced), [*left, *right])
@@ -120,60 +200,7 @@ class _ContractLowering:
         column = columns[-1] if columns else axis("n", 1)
         red = reduced[-1] if reduced else axis("k", 1)
         outer = [*self._present(axes.batch), *rows[:-1], *columns[:-1]]
-        reach = Reach(
-            lhs_reduced=self._contiguous(lhs, red),
-            rhs_columns=self._contiguous(rhs, column),
-            rhs_reduced=self._contiguous(rhs, red),
-        )
-        schedules = contract_schedules(self.target, self.wide, reach, column.extent)
-        variants: list[Variant] = []
-        for schedule in schedules:
-            condition = Condition(row.extent, schedule.min_rows, schedule.max_rows)
-            decided = condition.decided(self.plan.function.facts)
-            if decided is False:
-                continue
-            variants.append(self._variant(lhs, rhs, stores, (row, column, red), outer, schedule, condition))
-            if decided:
-                break
-        return self._launch(tuple(variants))
-
-    def _contiguous(self, operand: Expr, along: Axis) -> bool:
-        """Whether an operand is read where it lies, with neighbours along an axis next to each other."""
-        if not isinstance(operand, Load) or operand.bound or operand.mask is not None:
-            return False
-        linear = linear_in(operand.index, along.var)
-        return linear is not None and linear[0] == 1
-
-    def _variant(
-        self,
-        lhs: Expr,
-        rhs: Expr,
-        stores: tuple[Stmt, ...],
-        tile: tuple[Axis, Axis, Axis],
-        outer: list[Axis],
-        schedule: ContractVariant,
-        condition: Condition,
-    ) -> Variant:
-        row, column, red = tile
-        row_chunk, row_in, row_change = split(row, schedule.row_chunk)
-        panel, column_in, column_change = split(column, schedule.col_panel)
-        rewriter = Rewriter(lambda dim: substitute(dim, row_change | column_change))
-        contract = TileContract(
-            row_in.var, column_in.var, red.var, row_in.extent, column_in.extent, red.extent,
-            rewriter.expr(lhs), rewriter.expr(rhs), self.acc, rewriter.block(stores), schedule.schedule,
-        )  # fmt: skip
-        grid = [*outer, row_chunk, panel]
-        body = nest(grid, [Role.GRID] * len(grid), (contract,))
-        always = condition.decided(self.plan.function.facts)
-        return bind_kernel(
-            body, self._buffers(), (), name=self.group.name, condition=None if always else condition, note=schedule.note
-        )
-
-    def _buffers(self) -> tuple[Buffer, ...]:
-        return (*self.elements.inputs.values(), *self.outputs.values())
-
-    def _launch(self, variants: tuple[Variant, ...]) -> Launch:
-        return Launch(self.group, (*self.elements.inputs, *self.outputs), variants)
+        return self.tiles(Tiled(row, column, red, outer, lhs, rhs, stores))
 
 
 def _placed(value: Value, *parts: tuple[Sequence[int], list[Axis | None]]) -> Index:

@@ -18,6 +18,7 @@ from dyn.lower.expressions import ExprBuilder, Pair
 from dyn.lower.kernel import Buffer, Expr, Store
 from dyn.lower.nest import linearize
 from dyn.ops.complex_parts import part_dtype
+from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, Symbol, SymExpr, dim_min
 from dyn.shapes.walk import map_atoms
 from dyn.stitch.access import view_index
@@ -142,7 +143,10 @@ class Elements:
             if op is None or not isinstance(op.opdef.loops, ElementLoops):
                 raise IRError(f"{value!r} is not reachable from group {self.group.name}")
             if op.opdef.kind is not OpKind.VIEW:
-                return op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
+                computed = op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
+                if mask is None or other is None or computed is other or isinstance(computed, Pair):
+                    return computed
+                return self.k.apply(Scalar.SELECT, [mask, computed, other], value.dtype)
             index = view_index(op, index)
             value = op.operands[0]
 

@@ -15,6 +15,7 @@ from dyn.lower.kernel import (
     Apply,
     Buffer,
     Const,
+    Digits,
     Expr,
     Fold,
     Index,
@@ -276,7 +277,12 @@ class Rewriter:
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)
-        return TileContract(stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.schedule)
+        digits = tuple(
+            Digits(self.change(d.value), tuple((s, self.change(extent)) for s, extent in d.parts)) for d in stmt.digits
+        )
+        return TileContract(
+            stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.schedule, digits
+        )
 
     def expr(self, root: Expr) -> Expr:
         stack = [root]

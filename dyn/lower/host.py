@@ -118,7 +118,8 @@ class HostProgram:
             lines.append(f"  slot {number}: {slot} bytes")
         for launch in self.launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
-            lines.append(f"  {'launch' if launch.call is None else 'call'} {launch.group.name}({arguments})")
+            when = "" if launch.when is None else f" if {launch.when.describe()}"
+            lines.append(f"  {'launch' if launch.call is None else 'call'} {launch.group.name}({arguments}){when}")
             for variant in launch.variants:
                 dims = ", ".join(str(d) for d in variant.dims)
                 when = "always" if variant.condition is None else f"if {variant.condition.describe()}"
@@ -147,7 +148,7 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
     solved = [b.symbol for b in binds if b.factor != 1 or b.offset != 0]
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [relation for relation in function.facts.relations if relation not in guards]
-    divides = any(_divides(dim) for dim in function_dims(function))
+    divides = any(_divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]
     if any(launch.call is not None for launch in launches):
         sites.append(Fault.LIBRARY)
@@ -205,6 +206,16 @@ def function_dims(function: Function) -> Iterator[Dim]:
         yield from attr_dims(op.attrs)
 
 
+def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
+    """What the launches are chosen and sized by."""
+    for launch in launches:
+        for variant in launch.variants:
+            yield from (*variant.dims, variant.grid)
+            yield from (c.dim for c in (launch.when, variant.condition) if c is not None)
+        for value in launch.temporaries:
+            yield from value.shape
+
+
 def _divides(dim: Dim) -> bool:
     """Whether a dim divides by something that may be 0."""
     return isinstance(dim, SymExpr) and any(
@@ -239,7 +250,7 @@ def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place
     slots: list[Dim] = []
     free: list[int] = []
     for time, launch in enumerate(launches):
-        for value in launch.group.outputs:
+        for value in (*launch.group.outputs, *launch.temporaries):
             if value not in places:
                 slot = _choose(aligned(value.type.nbytes), slots, free, function.facts)
                 places[value] = Place("arena", slot)

@@ -239,6 +239,8 @@ class HostEmitter:
                     for dim in value.shape:
                         self.dim(dim)
                 continue
+            if launch.when is not None:
+                self.dim(launch.when.dim)
             for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
                 condition = () if variant.condition is None else (variant.condition.dim,)
                 for dim in (*condition, *variant.dims, variant.grid, scratch):
@@ -336,6 +338,10 @@ class HostEmitter:
             slot = self.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
             self.emit(f"store ptr {self._pointer(self.program.places[value])}, ptr {slot}, align 8")
         done = self.fresh("launched")
+        if launch.when is not None:
+            wanted = self.fresh("wanted")
+            self.emit(f"br i1 {self._holds(launch.when)}, label %{wanted}, label %{done}")
+            self.label(wanted)
         for variant, (number, scratch) in zip(launch.variants, kernels, strict=True):
             if variant.condition is None:
                 self._start(variant, number, scratch)

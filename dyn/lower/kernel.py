@@ -193,13 +193,29 @@ class TileSchedule:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Digits:
+    """``value`` written as numbers of a mixed radix: ``parts`` are variables and how far each counts, slowest
+    first.
+
+    For an operand of a contraction that lies in several axes where the contraction has one: the rows of a convolution
+    count through batch and places, its reduced dimension through taps and channels. ``value`` is one of the
+    contraction's variables plus an offset.
+    """
+
+    value: Dim
+    parts: tuple[tuple[Symbol, Dim], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class TileContract:
     """``acc[row, col] = sum over red of lhs[row, red] * rhs[red, col]``, and then ``epilogue`` for every (row, col).
 
     What loops cannot express well: a micro-kernel on x86, mma on GPUs. ``lhs`` is an expression over ``row`` and
     ``red``, ``rhs`` over ``red`` and ``col``, both of ``acc``'s dtype; a plain Load whose index is linear in them is
     read where it lies, anything else is computed while it is packed. In ``epilogue`` ``col`` varies like the variable
-    of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0.
+    of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0. ``lhs`` and
+    ``rhs`` may be written in the parts of ``digits`` instead, each over at most one of them a variable; what is read
+    in runs along the last part is packed run by run.
     """
 
     row: Symbol
@@ -213,6 +229,7 @@ class TileContract:
     acc: Ref
     epilogue: tuple[Stmt, ...]
     schedule: TileSchedule
+    digits: tuple[Digits, ...] = ()
 
 
 Stmt = Loop | Store | Update | TileContract
@@ -380,8 +397,18 @@ class _Checker:
             self.scope(extent, symbols, "an extent of a contraction")
         if not (tile.lhs.dtype is tile.rhs.dtype is tile.acc.dtype):
             raise self.fail("a contraction's operands and accumulator differ in dtype")
-        self.exprs((tile.lhs,), symbols | {tile.row, tile.red}, refs)
-        self.exprs((tile.rhs,), symbols | {tile.red, tile.col}, refs)
+        parts: dict[Symbol, set[Symbol]] = {tile.row: set(), tile.red: set(), tile.col: set()}
+        for digits in tile.digits:
+            own = free_symbols(digits.value) & parts.keys()
+            if len(own) != 1:
+                raise self.fail(f"the digits of {digits.value} are not those of one variable of a contraction")
+            self.scope(digits.value, symbols | own, "the value of digits")
+            for symbol, extent in digits.parts:
+                self.scope(extent, symbols, f"the extent of {symbol.name}")
+                parts[next(iter(own))].add(symbol)
+        rows, columns, reds = ({s, *parts[s]} for s in (tile.row, tile.col, tile.red))
+        self.exprs((tile.lhs,), symbols | rows | reds, refs)
+        self.exprs((tile.rhs,), symbols | reds | columns, refs)
         self.block(tile.epilogue, symbols | {tile.row, tile.col}, refs | {id(tile.acc)}, in_lane=True, grid=False)
 
     def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:

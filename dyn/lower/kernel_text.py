@@ -129,6 +129,12 @@ class _Printer:
             f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} "
             f"tile {s.rows}x{s.vectors} {packed} unroll {s.unroll} {{",
         )
+        for digits in tile.digits:
+            parts: list[str] = []
+            for symbol, extent in digits.parts:
+                name = self.symbols[symbol] = self.fresh("p")
+                parts.append(f"{name} < {self.dim(extent)}")
+            self.line(depth + 1, f"digits of {self.dim(digits.value)}: {', '.join(parts)}")
         self.line(depth + 1, f"lhs {self.expr(tile.lhs, depth + 1, {})}")
         self.line(depth + 1, f"rhs {self.expr(tile.rhs, depth + 1, {})}")
         self.block(tile.epilogue, depth + 1, dict(lets))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dyn.ir.core import Op, Value
 from dyn.lower.cost import iteration_cost
@@ -69,17 +71,40 @@ class Variant:
 class Launch:
     """A group's kernels over the same buffers; the first variant whose condition holds runs.
 
-    A library call has no variants: its buffers are the op's operands and results, in order.
+    A library call has no variants: its buffers are the op's operands and results, in order. A group may take several
+    launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
+    are no values of the function. Where ``when`` does not hold nothing is launched.
     """
 
     group: Group
     buffers: tuple[Value, ...]
     variants: tuple[Variant, ...]
+    temporaries: tuple[Value, ...] = ()
+    when: Condition | None = None
 
     @property
     def call(self) -> Op | None:
         """The op of a library call."""
         return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+
+
+def by_group(launches: Sequence[Launch]) -> tuple[Launch, ...]:
+    """Launches with those of one group taken together: for people, who think in groups."""
+    joined: list[Launch] = []
+    for group, run in itertools.groupby(launches, key=lambda launch: launch.group):
+        several = list(run)
+        if len(several) == 1:
+            joined += several
+            continue
+        inner = {value for launch in several for value in launch.temporaries}
+        buffers = dict.fromkeys(v for launch in several for v in launch.buffers if v not in inner)
+        variants = [
+            replace(v, condition=launch.when if v.condition is None else v.condition)
+            for launch in several
+            for v in launch.variants
+        ]
+        joined.append(Launch(group, tuple(buffers), tuple(variants)))
+    return tuple(joined)
 
 
 def bind_kernel(
@@ -98,6 +123,7 @@ def bind_kernel(
             inner.add(stmt.var)
         elif isinstance(stmt, TileContract):
             inner |= {stmt.row, stmt.col, stmt.red}
+            inner.update(part for digits in stmt.digits for part, _ in digits.parts)
         elif isinstance(stmt, Update):
             inner.update(s for s, _ in stmt.bound)
         for expr in walk_exprs(stmt_exprs(stmt)):

@@ -31,10 +31,12 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
     """The launch of a group without a contraction."""
-    return _LoopLowering(plan, group, target).run()
+    return LoopLowering(plan, group, target).run()
 
 
-class _LoopLowering:
+class LoopLowering:
+    """What the kernels of a group without a contraction are made of: loops over its space, elements, stores, folds."""
+
     def __init__(self, plan: Plan, group: Group, target: Target, *, aligned: bool = False) -> None:
         self.plan = plan
         self.group = group
@@ -49,7 +51,7 @@ class _LoopLowering:
         self.kept_axes = [a for a in range(len(self.space)) if a not in group.reduced]
         self.axes: list[Axis | None] = [None] * len(self.space)
         for a in self.kept_axes:
-            self.axes[a] = self._axis(f"i{a}", self.space[a])
+            self.axes[a] = self.make_axis(f"i{a}", self.space[a])
         by_rows = bool(self.reduced) and self.reduced[-1] == len(self.space) - 1
         self.sweeps = Sweeps(plan, group, scratch=by_rows) if self.reduced else None
 
@@ -62,7 +64,7 @@ class _LoopLowering:
         inputs = tuple(self.elements.inputs)
         agree = self._agreement()
         if agree is not None:
-            quick = _LoopLowering(self.plan, self.group, self.target, aligned=True)
+            quick = LoopLowering(self.plan, self.group, self.target, aligned=True)
             first = quick._variant(f"{note}, nothing stretched", agree)
             if tuple(quick.elements.inputs) == inputs:
                 variants = (first, *variants)
@@ -77,7 +79,7 @@ class _LoopLowering:
             apart += [self.extents[var] - size, size - self.extents[var]]
         return Condition(dim_max(*apart), 0, 0) if apart else None
 
-    def _axis(self, name: str, extent: Dim) -> Axis | None:
+    def make_axis(self, name: str, extent: Dim) -> Axis | None:
         """A loop over an axis of the space; none where its size is 1."""
         if extent == 1:
             return None
@@ -97,19 +99,19 @@ class _LoopLowering:
         used = tuple(self.scratch.values())
         return bind_kernel(body, buffers, used, name=self.group.name, condition=condition, note=note)
 
-    def _stores(self, value: Value, index: Index) -> tuple[Store, ...]:
+    def stores(self, value: Value, index: Index) -> tuple[Store, ...]:
         return permuted_stores(self.elements, self.outputs[value], value, index)
 
     def _loop(self) -> tuple[Stmt, ...]:
         index = index_of(self.axes)
-        body: tuple[Stmt, ...] = tuple(store for v in self.group.outputs for store in self._stores(v, index))
+        body: tuple[Stmt, ...] = tuple(store for v in self.group.outputs for store in self.stores(v, index))
         axes, change = collapse([a for a in self.axes if a is not None], stmt_dims(body))
-        body = _substituted(body, change)
+        body = substituted(body, change)
         if not axes:
             return body
         if len(axes) == 1:
             outer, inner, change = split(axes[0], loop_schedule(self.target).elements)
-            return nest([outer, inner], [Role.GRID, Role.LANE], _substituted(body, change))
+            return nest([outer, inner], [Role.GRID, Role.LANE], substituted(body, change))
         return nest(axes, [Role.GRID] * (len(axes) - 1) + [Role.LANE], body)
 
     def _rows(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
@@ -117,9 +119,9 @@ class _LoopLowering:
         size = product(self.space[a] for a in self.reduced)
         self.scratch = {v: Buffer("row", v.dtype, Space.SCRATCH, size) for s in sweeps.sweeps for v in s.kept}
         body = [stmt for sweep in sweeps.sweeps for stmt in self._sweep(sweep, Role.LANE)]
-        body += self._row_stores(sweeps)
+        body += self.row_stores(sweeps)
         grid, change = collapse([a for a in self.axes if a is not None], stmt_dims(tuple(body)))
-        return nest(grid, [Role.GRID] * len(grid), _substituted(tuple(body), change))
+        return nest(grid, [Role.GRID] * len(grid), substituted(tuple(body), change))
 
     def _columns(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
         """The last axis is kept: lanes along it, each sweeping the reduced axes."""
@@ -127,9 +129,9 @@ class _LoopLowering:
         body: list[Stmt] = []
         for sweep in sweeps.sweeps:
             body += self._sweep(sweep, Role.SERIAL)
-        body += self._row_stores(sweeps)
+        body += self.row_stores(sweeps)
         outer, inner, change = split(last, loop_schedule(self.target).columns)
-        stmts = _substituted(tuple(body), change)
+        stmts = substituted(tuple(body), change)
         grid = [a for a in self.axes[:-1] if a is not None]
         return nest([*grid, outer, inner], [Role.GRID] * (len(grid) + 1) + [Role.LANE], stmts)
 
@@ -139,15 +141,15 @@ class _LoopLowering:
             return []
         own: dict[int, Axis | None] = {}
         for a in self.reduced:
-            own[a] = self._axis(f"r{a}", self.space[a])
+            own[a] = self.make_axis(f"r{a}", self.space[a])
         loops = [own.get(a, self.axes[a]) for a in range(len(self.space))]
         index = index_of(loops)
         place = linearize(tuple(index[a] for a in self.reduced), tuple(self.space[a] for a in self.reduced))
         stmts: list[Stmt] = [Store(self.scratch[v], place, self.elements.at(v, index)) for v in sweep.kept]
-        stmts += [store for v in sweep.stored for store in self._stores(v, index)]
+        stmts += [store for v in sweep.stored for store in self.stores(v, index)]
         folds: list[Fold] = []
         for op in sweep.reduces:
-            folds.append(self._fold(op, index))
+            folds.append(self.fold(op, index))
         for value in sweep.kept:
             self.elements.known[value] = self._from_scratch(self.scratch[value])
         dims = stmt_dims((*stmts, Loop(inner, axis("x", 1).var, 1, (), tuple(folds))))
@@ -158,12 +160,17 @@ class _LoopLowering:
         done, outer = fold_nest(axes, inner, body, folded)
         for op, fold in zip(sweep.reduces, outer, strict=True):
             result = self.k.cast(fold.ref, op.result.dtype)
-            self.elements.known[op.result] = _constantly(result)
+            self.elements.known[op.result] = constantly(result)
         return list(done)
 
-    def _fold(self, op: Op, index: Index) -> Fold:
-        value = self.elements.at(op.operands[0], index)
-        wide = dtypes.float32 if value.dtype in _HALVES else value.dtype
+    def fold(self, op: Op, index: Index) -> Fold:
+        """A reduction of what its operand has at an index."""
+        return self.fold_of(op, self.elements.at(op.operands[0], index))
+
+    def fold_of(self, op: Op, value: Expr) -> Fold:
+        """A reduction of a value, with the monoid of an op."""
+        dtype = op.result.dtype
+        wide = dtypes.float32 if dtype in _HALVES else dtype
         loops = op.opdef.loops
         assert isinstance(loops, Reduction)
         init = self.k.const(wide, identity(op.attrs["combine"], wide))
@@ -176,7 +183,7 @@ class _LoopLowering:
 
         return read
 
-    def _row_stores(self, sweeps: Sweeps) -> list[Stmt]:
+    def row_stores(self, sweeps: Sweeps) -> list[Stmt]:
         """Row values that are outputs, once all passes are done."""
         stores: list[Stmt] = []
         for value in self.group.outputs:
@@ -202,7 +209,7 @@ def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Ind
     return elements.stores(buffer, linearize(own, value.shape), base, index)
 
 
-def _constantly(expr: Expr) -> Callable[[Index], Expr]:
+def constantly(expr: Expr) -> Callable[[Index], Expr]:
     return lambda index: expr
 
 
@@ -210,5 +217,5 @@ def _substituter(change: dict[Symbol, Dim]) -> Rewriter:
     return Rewriter((lambda dim: substitute(dim, change)) if change else (lambda dim: dim))
 
 
-def _substituted(body: tuple[Stmt, ...], change: dict[Symbol, Dim]) -> tuple[Stmt, ...]:
+def substituted(body: tuple[Stmt, ...], change: dict[Symbol, Dim]) -> tuple[Stmt, ...]:
     return _substituter(change).block(body) if change else body

@@ -11,41 +11,69 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dyn.ir.core import Op, Value, attrs_key
+from dyn.ir.opdef import Convolution
 from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
+from dyn.lower.convolution import lower_convolution
 from dyn.lower.launch import Launch
 from dyn.lower.library import lower_library
 from dyn.lower.loops import lower_loops
 from dyn.lower.scatter import lower_scatter
+from dyn.lower.split import lower_reductions
 from dyn.lower.target import Target
+from dyn.lower.windows import lower_windows
 from dyn.stitch.groups import Group, GroupKind, Plan
 
-_LOWER: dict[GroupKind, Callable[[Plan, Group, Target], Launch]] = {
-    GroupKind.LOOP: lower_loops,
-    GroupKind.STITCH: lower_loops,
-    GroupKind.COPY: lower_loops,
-    GroupKind.CONTRACT: lower_contract,
-    GroupKind.LIBRARY: lower_library,
-    GroupKind.SCATTER: lower_scatter,
+
+def _lower_contraction(plan: Plan, group: Group, target: Target) -> Launch:
+    convolves = any(isinstance(op.opdef.loops, Convolution) for op in group.ops)
+    return (lower_convolution if convolves else lower_contract)(plan, group, target)
+
+
+def _single(lower: Callable[[Plan, Group, Target], Launch]) -> Callable[[Plan, Group, Target], tuple[Launch, ...]]:
+    return lambda plan, group, target: (lower(plan, group, target),)
+
+
+_LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
+    GroupKind.LOOP: _single(lower_loops),
+    GroupKind.STITCH: lower_reductions,
+    GroupKind.COPY: _single(lower_loops),
+    GroupKind.WINDOW: _single(lower_windows),
+    GroupKind.CONTRACT: _single(_lower_contraction),
+    GroupKind.LIBRARY: _single(lower_library),
+    GroupKind.SCATTER: _single(lower_scatter),
 }
 
 
 def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
     """The launches of a plan's groups, in its order. Leaves kernels that check."""
-    known: dict[tuple[object, ...], tuple[Launch, dict[Value, int]]] = {}
+    known: dict[tuple[object, ...], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
     launches: list[Launch] = []
     for group in plan.groups:
         shape, numbers = group_shape(plan, group)
         found = known.get(shape)
         if found is None:
-            launch = _LOWER[group.kind](plan, group, target)
-            known[shape] = launch, numbers
+            made = _LOWER[group.kind](plan, group, target)
+            known[shape] = made, numbers
         else:
-            first, theirs = found
-            values = list(numbers)
-            launch = replace(first, group=group, buffers=tuple(values[theirs[v]] for v in first.buffers))
-        launches.append(launch)
+            made = _for_other_arrays(group, found[0], found[1], list(numbers))
+        launches.extend(made)
     return tuple(launches)
+
+
+def _for_other_arrays(
+    group: Group, launches: tuple[Launch, ...], numbers: dict[Value, int], values: list[Value]
+) -> tuple[Launch, ...]:
+    """The launches of a group of equal shape, over the arrays of this one: ``numbers`` says which of ``values``."""
+    own = {value: values[number] for value, number in numbers.items()}
+    own |= {value: Value(value.type) for launch in launches for value in launch.temporaries}
+    return tuple(
+        replace(
+            launch, group=group, buffers=tuple(own[v] for v in launch.buffers),
+            temporaries=tuple(own[v] for v in launch.temporaries),
+        )
+        for launch in launches
+    )  # fmt: skip
 
 
 def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Value, int]]:

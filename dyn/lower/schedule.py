@@ -19,16 +19,27 @@ class LoopSchedule:
 
     ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
     reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
+
+    A reduction of more than ``part`` elements into one is cut into parts of that many, whose results are reduced in
+    turn: so it runs on all cores, and its error grows with the length of a part. Columns are cut into parts of
+    ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
+    of 0 nothing is cut.
     """
 
     elements: int
     columns: int
     scattered: int
+    part: int = 0
+    part_rows: int = 0
+    many_rows: int = 0
+    few_columns: int = 0
 
 
 #: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
 _LOOPS = {
-    "x86": LoopSchedule(elements=8192, columns=256, scattered=2048),
+    "x86": LoopSchedule(
+        elements=8192, columns=256, scattered=2048, part=32768, part_rows=512, many_rows=4096, few_columns=4096
+    ),
     "cuda": LoopSchedule(elements=1024, columns=128, scattered=128),
     "rocm": LoopSchedule(elements=1024, columns=128, scattered=128),
 }

@@ -1,9 +1,22 @@
 """Every op, once. Importing this package fills ``dyn.ir.opdef.REGISTRY``."""
 
-from dyn.ops import bits, complex, contract, elementwise, gather, indexing, library, reduce, scatter, shape
+from dyn.ops import (
+    bits,
+    complex,
+    contract,
+    convolution,
+    elementwise,
+    gather,
+    indexing,
+    library,
+    reduce,
+    reduce_window,
+    scatter,
+    shape,
+)
 from dyn.ops.scalar import Scalar
 
 __all__ = [
-    "Scalar", "bits", "complex", "contract", "elementwise", "gather", "indexing", "library", "reduce", "scatter",
-    "shape",
+    "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "reduce",
+    "reduce_window", "scatter", "shape",
 ]  # fmt: skip

@@ -25,20 +25,23 @@ COMBINES = {
     "minimum": Scalar.MIN,
     "and": Scalar.AND,
     "or": Scalar.OR,
+    "xor": Scalar.XOR,
 }
-_UFUNCS = {
+UFUNCS = {
     "add": np.add,
     "multiply": np.multiply,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
+_BITWISE = ("and", "or", "xor")
 
 
 def identity(combine: str, dtype: DType) -> bool | int | float:
     """The value that changes nothing under ``combine``: what a reduction of nothing gives."""
-    if combine in ("add", "or"):
+    if combine in ("add", "or", "xor"):
         return False if dtype.kind is Kind.BOOL else 0
     if combine == "multiply":
         return 1
@@ -53,13 +56,18 @@ def identity(combine: str, dtype: DType) -> bool | int | float:
     return int(info.min if lowest else info.max)
 
 
+def require_combinable(ctx: TypeContext, dtype: DType, combine: str) -> None:
+    """Refuse elements that ``combine`` does not take."""
+    taken = dtype.kind is Kind.BOOL or dtype.is_integer if combine in _BITWISE else dtype.kind is not Kind.BOOL
+    if not taken and combine not in ("maximum", "minimum"):
+        raise ctx.unsupported(f"cannot combine {dtype.name} with {combine}", "convert it with .astype")
+
+
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     (x,), axes, combine = operands, attrs["axes"], attrs["combine"]
     if any(not 0 <= a < x.rank for a in axes) or len(set(axes)) != len(axes):
         raise ctx.fail(f"axes {axes} are not distinct axes of {x}")
-    if (x.dtype.kind is Kind.BOOL) != (combine in ("and", "or")) and combine not in ("maximum", "minimum"):
-        if not (combine in ("and", "or") and x.dtype.is_integer):
-            raise ctx.unsupported(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
+    require_combinable(ctx, x.dtype, combine)
     kept = tuple(d for i, d in enumerate(x.shape) if i not in axes)
     if attrs["nonempty"]:
         # As in NumPy, whether or not the result has elements.
@@ -76,7 +84,7 @@ def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) ->
     if not axes:
         return x
     with np.errstate(all="ignore"):
-        return np.asarray(_UFUNCS[combine].reduce(wide, axis=axes, initial=initial, dtype=wide.dtype)).astype(x.dtype)
+        return np.asarray(UFUNCS[combine].reduce(wide, axis=axes, initial=initial, dtype=wide.dtype)).astype(x.dtype)
 
 
 def _samples() -> list[Sample]:
@@ -87,9 +95,11 @@ def _samples() -> list[Sample]:
             for combine in ("add", "maximum", "minimum", "multiply"):
                 calls.append(Sample(sample.operands, {"axes": axes, "combine": combine, "nonempty": False}))
     for shape in SAMPLE_SHAPES[1:]:
-        for combine in ("and", "or"):
+        for combine in _BITWISE:
             x = np.indices(shape).sum(0) % 2 == 0
             calls.append(Sample((x,), {"axes": (0,), "combine": combine, "nonempty": False}))
+            wholes = np.arange(x.size, dtype=np.uint8).reshape(shape)
+            calls.append(Sample((wholes,), {"axes": (0,), "combine": combine, "nonempty": False}))
     return calls
 
 

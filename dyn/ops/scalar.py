@@ -82,5 +82,5 @@ class Scalar(Enum):
 
 
 #: The functions a reduction may combine with: associative and commutative.
-MONOIDS = frozenset({Scalar.ADD, Scalar.MUL, Scalar.MAX, Scalar.MIN, Scalar.AND, Scalar.OR})
+MONOIDS = frozenset({Scalar.ADD, Scalar.MUL, Scalar.MAX, Scalar.MIN, Scalar.AND, Scalar.OR, Scalar.XOR})
 COMPARISONS = frozenset({Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE})

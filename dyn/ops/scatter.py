@@ -12,16 +12,12 @@ from dyn.errors import NotYetError
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import componentwise
-from dyn.ops.reduce import COMBINES
+from dyn.ops.reduce import COMBINES, UFUNCS
 from dyn.ops.rules import ALL_DTYPES
 from dyn.ops.windows import Windows
 from dyn.shapes import RelKind
 
 Array = np.ndarray[Any, Any]
-_UFUNCS = {
-    "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and,
-    "or": np.bitwise_or,
-}  # fmt: skip
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -46,7 +42,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 def _combines(x: TensorType, combine: str) -> bool:
     if combine in ("maximum", "minimum"):
         return x.dtype.kind is not Kind.COMPLEX
-    if combine in ("and", "or"):
+    if combine in ("and", "or", "xor"):
         return x.dtype.kind is Kind.BOOL or x.dtype.is_integer
     return x.dtype.kind is not Kind.BOOL
 
@@ -69,10 +65,10 @@ def _reference(x: Array, *rest: Array, combine: str, **attrs: Any) -> Array:
             flat[place] = value
     elif dtypes.dtype(x.dtype) in _HALVES:
         for place, value in zip(where.tolist(), values.astype(np.float32), strict=True):
-            flat[place] = _UFUNCS[combine](flat[place].astype(np.float32), value)
+            flat[place] = UFUNCS[combine](flat[place].astype(np.float32), value)
     else:
         with np.errstate(all="ignore"):
-            _UFUNCS[combine].at(flat, where, values)
+            UFUNCS[combine].at(flat, where, values)
     return result
 
 

@@ -17,6 +17,8 @@ class GroupKind(Enum):
     LOOP = "loop"
     #: Reductions over some axes of one space, joined with what surrounds them through registers and scratch.
     STITCH = "stitch"
+    #: A fold of windows with its epilogue.
+    WINDOW = "window"
     #: A contraction with its epilogue.
     CONTRACT = "contract"
     #: A scatter: a copy of its operand, with updates combined into it.

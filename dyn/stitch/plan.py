@@ -7,7 +7,7 @@ memory traffic, merging them, or starts a group of its own:
 * a POINTWISE or INDEXED op joins a group of its own space, when it reads every member of the group at its own index
   (a *full* value) or at the index's kept axes (a *row* value);
 * a REDUCE joins a group whose space is its operand's shape, if the group reduces the same axes or none yet;
-* a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops;
+* a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
 * a scatter is a group by itself;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
@@ -40,7 +40,13 @@ def stitch(function: Function) -> Plan:
 
 
 #: The kinds of ops that start a group of their own, whatever makes their operands.
-_ROOTS = {OpKind.CONTRACT: GroupKind.CONTRACT, OpKind.SCATTER: GroupKind.SCATTER}
+_ROOTS = {
+    OpKind.CONTRACT: GroupKind.CONTRACT,
+    OpKind.WINDOW: GroupKind.WINDOW,
+    OpKind.SCATTER: GroupKind.SCATTER,
+}
+#: Groups that others join only as an epilogue, and what that is the epilogue of.
+_EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 #: The kinds of groups that take nothing else.
 _ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER)
 
@@ -153,12 +159,12 @@ class _Stitcher:
         if op.opdef.kind in _ROOTS:
             return []
         found = dict.fromkeys(self.group_of[s] for s in self._op_sources(op) if s in self.group_of)
-        return sorted(found, key=lambda g: (g.kind is not GroupKind.CONTRACT, -g.number))
+        return sorted(found, key=lambda g: (g.kind not in _EPILOGUES, -g.number))
 
     def _refusal(self, op: Op, space: tuple[Dim, ...], reduced: frozenset[int] | None, group: _Draft) -> str | None:
         """Why ``op`` cannot join ``group``, or None when it can."""
-        if group.kind is GroupKind.CONTRACT and op.opdef.kind is not OpKind.POINTWISE:
-            return f"a contraction's epilogue takes no {op.opdef.kind.value} op"
+        if group.kind in _EPILOGUES and op.opdef.kind is not OpKind.POINTWISE:
+            return f"a {_EPILOGUES[group.kind]}'s epilogue takes no {op.opdef.kind.value} op"
         if group.kind in _ALONE:
             return f"a {group.kind.value} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
@@ -216,10 +222,12 @@ class _Stitcher:
         if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
             return "it would join groups that reduce different axes"
         kinds = {a.kind, b.kind}
-        if a.kind is b.kind is GroupKind.CONTRACT:
-            return "a contraction's epilogue takes no second contraction"
-        if GroupKind.CONTRACT in kinds and kinds != {GroupKind.CONTRACT, GroupKind.LOOP}:
-            return "a contraction's epilogue takes no reduction"
+        for kind in kinds & _EPILOGUES.keys():
+            if len(kinds) == 1:
+                return f"a {_EPILOGUES[kind]}'s epilogue takes no second {_EPILOGUES[kind]}"
+            if kinds != {kind, GroupKind.LOOP}:
+                other = "window" if GroupKind.WINDOW in kinds - {kind} else "reduction"
+                return f"a {_EPILOGUES[kind]}'s epilogue takes no {other}"
         if self.order.between(a.number, b.number) or self.order.between(b.number, a.number):
             return "a group between the two waits for one and is waited for by the other"
         small, large = (a, b) if len(a.ops) <= len(b.ops) else (b, a)
@@ -239,7 +247,7 @@ class _Stitcher:
         into, gone = (a, b) if len(a.ops) >= len(b.ops) else (b, a)
         into.ops.extend(gone.ops)
         into.ends.update(gone.ends)
-        for kind in (GroupKind.STITCH, GroupKind.CONTRACT):
+        for kind in (GroupKind.STITCH, *_EPILOGUES):
             if kind in (a.kind, b.kind):
                 into.kind = kind
         into.reduced = into.reduced if into.reduced is not None else gone.reduced

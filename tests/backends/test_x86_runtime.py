@@ -246,11 +246,11 @@ def test_no_memory_for_the_arena_and_then_a_good_call() -> None:
     x, y = m.param("x", "k", "n"), m.param("y", "k", "m")
     square = m.op("dot_general", x, y, lhs_batch=(), rhs_batch=(), lhs_contracting=(0,), rhs_contracting=(0,))
     program = load(m.function(m.reduce(square, (0, 1), keep=False)))
-    large = np.zeros((0, 1 << 29), "f4")  # 2^60 bytes between the two kernels
+    large = np.zeros((0, 1 << 29), "f4")  # 2^60 bytes between the two kernels, 2^45 of parts
     with pytest.raises(MemoryError) as caught:
         program([large, large])
     assert str(caught.value) == (
-        "outer: no memory for 1152921504606846976 bytes of intermediate arrays "
+        "outer: no memory for 1152956688978935808 bytes of intermediate arrays "
         "(arguments: x (0, 536870912), y (0, 536870912))"
     )
     assert program([np.ones((2, 3), "f4"), np.ones((2, 5), "f4")])[0] == 30

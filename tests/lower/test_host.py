@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -85,12 +86,15 @@ def _check_layout(function: Function, host: HostProgram, envs: list[dict[Symbol,
     """Every slot holds what lies in it, and no two values that are alive at once share one."""
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
+    for _, run in itertools.groupby(host.launches, key=lambda launch: launch.group):
+        launches = list(run)
+        assert {v for la in launches for v in la.buffers} >= set(launches[0].group.outputs)
     for time, launch in enumerate(host.launches):
-        written = set(launch.group.outputs)
-        assert {v for v in launch.buffers if v in written} == written
+        written = {*launch.group.outputs, *launch.temporaries}
+        assert {v for v in launch.buffers if v in launch.temporaries} == set(launch.temporaries)
         for value in launch.buffers:
             if value in written:
-                first[value] = time
+                first.setdefault(value, time)
             else:
                 assert value in first or host.places[value].kind == "input"
             last[value] = time

@@ -174,4 +174,6 @@ def test_deep_chains_in_every_schedule() -> None:
         for _ in range(700):
             y = m.op("tanh", m.op("negate", y))
         function = m.function(y if axis is None else m.reduce(y, axis, keep=False))
-        assert _kernels(function).count("tanh(") == 700
+        launches = optimized(function).launches
+        kernels = [kernel_text(v.kernel) for launch in launches for v in launch.variants]
+        assert {text.count("tanh(") for text in kernels} <= {0, 700}  # what joins parts has none

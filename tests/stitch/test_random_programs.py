@@ -93,14 +93,14 @@ def _compare(program: Program, optimized: Optimized, loaded: LoadedProgram, guar
                 raise AssertionError(f"{where}\n{print_function(program.function)}\n{optimized.plan.text()}")
 
 
-_CHECKS = [
+CHECKS = [
     hypothesis.HealthCheck.too_slow,
     hypothesis.HealthCheck.data_too_large,
     hypothesis.HealthCheck.filter_too_much,
 ]
 
 
-@hypothesis.settings(max_examples=600, suppress_health_check=_CHECKS)
+@hypothesis.settings(max_examples=600, suppress_health_check=CHECKS)
 @given(programs())
 def test_compiled_agrees_with_the_reference(program: Program) -> None:
     try:

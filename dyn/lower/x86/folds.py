@@ -24,6 +24,7 @@ from dyn.ops.scalar import Scalar
 I1 = vtype("i1")
 _REDUCE = {
     Scalar.ADD: "add", Scalar.MUL: "mul", Scalar.AND: "and", Scalar.OR: "or",
+    Scalar.XOR: "xor",
 }  # fmt: skip
 
 
@@ -124,7 +125,8 @@ class Accumulator:
     def _reduce_integers(self, vector: str) -> str:
         combine = self.fold.combine
         if self.dtype is dtypes.bool_:
-            operation = "or" if combine in (Scalar.ADD, Scalar.OR, Scalar.MAX) else "and"
+            joins = (Scalar.ADD, Scalar.OR, Scalar.MAX)
+            operation = "xor" if combine is Scalar.XOR else "or" if combine in joins else "and"
         elif combine in (Scalar.MAX, Scalar.MIN):
             signed = "s" if self.dtype.kind is dtypes.Kind.INT else "u"
             operation = signed + ("max" if combine is Scalar.MAX else "min")

@@ -97,7 +97,8 @@ def _varying(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) 
         mask, other = em.spread(mask), em.spread(em.eval(expr.other))
         depth = max(depth, mask.depth, other.depth)
         masks, others = mask.parts, other.parts
-    where = _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index)
+    steps = _LOADED_STEPS if _can_pick(em, elem) else ()
+    where = _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
     depth = max(depth, where.depth)
     # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
     # behind the tests that it stands behind.
@@ -196,17 +197,28 @@ def _combined(em: KernelEmitter, combine: Scalar, dtype: DType, ty: VType, old: 
     return cast(em.machine, dtypes.float32, dtype, wide, ty, result)
 
 
-class _Place:
-    """Where the lanes of an access lie: ``step`` 1 is one vector, -1 one that is reversed, None is anywhere."""
+#: Distances of neighbouring lanes up to which whole vectors are loaded, and the lanes picked from them: a gather costs
+#: more than one load a lane.
+_LOADED_STEPS = (2, 3, 4)
 
-    def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim) -> None:
+
+def _can_pick(em: KernelEmitter, ty: VType) -> bool:
+    """Whether lanes can be picked from vectors: where masks are cheap, and fill a register with what they mask."""
+    return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
+
+
+class _Place:
+    """Where the lanes of an access lie: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
+    so-manieth element, None is anywhere."""
+
+    def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = ()) -> None:
         lanes, indices = em.lanes, em.indices
         self.fn, self.lanes, self.size = em.fn, lanes, dtype.itemsize
         elem = em.memory(dtype).elem
         linear = None
         if not isinstance(index, int) and indices.vectors.keys().isdisjoint(index.atoms):
             linear = linear_in(index, lanes.symbol)
-        self.step = linear[0] if linear is not None and linear[0] in (1, -1) else None
+        self.step = linear[0] if linear is not None and linear[0] in (1, -1, *steps) else None
         if self.step is not None:
             address = indices.address(pointer, elem, index)
             self.pointer, self.depth, self.index = address.parts[0], address.depth, None
@@ -229,6 +241,8 @@ class _Place:
             return fn.gather(
                 ty, self.pointer, self.index.parts[u], self.size, every, other if other is not None else _zero(ty)
             )
+        if self.step not in (1, -1):
+            return self._picked(u, ty, mask, other)
         if self.step == -1:
             if mask is not None:
                 mask = self._reverse(ty.of("i1"), mask)
@@ -239,6 +253,34 @@ class _Place:
         else:
             part = fn.masked_load(ty, self._part(u), self.size, mask, other if other is not None else _zero(ty))
         return part if self.step == 1 else self._reverse(ty, part)
+
+    def _picked(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:
+        """Every ``step``-th element of as many vectors. Only what is picked is read: the rest may not be there."""
+        fn, step, w = self.fn, self.step, self.lanes.width
+        assert isinstance(step, int)
+        bits = ty.of("i1")
+        picked = [lane * step % w for lane in range(w)]
+        result = ""
+        for number in range(step):
+            places = range(number * w, (number + 1) * w)
+            if mask is None:
+                flags = ", ".join(f"i1 {'false' if at % step else 'true'}" for at in places)
+                wanted = f"<{flags}>"
+            else:
+                wanted = fn.shuffle(bits, mask, "zeroinitializer", [w if at % step else at // step for at in places])
+            first = self.fn.gep("i8", self.pointer, str((u * step + number) * w * self.size))
+            part = fn.masked_load(ty, first, self.size, wanted, _zero(ty))
+            if not result:
+                result = part
+                continue
+            # Lanes before come from what is picked so far, the first time by their own places in the first vector.
+            own = [lane * step // w == number for lane in range(w)]
+            before = picked if number == 1 else list(range(w))
+            chosen = [w + lane * step % w if o else b for lane, (o, b) in enumerate(zip(own, before, strict=True))]
+            result = fn.shuffle(ty, result, part, chosen)
+        if mask is None or other is None:
+            return result
+        return fn.select(mask, ty, result, other)
 
     def store(self, u: int, ty: VType, value: str, mask: str | None) -> None:
         fn = self.fn

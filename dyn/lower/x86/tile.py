@@ -103,10 +103,10 @@ class _Tile:
         self.narrow = max(self.vectors // 3, 1)
         self.width = self.vectors * w
 
-        self.lhs = strided(tile.lhs, tile.row, tile.red)
+        self.lhs = strided(tile.lhs, tile.row, tile.red, tile.digits)
         if self.lhs is not None and self.lhs.fast != 1:
             self.lhs = None
-        self.rhs = strided(tile.rhs, tile.red, tile.col)
+        self.rhs = strided(tile.rhs, tile.red, tile.col, tile.digits)
         #: Whether vectors lie along the reduced dimension.
         self.dots = not schedule.pack_rhs and self._dots()
         if self.rhs is not None and self.rhs.fast != 1 and not self.dots:
@@ -143,11 +143,12 @@ class _Tile:
         em, tile = self.em, self.tile
         slots = self.tiles * (self.panels - 1 + -(-self.vectors // self.narrow)) if self.resumes else 1
         self.acc = em.alloc_scratch(slots * self.height * self.width * itemsize)
-        self.panel = em.alloc_scratch(self._depth() * self.width * itemsize) if self.mode is not Rhs.DIRECT else "null"
+        packed = (self._depth() * self.width + self.w) * itemsize
+        self.panel = em.alloc_scratch(packed) if self.mode is not Rhs.DIRECT else "null"
         if self.rhs is None:
-            self.rhs_packer = Packer(em, tile.rhs, tile.red, tile.col, self.vec, self.width)
+            self.rhs_packer = Packer(em, tile.rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
         if self.lhs is None:
-            self.lhs_packer = Packer(em, tile.lhs, tile.row, tile.red, self.vec, 0)
+            self.lhs_packer = Packer(em, tile.lhs, tile.row, tile.red, self.vec, 0, tile.digits)
             # A line more than the block, or all rows would fall into one set of the cache.
             self.lhs_step = self._depth() + max(64 // itemsize, self.w)
             self.lhs_block = em.alloc_scratch((self.lhs_rows + self.w) * self.lhs_step * itemsize)

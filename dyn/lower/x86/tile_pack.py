@@ -9,7 +9,9 @@ ways is taken is decided by how the operand lies in memory:
 * a plain load, contiguous along ``i``: blocks are transposed in registers;
 * a plain load of any other strides: element by element;
 * anything else is computed by the emitter, in vectors along whichever of the symbols its loads are contiguous in; if
-  that is ``i``, into a small stage first, which is then transposed.
+  that is ``i``, into a small stage first, which is then transposed. Where a symbol has digits, ``i`` is divided once a
+  row, and the vectors along ``j`` go run by run of its last digit: the windows of a convolution are copied, not
+  gathered.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.lower.kernel import Buffer, Expr, Load, walk_exprs
+from dyn.lower.expressions import expr_dims
+from dyn.lower.kernel import Buffer, Digits, Expr, Load, walk_exprs
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
+from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import Leaf, can_transpose, gather_leaf, transpose_leaf
-from dyn.shapes import Dim, Symbol, SymExpr, linear_in
+from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -41,9 +45,20 @@ class Strided:
     fast: Dim
 
 
-def strided(expr: Expr, i: Symbol, j: Symbol) -> Strided | None:
+def own_digits(expr: Expr, symbol: Symbol, digits: tuple[Digits, ...]) -> Digits | None:
+    """The digits of a symbol that an operand is written in, if it is written in any."""
+    used = {s for dim in expr_dims((expr,)) for s in free_symbols(dim)}
+    for found in digits:
+        if symbol in free_symbols(found.value) and not used.isdisjoint([part for part, _ in found.parts]):
+            return found
+    return None
+
+
+def strided(expr: Expr, i: Symbol, j: Symbol, digits: tuple[Digits, ...] = ()) -> Strided | None:
     """The operand as a plain strided load, if it is one."""
     if not isinstance(expr, Load) or expr.bound or expr.mask is not None:
+        return None
+    if own_digits(expr, i, digits) is not None or own_digits(expr, j, digits) is not None:
         return None
     along_j = linear_in(expr.index, j)
     if along_j is None:
@@ -55,12 +70,13 @@ def strided(expr: Expr, i: Symbol, j: Symbol) -> Strided | None:
     return Strided(expr.buffer, expr.index, along_i[0], fast)
 
 
-def contiguous(expr: Expr, symbol: Symbol) -> bool:
-    """Whether every load that depends on a symbol reads neighbours for neighbouring values of it."""
+def contiguous(expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> bool:
+    """Whether every load that depends on a symbol reads neighbours for neighbouring values of it, or as far as
+    ``steps`` apart."""
     for node in walk_exprs((expr,)):
         if isinstance(node, Load):
             linear = linear_in(node.index, symbol)
-            if linear is None or linear[0] not in (0, 1):
+            if linear is None or linear[0] not in steps:
                 return False
     return True
 
@@ -80,20 +96,50 @@ class Block:
     ldd: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A line as runs of the last of some digits, ``size`` long, ``count`` of them: the first is number ``before`` and
+    starts ``skipped`` elements into it, and the last ends where ``until`` elements have passed since its beginning."""
+
+    digits: Digits
+    size: str
+    before: str
+    skipped: str
+    until: str
+    count: str
+
+
 class Packer:
     """Packs blocks of one operand. ``width`` is the largest ``n`` there is, where all are small; else 0."""
 
-    def __init__(self, em: KernelEmitter, expr: Expr, i: Symbol, j: Symbol, vec: VType, width: int) -> None:
+    def __init__(
+        self,
+        em: KernelEmitter,
+        expr: Expr,
+        i: Symbol,
+        j: Symbol,
+        vec: VType,
+        width: int,
+        digits: tuple[Digits, ...] = (),
+    ) -> None:
         self.em, self.expr, self.i, self.j, self.vec = em, expr, i, j, vec
-        self.plain = strided(expr, i, j)
+        self.ints = Ints(em.fn)
+        self.digits = {s: own_digits(expr, s, digits) for s in (i, j)}
+        self.plain = strided(expr, i, j, digits)
         self.leaf = self._leaf()
         self.stage = ""
-        if self.plain is None and not contiguous(expr, j) and contiguous(expr, i):
+        # Runs of taps are a few elements long: places that are a few elements apart make better vectors.
+        steps = (0, 1) if self.digits[i] is None else (0, 1, 2, 3, 4)
+        if self.plain is None and not contiguous(expr, self._fastest(j), steps) and contiguous(expr, self._fastest(i)):
             self.leaf = transpose_leaf(vec) if can_transpose(vec) else gather_leaf(vec)
             self.stage_width = width if width else 4 * vec.lanes
-            self.stage = em.alloc_scratch(STAGE * self.stage_width * (vec.bits // 8))
+            self.stage = em.alloc_scratch((STAGE * self.stage_width + vec.lanes) * (vec.bits // 8))
         if self.leaf is not None:
             define(em, self.leaf)
+
+    def _fastest(self, symbol: Symbol) -> Symbol:
+        digits = self.digits[symbol]
+        return symbol if digits is None else digits.parts[-1][0]
 
     def _leaf(self) -> Leaf | None:
         plain = self.plain
@@ -126,21 +172,80 @@ class Packer:
         )
 
     def _computed(self, block: Block, i: Symbol, j: Symbol) -> None:
-        """``dst[i, j] = expr``, in vectors along ``j``. What is past the last column is computed from masked loads."""
+        """``dst[i, j] = expr``, in vectors along ``j``. What is past the last column is computed from masked loads.
+
+        Vectors are stored whole: what one has too much is written again by the next, or never looked at.
+        """
         em, fn, vec = self.em, self.em.fn, self.vec
-        w = vec.lanes
+        digits = self.digits[j]
+        walk = None if digits is None else self._walk(digits, j, block)
         with em.scope(guarded=True):
             rows = fn.loop("0", block.m, 1, hint="pack")
             em.bind(i, fn.op("add nsw", I64, block.i0, rows.index))
+            self._bind_digits(i)
             line = fn.gep(vec.elem, block.dst, fn.op("mul nsw", I64, rows.index, str(block.ldd)))
-            with em.scope(guarded=True):
-                cols = fn.loop("0", block.n, w, hint="pack")
-                base = fn.op("add nsw", I64, block.j0, cols.index)
-                mask = fn.first_lanes(fn.op("sub nsw", I64, block.n, cols.index), w)
-                em.bind_lanes(Lanes(j, w, 1, base, (mask,)))
-                fn.store(vec, em.vectors(self.expr)[0], fn.gep(vec.elem, line, cols.index), vec.bits // 8)
-                cols.close()
+            if walk is None:
+                self._vectors(j, block.j0, "0", block.n, line)
+            else:
+                self._runs(walk, line)
             rows.close()
+
+    def _vectors(self, symbol: Symbol, first: str, start: str, stop: str, line: str) -> None:
+        """``line[t] = expr`` for t in [start, stop), where ``symbol`` is ``first + t``."""
+        em, fn, vec = self.em, self.em.fn, self.vec
+        w = vec.lanes
+        with em.scope(guarded=True):
+            cols = fn.loop(start, stop, w, hint="pack")
+            base = self.ints.add(first, cols.index)
+            mask = fn.first_lanes(fn.op("sub nsw", I64, stop, cols.index), w)
+            em.bind_lanes(Lanes(symbol, w, 1, base, (mask,)))
+            fn.store(vec, em.vectors(self.expr)[0], fn.gep(vec.elem, line, cols.index), vec.bits // 8)
+            cols.close()
+
+    def _bind_digits(self, symbol: Symbol) -> None:
+        """Divide the value of a symbol that is bound into its digits, in the open scope."""
+        digits = self.digits[symbol]
+        if digits is not None:
+            self._divide(self.em.dim(digits.value), digits.parts)
+
+    def _divide(self, rest: str, parts: tuple[tuple[Symbol, Dim], ...]) -> None:
+        """Bind parts to the digits of a number of at least 0. No extent is 0 where there is anything to pack."""
+        ints, em = self.ints, self.em
+        for part, extent in reversed(parts[1:]):
+            size = self._positive(extent)
+            quotient = ints.div(rest, size)
+            em.bind(part, ints.sub(rest, ints.mul(quotient, size)))
+            rest = quotient
+        if parts:
+            em.bind(parts[0][0], rest)
+
+    def _positive(self, extent: Dim) -> str:
+        return str(max(extent, 1)) if isinstance(extent, int) else self.ints.most(self.em.dim(extent), "1")
+
+    def _walk(self, digits: Digits, j: Symbol, block: Block) -> _Walk:
+        """How the lines of a block are cut into runs."""
+        em, ints = self.em, self.ints
+        size = self._positive(digits.parts[-1][1])
+        with em.scope():
+            em.bind(j, block.j0)
+            value = em.dim(digits.value)
+        before = ints.div(value, size)
+        skipped = ints.sub(value, ints.mul(before, size))
+        until = ints.add(skipped, block.n)
+        return _Walk(digits, size, before, skipped, until, ints.div(ints.add(until, ints.sub(size, "1")), size))
+
+    def _runs(self, walk: _Walk, line: str) -> None:
+        """A line, run by run."""
+        em, fn, ints = self.em, self.em.fn, self.ints
+        with em.scope(guarded=True):
+            runs = fn.loop("0", walk.count, 1, hint="run")
+            passed = ints.mul(runs.index, walk.size)
+            self._divide(ints.add(walk.before, runs.index), walk.digits.parts[:-1])
+            start = ints.pick(ints.test("eq", runs.index, "0"), walk.skipped, "0")
+            stop = ints.least(ints.sub(walk.until, passed), walk.size)
+            place = fn.gep(self.vec.elem, line, ints.sub(passed, walk.skipped))
+            self._vectors(walk.digits.parts[-1][0], "0", start, stop, place)
+            runs.close()
 
     def _staged(self, block: Block) -> None:
         em, fn = self.em, self.em.fn

@@ -1,0 +1,71 @@
+"""WINDOW groups as kernels, and convolutions whose groups are too narrow for tiles: a serial fold for each element.
+
+Lanes lie along the last axis of the result, each folding its own window; a tap that reaches a hole is masked, not
+branched around. With the channels last the taps of a vector are vectors; with a spatial axis last they are so where
+the stride is 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dyn import dtypes
+from dyn.ir.core import Op
+from dyn.ir.opdef import OpKind, WindowFold
+from dyn.lower.elements import Elements, Index
+from dyn.lower.expressions import Rewriter, stmt_dims
+from dyn.lower.kernel import Buffer, Expr, Fold, Ref, Role, Stmt
+from dyn.lower.launch import Launch, bind_kernel
+from dyn.lower.loops import permuted_stores
+from dyn.lower.nest import axis, collapse, fold_nest, index_of, nest, split
+from dyn.lower.schedule import loop_schedule
+from dyn.lower.target import Target
+from dyn.ops.complex_parts import part_dtype
+from dyn.shapes import substitute
+from dyn.stitch.groups import Group, Plan
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+def lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a group around one op that folds windows."""
+    (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
+    assert isinstance(op.opdef.loops, WindowFold)
+    return lower_folds(plan, group, target, op, op.opdef.loops)
+
+
+def lower_folds(plan: Plan, group: Group, target: Target, op: Op, windows: WindowFold) -> Launch:
+    """A loop over the elements of a group, in which those of ``op`` are folded as ``windows`` says."""
+    elements = Elements(plan, group)
+    outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
+    axes = [None if d == 1 else axis(f"i{a}", d) for a, d in enumerate(group.space)]
+    index = index_of(axes)
+    fold, folded = _window(elements, op, windows, index)
+    elements.known[op.result] = lambda index: folded
+    stores = tuple(s for v in group.outputs for s in permuted_stores(elements, outputs[v], v, index))
+    body: tuple[Stmt, ...] = (*fold, *stores)
+    loops, change = collapse([a for a in axes if a is not None] or [axis("i", 1)], stmt_dims(body))
+    if len(loops) == 1:
+        outer, inner, cut = split(loops[0], loop_schedule(target).elements)
+        loops, change = [outer, inner], {s: substitute(d, cut) for s, d in change.items()} | cut
+    body = Rewriter(lambda dim: substitute(dim, change)).block(body)
+    body = nest(loops, [Role.GRID] * (len(loops) - 1) + [Role.LANE], body)
+    buffers = (*elements.inputs.values(), *outputs.values())
+    kernel = bind_kernel(body, buffers, (), name=group.name, note=f"{group.kind.value} {group.name}, folded")
+    return Launch(group, (*elements.inputs, *outputs), (kernel,))
+
+
+def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tuple[tuple[Stmt, ...], Expr]:
+    """The loops over the taps of the window at ``index``, and the folded element."""
+    k, dtype = elements.k, op.result.dtype
+    wide = dtypes.float32 if dtype in _HALVES else dtype
+    taps = [None if d == 1 else axis(f"t{a}", d) for a, d in enumerate(windows.extents(op))]
+
+    def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
+        return elements.at(op.operands[i], at, mask, other)
+
+    value: Any = windows.at(k, op, index, index_of(taps), get, wide)
+    init = k.const(wide, windows.identity(op.attrs, wide))
+    fold = Fold(Ref("acc", wide), windows.combine(op.attrs), init, value)
+    done, (last,) = fold_nest([t for t in taps if t is not None] or [axis("t", 1)], Role.SERIAL, (), (fold,))
+    return done, k.cast(last.ref, dtype)

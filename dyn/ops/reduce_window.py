@@ -1,0 +1,238 @@
+"""Windows that slide over an array: their geometry, which convolutions share, and reductions in them.
+
+The geometry is StableHLO's (https://openxla.org/stablehlo/spec#reduce_window): an axis is dilated by ``base`` (holes
+between elements), padded by ``low`` and ``high`` (holes in front and behind; negative numbers cut elements off), and a
+window of ``window`` taps, ``dilation`` places apart, starts at every ``stride``-th place that has room for all of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
+from dyn.ir.opdef import NOT_YET, Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
+from dyn.ir.types import TensorType
+from dyn.ops.complex_parts import componentwise
+from dyn.ops.reduce import COMBINES, UFUNCS, identity, require_combinable
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, RelKind, SymExpr, dim_max, floordiv, mod
+
+Array = np.ndarray[Any, Any]
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAxis:
+    """How windows slide over an axis of ``size`` elements."""
+
+    size: Dim
+    window: Dim
+    stride: int = 1
+    low: Dim = 0
+    high: Dim = 0
+    base: int = 1
+    dilation: int = 1
+
+    def check(self, ctx: TypeContext, axis: int) -> None:
+        """Refuse windows of nothing and steps of nothing."""
+        steps = (self.stride, self.base, self.dilation)
+        if any(not isinstance(s, int) or s < 1 for s in steps):
+            raise ctx.fail(
+                f"axis {axis} has the stride {self.stride} and the dilations {self.base} and {self.dilation}",
+                "strides and dilations are 1 or more.",
+            )
+        if isinstance(self.window, int) and self.window < 1:
+            raise ctx.fail(f"axis {axis} has a window of {self.window} elements", "a window has at least one.")
+        if isinstance(self.window, SymExpr):
+            ctx.require(RelKind.GE, self.window, 1, f"a window along axis {axis} has at least one element")
+
+    def count(self, ctx: TypeContext) -> Dim:
+        """How many windows there are: none where the padded axis is shorter than one."""
+        padded = _dilated(ctx, self.size, self.base) + self.low + self.high
+        steps = padded - _dilated(ctx, self.window, self.dilation) + self.stride
+        return floordiv(_at_least_0(ctx, steps), self.stride)
+
+    def inside(self) -> bool:
+        """Whether no window reaches a hole, whatever the sizes: the last one ends where the padded axis ends."""
+        no_padding = all(isinstance(p, int) and p <= 0 for p in (self.low, self.high))
+        return self.base == 1 and no_padding
+
+    def place(self, number: Dim, tap: Dim) -> Dim:
+        """Where a tap of a window lies on the dilated axis."""
+        return number * self.stride + tap * self.dilation - self.low
+
+    def read(self, k: ScalarBuilder, number: Dim, tap: Dim) -> tuple[Dim, Any]:
+        """The element under a tap of a window, and whether there is one: None where there always is."""
+        place = self.place(number, tap)
+        if self.inside():
+            return place, None
+        return floordiv(place, self.base), self._exists(k, place)
+
+    def _exists(self, k: ScalarBuilder, place: Dim) -> Any:
+        within = in_range(k, floordiv(place, self.base), self.size)
+        if self.base == 1:
+            return within
+        rest, zero = k.index(dtypes.int64, mod(place, self.base)), k.const(dtypes.int64, 0)
+        on_element = k.apply(Scalar.EQ, [rest, zero], dtypes.bool_)
+        return k.apply(Scalar.AND, [on_element, within], dtypes.bool_)
+
+
+def in_range(k: ScalarBuilder, index: Dim, size: Dim) -> Any:
+    """``0 <= index < size`` in one comparison: as an unsigned number a negative index is larger than any size."""
+    return k.apply(Scalar.LT, [k.index(dtypes.uint64, index), k.index(dtypes.uint64, size)], dtypes.bool_)
+
+
+def all_of(k: ScalarBuilder, masks: list[Any]) -> Any:
+    """The conjunction of the masks that are not None; None where there is none."""
+    result: Any = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else k.apply(Scalar.AND, [result, mask], dtypes.bool_)
+    return result
+
+
+def _at_least_0(ctx: TypeContext, dim: Dim) -> Dim:
+    bounded = dim_max(dim, 0)
+    return dim if bounded is dim or ctx.eq(bounded, dim).proved else bounded
+
+
+def _dilated(ctx: TypeContext, size: Dim, step: int) -> Dim:
+    return size if step == 1 else _at_least_0(ctx, size * step - step + 1)
+
+
+# --- reduce_window ------------------------------------------------------------------------------------------------
+
+
+def _axes(shape: tuple[Dim, ...], attrs: Attrs) -> list[WindowAxis]:
+    names = ("window", "strides", "base_dilations", "window_dilations")
+    window, strides, base, dilations = (attrs[name] for name in names)
+    return [
+        WindowAxis(size, w, s, low, high, b, d)
+        for size, w, s, (low, high), b, d in zip(shape, window, strides, attrs["padding"], base, dilations, strict=True)
+    ]
+
+
+def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,) = operands
+    names = ("window", "strides", "padding", "base_dilations", "window_dilations")
+    if any(len(attrs[name]) != x.rank for name in names):
+        lengths = ", ".join(f"{name} {len(attrs[name])}" for name in names)
+        raise ctx.fail(f"{x} has {x.rank} axes, but there are {lengths}", "give one number for each axis.")
+    require_combinable(ctx, x.dtype, attrs["combine"])
+    axes = _axes(x.shape, attrs)
+    for number, axis in enumerate(axes):
+        axis.check(ctx, number)
+    return (TensorType(x.dtype, tuple(axis.count(ctx) for axis in axes), x.weak),)
+
+
+def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
+    (x,) = op.operands
+    pairs = [a.read(k, i, tap) for a, i, tap in zip(_axes(x.shape, op.attrs), index, taps, strict=True)]
+    mask = all_of(k, [mask for _, mask in pairs])
+    place = tuple(i for i, _ in pairs)
+    other = None if mask is None else k.const(x.dtype, identity(op.attrs["combine"], x.dtype))
+    return k.apply(Scalar.CAST, [get(0, place, mask, other)], wide)
+
+
+def dilate_and_pad(x: Array, base: tuple[int, ...], padding: tuple[tuple[int, int], ...], fill: Any) -> Array:
+    """A copy of ``x`` with holes between its elements and around them; a negative padding cuts elements off."""
+    shape = [max((n - 1) * b + 1, 0) if n else 0 for n, b in zip(x.shape, base, strict=True)]
+    result = np.full(shape, fill, x.dtype)
+    result[tuple(slice(None, None, b) for b in base)] = x
+    result = np.pad(result, [(max(low, 0), max(high, 0)) for low, high in padding], constant_values=fill)
+    cuts = [(max(-low, 0), max(-high, 0)) for low, high in padding]
+    return result[tuple(slice(a, max(n - b, a)) for (a, b), n in zip(cuts, result.shape, strict=True))]
+
+
+def window_counts(
+    padded: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many windows fit along each axis."""
+    return tuple(
+        max((p - ((w - 1) * d + 1)) // s + 1, 0)
+        for p, w, s, d in zip(padded, window, strides, dilations, strict=True)
+    )  # fmt: skip
+
+
+def _reference(
+    x: Array,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    base_dilations: tuple[int, ...],
+    window_dilations: tuple[int, ...],
+    combine: str,
+) -> Array:
+    kind = dtypes.dtype(x.dtype)
+    wide = x.astype(np.float32) if kind in _HALVES else x
+    neutral = identity(combine, dtypes.dtype(wide.dtype))
+    padded = dilate_and_pad(wide, base_dilations, padding, neutral)
+    counts = window_counts(padded.shape, window, strides, window_dilations)
+    result = np.full(counts, neutral, wide.dtype)
+    if result.size == 0:
+        return result.astype(x.dtype)
+    with np.errstate(all="ignore"):
+        for taps in itertools.product(*(range(w) for w in window)):
+            starts = [t * d for t, d in zip(taps, window_dilations, strict=True)]
+            at = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, counts, strides, strict=True))
+            result = UFUNCS[combine](result, padded[at])
+    return result.astype(x.dtype)
+
+
+def _samples() -> list[Sample]:
+    rng = np.random.default_rng(0)
+    calls: list[Sample] = []
+
+    def add(shape: tuple[int, ...], dtype: DType, combine: str, *numbers: Any) -> None:
+        if dtype.kind is Kind.BOOL:
+            x = rng.random(shape) < 0.5
+        else:
+            x = rng.integers(0 if dtype.kind is Kind.UINT else -4, 5, shape).astype(dtype.np)
+        names = ("window", "strides", "padding", "base_dilations", "window_dilations")
+        calls.append(Sample((x,), {**dict(zip(names, numbers, strict=True)), "combine": combine}))
+
+    for size in (0, 1, 2, 7, 64):
+        for dtype, combine in (
+            (dtypes.float32, "maximum"), (dtypes.float64, "add"), (dtypes.bfloat16, "add"), (dtypes.float16, "minimum"),
+            (dtypes.int32, "multiply"), (dtypes.uint8, "maximum"), (dtypes.int8, "minimum"), (dtypes.bool_, "or"),
+            (dtypes.int16, "xor"), (dtypes.uint32, "and"),
+        ):  # fmt: skip
+            add((size,), dtype, combine, (3,), (2,), ((1, 1),), (1,), (1,))
+        add((2, size), dtypes.float32, "add", (1, 2), (1, 2), ((0, 0), (0, 0)), (1, 1), (1, 1))
+        add((size, 5), dtypes.float32, "maximum", (3, 2), (1, 3), ((2, -1), (0, 1)), (2, 1), (1, 2))
+    return calls
+
+
+def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+    """A sum part by part; nothing else of complex numbers is a fold of each."""
+    if op.attrs["combine"] != "add":
+        raise NotYetError(
+            f"reduce_window of {op.result.dtype.name} with {op.attrs['combine']} comes later.",
+            loc=op.loc,
+            remedy="take windows of the real and the imaginary part.",
+        )
+    return componentwise(b, op, operands)
+
+
+#: ``combine`` over the elements in each window; holes count as nothing, and so does a window of holes alone.
+reduce_window = OpDef(
+    "reduce_window",
+    OpKind.WINDOW,
+    types=_types,
+    loops=WindowFold(
+        combine=lambda attrs: COMBINES[attrs["combine"]],
+        identity=lambda attrs, dtype: identity(attrs["combine"], dtype),
+        extents=lambda op: op.attrs["window"],
+        at=_at,
+    ),
+    reference=_reference,
+    samples=_samples,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    parts=_parts,
+)  # fmt: skip

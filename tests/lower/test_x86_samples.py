@@ -1,0 +1,50 @@
+"""The samples of ops whose loops are folds or contractions, compiled with undecided shapes and run between canaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.ir.opdef import REGISTRY, OpKind
+from dyn.pipeline import Record, compile_x86, optimize
+from dyn.trace.function import TracedFunction
+from tests.canary import run_compiled
+from tests.numpy.differential import compare
+from tests.ops.test_ops import expected, function_of
+
+_BACKEND = X86Backend(host_target())
+FOLDS = [name for name in sorted(REGISTRY) if REGISTRY[name].kind in (OpKind.REDUCE, OpKind.WINDOW, OpKind.CONTRACT)]
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_samples(name: str) -> None:
+    opdef = REGISTRY[name]
+    for sample in opdef.samples():
+        function, _ = function_of(opdef, sample)
+        traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
+        record = Record()
+        program = compile_x86(optimize(traced, host_target(), record), (), _BACKEND, record)
+        (actual,) = run_compiled(program, sample.operands)
+        (wanted,) = expected(opdef, sample)
+        assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
+        if wanted.dtype.kind in "biu":
+            np.testing.assert_array_equal(actual, wanted)
+        else:
+            single = wanted.dtype in (np.float32, np.complex64)
+            rtol = 1e-2 if wanted.dtype.itemsize == 2 else 1e-5 if single else 1e-12
+            a, b = actual.astype(np.complex128), wanted.astype(np.complex128)
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint16", "bool"])
+def test_every_so_manieth_element(dtype: str) -> None:
+    """Lanes a few elements apart are picked from whole vectors, which end where the array does."""
+
+    def program(xp: Any, x: Any) -> Any:
+        rows = [xp.sum(x[:, ::step], axis=1) for step in (2, 3, 4, 5)]
+        return [*[x[:, ::step] for step in (2, 3, 4, 5, -2)], x[:, 1::3], *rows]
+
+    compare(program, f"{dtype} 2 n", sizes=(0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 130))
