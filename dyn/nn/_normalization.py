@@ -9,10 +9,14 @@ from __future__ import annotations
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.numpy._axes import one_axis
 from dyn.numpy._operands import cast, promote, to_float
-from dyn.numpy._public import Array, ArrayLike, Axis, public
+from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
 
-__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax", "standardize"]
+__all__ = [
+    "batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax",
+    "standardize",
+]  # fmt: skip
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
@@ -111,6 +115,74 @@ def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, axis: Axis = -1, 
     value: Array = cast(given, _wide(given.element_type))
     mean_square = dnp.mean(value * value, axis, None, True)
     return _scaled(value * _rsqrt(mean_square + epsilon), weight, None, given.element_type)
+
+
+@public
+def batch_norm(
+    x: ArrayLike, /, mean: ArrayLike, variance: ArrayLike, weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None, axis: int = -1, *, epsilon: float = 1e-5,
+) -> Array:  # fmt: skip
+    """Batch normalisation with statistics that are given, as at inference (https://arxiv.org/abs/1502.03167).
+
+    ``(x - mean) / sqrt(variance + epsilon) * weight + bias``, with vectors along ``axis`` (``[features]``), as one
+    multiplication and one addition an element.
+    """
+    given = _float("batch_norm", x)
+    value: Array = cast(given, _wide(given.element_type))
+    scale = _rsqrt(dnp.asarray(variance) + epsilon)
+    if weight is not None:
+        scale = scale * weight
+    shift = -(dnp.asarray(mean) * scale)
+    if bias is not None:
+        shift = shift + bias
+    number = one_axis("batch_norm", axis, value.ndim)
+    after = (None,) * (value.ndim - 1 - number)
+    result = value * scale[..., *after] + shift[..., *after]
+    return cast(result, given.element_type) if given.element_type in _HALVES else result
+
+
+@public
+def group_norm(
+    x: ArrayLike, /, groups: Size, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: int = -1, *,
+    epsilon: float = 1e-5,
+) -> Array:  # fmt: skip
+    """Group normalisation (https://arxiv.org/abs/1803.08494): of each image, all places and neighbouring features.
+
+    ``x`` is ``[batch, ..., features]`` with the features along ``axis``, which ``groups`` shares out; ``weight`` and
+    ``bias`` are ``[features]``. Raises ShapeError where features cannot be shared out so.
+    """
+    given = _float("group_norm", x)
+    number = one_axis("group_norm", axis, given.ndim)
+    shape = given.shape
+    parts = (*shape[:number], groups, shape[number] // groups, *shape[number + 1 :])
+    value = dnp.reshape(cast(given, _wide(given.element_type)), parts)
+    reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
+    result = dnp.reshape(layer_norm(value, axis=reduced, epsilon=epsilon), shape)
+    return _along(result, weight, bias, number, given.element_type)
+
+
+@public
+def instance_norm(
+    x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: int = -1, *,
+    epsilon: float = 1e-5,
+) -> Array:  # fmt: skip
+    """Instance normalisation (https://arxiv.org/abs/1607.08022): of each image and feature, all places.
+
+    ``x`` is ``[batch, ..., features]`` with the features along ``axis``; ``weight`` and ``bias`` are ``[features]``.
+    """
+    given = _float("instance_norm", x)
+    number = one_axis("instance_norm", axis, given.ndim)
+    value: Array = cast(given, _wide(given.element_type))
+    reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
+    return _along(layer_norm(value, axis=reduced, epsilon=epsilon), weight, bias, number, given.element_type)
+
+
+def _along(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, axis: int, dtype: DType) -> Array:
+    """Scaled and shifted by vectors along an axis."""
+    after = (None,) * (value.ndim - 1 - axis)
+    weight = None if weight is None else dnp.asarray(weight)[..., *after]
+    bias = None if bias is None else dnp.asarray(bias)[..., *after]
+    return _scaled(value, weight, bias, dtype)
 
 
 def _rsqrt(x: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -238,3 +239,38 @@ def test_a_growing_cache() -> None:
             np.testing.assert_array_equal(whole, expected)
             np.testing.assert_array_equal(row, expected[:, at])
     assert step.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_small_cnn_with_dynamic_batch_height_and_width(layout: str) -> None:
+    """Convolutions with strides, groups and a residual, pools, a norm and a head; an image may be smaller than a
+    window, or have no pixels."""
+    axis = layout.index("C")
+    numbers = (layout, "HWIO" if layout == "NHWC" else "OIHW", layout)
+
+    def kernel(size: int, inputs: int, outputs: int) -> np.ndarray[Any, Any]:
+        made = floats(size, size, inputs, outputs) / np.float32(size * inputs**0.5)
+        return made if layout == "NHWC" else np.ascontiguousarray(made.transpose(3, 2, 0, 1))
+
+    stem, first, deep, skip = kernel(3, 3, 20), kernel(3, 20, 20), kernel(3, 1, 20), kernel(1, 20, 33)
+    second, scale, shift, head = kernel(3, 20, 33), abs(floats(20)) + 1, floats(20), floats(33, 5)
+
+    @dyn.jit(shapes="b h w 3" if layout == "NHWC" else "b 3 h w")
+    def cnn(x):
+        def conv(x, w, stride=1, groups=1, padding="SAME"):
+            return dyn.nn.conv(x, w, stride, padding, dimension_numbers=numbers, feature_group_count=groups)
+
+        x = dyn.nn.relu(dyn.nn.batch_norm(conv(x, stem, 2), shift, scale, scale, shift, axis))
+        x = dyn.nn.relu(conv(x, first) + x)
+        x = dyn.nn.max_pool(x, 3, 2, [(1, 1), (1, 1)], dimension_numbers=layout)
+        x = conv(x, deep, groups=20, padding="VALID")
+        x = dyn.nn.gelu(conv(x, second, 2) + conv(x, skip, 2))
+        return dyn.nn.global_avg_pool(x, dimension_numbers=layout) @ head
+
+    def images(b: int, h: int, w: int) -> tuple[Any, ...]:
+        return (floats(b, h, w, 3) if layout == "NHWC" else floats(b, 3, h, w),)
+
+    calls = [(1, n, n) for n in (0, 1, 2, 7, 64)] + [(n, 20, 13) for n in (0, 2, 7)] + [(1, 3, 1000), (64, 9, 12)]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(cnn, lambda n: images(*calls[n]), sizes=tuple(range(len(calls))))

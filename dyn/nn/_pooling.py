@@ -1,0 +1,125 @@
+"""Pools: the greatest element or the mean of each window of an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.errors import ShapeError
+from dyn.nn._convolution import Padding, effective, paddings, per_axis
+from dyn.numpy._axes import text_of
+from dyn.numpy._creation import ones
+from dyn.numpy._operands import cast, emit, operand, promote, shape_of, to_float
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.shapes import Dim
+from dyn.source import user_loc
+from dyn.trace.dims import wrap_dim
+from dyn.trace.tracer import Tracer
+
+__all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool", "min_pool"]
+
+
+@public
+def max_pool(
+    x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
+    padding: Padding = "VALID", *, window_dilation: int | Sequence[int] = 1, dimension_numbers: str | None = None,
+) -> Array:  # fmt: skip
+    """The greatest element of each window; NaN where there is one.
+
+    ``x`` is an image ``[batch, *places, features]``, or as ``dimension_numbers`` says: ``"NCHW"`` has the features
+    second. As in Flax, ``strides`` are 1 by default (PyTorch: the window) and ``padding`` is ``"VALID"``, ``"SAME"`` or
+    pairs. Padding never wins: a window of padding alone gives -inf, or the least integer. An image smaller than the
+    window has no windows.
+    """
+    return _pool("max_pool", "maximum", operand("max_pool", x), window_shape, strides, padding, window_dilation,
+                 dimension_numbers)  # fmt: skip
+
+
+@public
+def min_pool(
+    x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
+    padding: Padding = "VALID", *, window_dilation: int | Sequence[int] = 1, dimension_numbers: str | None = None,
+) -> Array:  # fmt: skip
+    """The least element of each window; see :func:`max_pool`."""
+    return _pool("min_pool", "minimum", operand("min_pool", x), window_shape, strides, padding, window_dilation,
+                 dimension_numbers)  # fmt: skip
+
+
+@public
+def avg_pool(
+    x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
+    padding: Padding = "VALID", *, count_include_pad: bool = True, dimension_numbers: str | None = None,
+) -> Array:  # fmt: skip
+    """The mean of each window, of 16-bit floats in float32; axes, strides and padding as in :func:`max_pool`.
+
+    With ``count_include_pad``, the default in Flax and in PyTorch, padding counts as zeros; without, it does not count,
+    and a window of padding alone gives NaN.
+    """
+    (given,) = promote("avg_pool", x, choose=to_float)
+    half = given.element_type in (dtypes.float16, dtypes.bfloat16)
+    value = cast(given, dtypes.float32) if half else given
+    total = _pool("avg_pool", "add", value, window_shape, strides, padding, 1, dimension_numbers)
+    places = _places("avg_pool", value, dimension_numbers)
+    window = per_axis("avg_pool", "window_shape", window_shape, len(places))
+    if count_include_pad or padding == "VALID":
+        result = dnp.multiply(total, 1 / math.prod(window))
+    else:
+        sizes = shape_of(value)
+        image = tuple(wrap_dim(value._trace, d) if a in places else 1 for a, d in enumerate(sizes))
+        counted = ones(image, value.element_type)
+        taken = _pool("avg_pool", "add", counted, window_shape, strides, padding, 1, dimension_numbers)
+        result = dnp.true_divide(total, taken)
+    return cast(result, given.element_type)
+
+
+@public
+def global_max_pool(x: ArrayLike, /, *, keepdims: bool = False, dimension_numbers: str | None = None) -> Array:
+    """The greatest element of each feature of each image: ``[batch, features]``. Raises ShapeError for no places."""
+    value = operand("global_max_pool", x)
+    return dnp.max(value, _places("global_max_pool", value, dimension_numbers), keepdims)
+
+
+@public
+def global_avg_pool(x: ArrayLike, /, *, keepdims: bool = False, dimension_numbers: str | None = None) -> Array:
+    """The mean of each feature of each image: ``[batch, features]``; NaN of no places."""
+    value = operand("global_avg_pool", x)
+    return dnp.mean(value, _places("global_avg_pool", value, dimension_numbers), None, keepdims)
+
+
+def _places(what: str, x: Tracer, numbers: str | None) -> tuple[int, ...]:
+    """The spatial axes."""
+    if numbers is None:
+        if x.ndim >= 2:
+            return tuple(range(1, x.ndim - 1))
+    elif len(set(numbers)) == len(numbers) == x.ndim and {"N", "C"} <= set(numbers):
+        return tuple(a for a, letter in enumerate(numbers) if letter not in "NC")
+    raise ShapeError(
+        f"{what}: {text_of(x)} is no image" + (f" {numbers}." if numbers is not None else "."),
+        loc=user_loc(),
+        remedy='an image is [batch, *places, features]; name other orders: dimension_numbers="NCHW".',
+    )
+
+
+def _pool(
+    what: str, combine: str, x: Tracer, window_shape: int | Sequence[int], strides: int | Sequence[int] | None,
+    padding: Padding, dilation: int | Sequence[int], numbers: str | None,
+) -> Tracer:  # fmt: skip
+    places = _places(what, x, numbers)
+    if x.element_type is dtypes.bool_:
+        combine = {"maximum": "or", "minimum": "and"}.get(combine, combine)
+    count = len(places)
+    window = per_axis(what, "window_shape", window_shape, count)
+    steps = per_axis(what, "strides", 1 if strides is None else strides, count)
+    spread = per_axis(what, "window_dilation", dilation, count)
+    reach = [effective(w, d) for w, d in zip(window, spread, strict=True)]
+    pads = paddings(x._trace, what, padding, [shape_of(x)[a] for a in places], reach, steps)
+    nothing: tuple[Dim, Dim] = (0, 0)
+    table = dict(zip(places, zip(window, steps, pads, spread, strict=True), strict=True))
+    rows = [table.get(a, (1, 1, nothing, 1)) for a in range(x.ndim)]
+    windows, strides_, padding_, dilations = zip(*rows, strict=True)
+    return emit(
+        "reduce_window", x, window=windows, strides=strides_, padding=padding_, base_dilations=(1,) * x.ndim,
+        window_dilations=dilations, combine=combine,
+    )  # fmt: skip
