@@ -185,6 +185,17 @@ from dyn.numpy._manipulation import (
     swapaxes,
     transpose,
 )
+from dyn.numpy._nan_reductions import (
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
 from dyn.numpy._padding import pad
 from dyn.numpy._reductions import (
     all,
@@ -283,7 +294,8 @@ __all__ = [
     "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less",
     "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "ndim", "negative", "newaxis",
+    "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin",
+    "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
     "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile",
     "permute_dims", "pi", "positive", "pow", "power", "prod", "promote_types", "ptp", "put_along_axis", "quantile",
     "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",

@@ -82,7 +82,10 @@ def test_methods() -> None:
     compare(program, "float64 n 3", rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint16", "uint64", "bool"],
+)
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_arg_extremes(name: str, dtype: str) -> None:
     def program(xp: Any, x: Any) -> Any:
@@ -90,6 +93,49 @@ def test_arg_extremes(name: str, dtype: str) -> None:
         return fn(x), fn(x, axis=0), fn(x, 1), fn(x, axis=-1, keepdims=True), fn(x, keepdims=True), getattr(x, name)(0)
 
     compare(program, f"{dtype} n m")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_arg_extremes_take_the_first_of_equals_and_the_first_nan(dtype: str) -> None:
+    def program(xp: Any, x: Any) -> Any:
+        odd = xp.where(x > 1, xp.nan, xp.where(x < -1, -xp.inf, x * 0)).astype(dtype)
+        return [f(odd, axis=a, keepdims=k) for f in (xp.argmax, xp.argmin) for a in (None, 0, 1) for k in (False, True)]
+
+    compare(program, f"{dtype} n m", sizes=(1, 2, 7, 64))
+
+
+NAN_REDUCTIONS = ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"]
+
+
+@pytest.mark.parametrize("name", NAN_REDUCTIONS)
+def test_reductions_without_nans(name: str) -> None:
+    def program(xp: Any, x: Any, y: Any) -> Any:
+        fn = getattr(xp, name)
+        holes = xp.where(x < 0, xp.nan, x)
+        lost = xp.where(x < 99, xp.nan, x)
+        return (fn(holes), fn(holes, axis=0), fn(holes, axis=1, keepdims=True), fn(lost, axis=1), fn(y, axis=0))
+
+    compare(program, "float64 n m", "int32 n", sizes=(0, 1, 2, 7), rtol=1e-9)
+
+
+def test_spread_without_nans_of_too_few() -> None:
+    compare(lambda xp, x: xp.nanvar(xp.where(x < 0, xp.nan, x), axis=1, ddof=2), "float64 n 3", rtol=1e-9)
+
+
+def test_places_without_nans() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        holes = xp.where(x < 0, xp.nan, x)
+        return [getattr(xp, name)(holes, axis=1, keepdims=k) for name in ("nanargmax", "nanargmin") for k in (0, 1)]
+
+    def oracle(xp: Any, x: Any) -> Any:
+        lost = (x < 0).all(1)
+        results: list[Any] = []
+        for fn, fill in ((np.argmax, -np.inf), (np.argmin, np.inf)):
+            found = np.where(lost, -1, fn(np.where(x < 0, fill, x), axis=1))
+            results += [found, found[:, None]]
+        return results
+
+    compare(program, "float64 n 4", oracle=oracle)
 
 
 def test_arg_extremes_of_nan() -> None:
