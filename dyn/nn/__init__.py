@@ -41,9 +41,10 @@ from dyn.nn._pooling import avg_pool, global_avg_pool, global_max_pool, max_pool
 from dyn.nn._positions import rotary_embedding
 
 __all__ = [
-    "avg_pool", "batch_norm", "celu", "conv", "conv_general_dilated", "conv_transpose", "dot_product_attention", "elu",
-    "embedding", "gelu", "global_avg_pool", "global_max_pool", "glu", "group_norm", "hard_sigmoid", "hard_swish",
-    "hard_tanh", "instance_norm", "layer_norm", "leaky_relu", "linear", "log_sigmoid", "log_softmax", "logsumexp",
-    "max_pool", "min_pool", "one_hot", "relu", "relu6", "rms_norm", "rotary_embedding", "sigmoid", "silu", "soft_sign", "softmax",
-    "softmax_cross_entropy_with_integer_labels", "softplus", "squareplus", "standardize", "swish", "tanh",
+    "avg_pool", "batch_norm", "celu", "conv", "conv_general_dilated", "conv_transpose", "dot_product_attention",
+    "elu", "embedding", "gelu", "global_avg_pool", "global_max_pool", "glu", "group_norm", "hard_sigmoid",
+    "hard_swish", "hard_tanh", "instance_norm", "layer_norm", "leaky_relu", "linear", "log_sigmoid", "log_softmax",
+    "logsumexp", "max_pool", "min_pool", "one_hot", "relu", "relu6", "rms_norm", "rotary_embedding", "sigmoid",
+    "silu", "soft_sign", "softmax", "softmax_cross_entropy_with_integer_labels", "softplus", "squareplus",
+    "standardize", "swish", "tanh",
 ]  # fmt: skip
