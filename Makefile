@@ -39,7 +39,7 @@ test:
 
 bench:
 	$(SETUP) bench
-	$(BIN)/python -m pytest -q -m torch tests/benchmarks
+	$(BIN)/python -m pytest -q -m torch tests/benchmarks tests/hosts tests/api
 	$(BIN)/python -m benchmarks shape_stream --peers torch,jax,onnxruntime $(ARGS)
 
 golden:
