@@ -247,13 +247,13 @@ _SHORT = {
         "MemoryError: Unable to allocate 128. MiB for an array with shape (33554432,) and data type float32",
     ),
     "arena": (
-        "g = dyn.jit(lambda a: dnp.sum(dnp.tanh(a[:, None] @ a[None, :]), axis=0)); a = np.zeros(8192, 'f4')",
+        "g = dyn.jit(lambda a: dnp.tanh(a[:, None] @ a[None, :]) @ a); a = np.zeros(8192, 'f4')",
         "MemoryError: lambda: no memory for 268435456 bytes of intermediate arrays (arguments: a (8192,))",
     ),
     "scratch": (
-        "def g(a):\n    e = dnp.exp(a)\n    return dnp.sum((e - dnp.mean(e)) ** 2)\n"
-        "g = dyn.jit(g); a = np.zeros(32 * MIB, 'f4')",
-        "MemoryError: g: no memory for the scratch of its kernels (arguments: a (33554432,))",
+        "def g(a):\n    e = dnp.exp(a)\n    return dnp.sum((e - dnp.mean(e, -1, keepdims=True)) ** 2, -1)\n"
+        "j = dyn.jit(g); g = lambda a: j(a.reshape(1, -1)); a = np.zeros(32 * MIB, 'f4')",
+        "MemoryError: g: no memory for the scratch of its kernels (arguments: a (1, 33554432))",
     ),
 }
 
