@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -21,6 +22,7 @@ from dyn.dtypes import DType
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError, UnsupportedOpError
 from dyn.hosts import Host
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
+from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
@@ -320,13 +322,14 @@ class Jitted:
     def _trace(self, bound: Bound, leaves: list[_Leaf]) -> TracedFunction:
         names = self._signature.leaf_names(bound)
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
+        donated = self._signature.donated(bound)
         specs: list[LeafSpec] = []
-        for leaf, name, declared, dtype in zip(leaves, names, axes, wanted, strict=True):
+        for leaf, name, declared, dtype, given in zip(leaves, names, axes, wanted, donated, strict=True):
             self._signature.check_dtype(name, leaf.dtype, dtype)
             if leaf.array is None:
                 declared = tuple(d if own is None else own for own, d in zip(leaf.shape, declared, strict=True))
             sizes = None if leaf.array is None else leaf.array.shape
-            specs.append(LeafSpec(name, leaf.dtype, declared, leaf.weak, sizes))
+            specs.append(LeafSpec(name, leaf.dtype, declared, leaf.weak, sizes, given))
 
         def call(tracers: list[Tracer]) -> Any:
             return self._signature.call(bound, tracers, unflatten)
@@ -502,7 +505,23 @@ def _optimized(traced: TracedFunction, trace_seconds: float) -> tuple[Optimized,
 
     record = Record()
     record.seconds["trace"] = trace_seconds
-    return optimize(traced, host_target(), record), record
+    optimized = optimize(traced, host_target(), record)
+    _warn_of_useless(optimized)
+    return optimized, record
+
+
+def _warn_of_useless(optimized: Optimized) -> None:
+    """Once a program: which arguments were donated in vain."""
+    if optimized.useless:
+        names = ", ".join(optimized.function.infos[number].name for number in optimized.useless)
+        loc = user_loc()
+        warnings.warn_explicit(
+            f"{optimized.function.name}(): no result can take the memory of the donated {names}: "
+            "none has the same dtype and size and is written after the last use.",
+            UserWarning,
+            loc.file or "<unknown>",
+            loc.line,
+        )
 
 
 def _build(traced: TracedFunction, optimized: Optimized, record: Record) -> Version:
@@ -525,6 +544,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
     device: str | None = None,
     on_new_shape: Literal["compile", "error"] = "compile",
 ) -> Any:
@@ -540,6 +560,16 @@ def jit(
     value has a program of its own. ``on_new_shape="error"`` raises instead of compiling a second program when a Python
     branch on a dim goes another way.
 
+    Donated arguments (``donate_argnums``, ``donate_argnames``: all arrays of their trees) are given away: neither they
+    nor views of them may be used after the call, for a result of the same dtype and size may lie in their memory, and
+    what they hold is undefined even where the call runs out of memory. A result takes an argument's memory if it is
+    written when nothing reads the argument any more: after its last use, element by element with it (``w - 0.1 * g``),
+    or as the argument with some places updated, which then costs what is updated and not what there is. It is the
+    argument itself if it has its shape. As without donation, results are fresh where the argument is no writable,
+    row-major NumPy array in memory of NumPy's own, or shares memory with another array of the call. A UserWarning at
+    compile time names arguments that no result could take. Calls that may reuse memory do not go through the native
+    entry, and in another function's trace donation has no effect.
+
     Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
     :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the
     function closes over, and Python numbers, have no say. No argument's elements are copied unless it lies oddly
@@ -551,19 +581,18 @@ def jit(
     if function is None:
         return functools.partial(
             jit, shapes=shapes, constraints=constraints, dims=dims, static_argnums=static_argnums,
-            static_argnames=static_argnames, donate_argnums=donate_argnums, device=device, on_new_shape=on_new_shape,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            device=device, on_new_shape=on_new_shape,
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(
             f"jit takes a function, not a {type(function).__name__}.", remedy="write @dyn.jit above a def."
         )
-    if donate_argnums != ():
-        raise NotYetError("donate_argnums comes later.", remedy="leave it out: results are then fresh arrays.")
     if device not in (None, "cpu"):
         raise NotYetError(f"device={device!r} comes later.", remedy='this version compiles for "cpu".')
     if on_new_shape not in ("compile", "error"):
         raise ArgumentError(f"on_new_shape={on_new_shape!r} is neither 'compile' nor 'error'.")
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = _Options(Declarations(tuple(dims), texts), on_new_shape, device)
-    signature = Signature(function, shapes, static_argnums, static_argnames)
+    signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return type("Jitted", (Jitted,), {})(function, signature, options)

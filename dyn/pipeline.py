@@ -20,6 +20,7 @@ from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
+from dyn.lower.donate import donate
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm import emit_guards, emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
@@ -93,6 +94,8 @@ class Optimized:
     launches: tuple[Launch, ...]
     host: HostProgram
     target: Target
+    #: The donated parameters, by number, that no result could take the memory of.
+    useless: tuple[int, ...] = ()
 
 
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
@@ -109,14 +112,15 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("stitch"):
         plan = stitch(function)
     with record.timed("lower"):
-        launches = lower_plan(plan, target)
-        host = build_host(plan, launches, traced.guards)
+        donations = donate(plan, lower_plan(plan, target), traced.donated)
+        launches = donations.launches
+        host = build_host(plan, launches, traced.guards, donations.reuses)
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()
         record.texts["kernels"] = "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
         record.texts["host"] = host.text()
-    return Optimized(function, plan, launches, host, target)
+    return Optimized(function, plan, launches, host, target, donations.useless)
 
 
 def _checked(function: Function, step: str, verify_ir: bool) -> Function:

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from dyn import config
+from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.runtime import native_runtime, thread_count
 from dyn.errors import IRError
+from dyn.lower.donate import Reuse
 from dyn.lower.host import Fault, HostProgram, render_failure
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +40,8 @@ _ALLOC_OUTPUT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int3
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
-# A tensor is four words of eight bytes: data, dtype and rank, dims, strides.
+# A tensor is four words of eight bytes: data, dtype and rank, dims, strides. The dtype of an input says whether its
+# memory is to be taken.
 _WORDS, _DATA, _RANK, _DIMS = 4, 0, 1, 2
 
 
@@ -75,14 +78,23 @@ class _Frame:
         if start < end:
             self.words[start:end] = array.shape
 
+    def give(self, number: int, given: int) -> None:
+        """Whether the output that may take an input's memory has to take it."""
+        first, start, end = self.places[number]
+        self.words[first + _RANK] = (end - start) << 32 | given
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of an output, once the call has computed it."""
+        _, start, end = self.places[self.inputs + index]
+        return tuple(self.words[start:end])
+
     def begin(self) -> None:
         self.outputs = [None] * len(self.dtypes)
         self.error = None
 
     def allocate(self, index: int) -> int:
         """The memory of a new output, whose dims have been written."""
-        _, start, end = self.places[self.inputs + index]
-        array = self.outputs[index] = np.empty(tuple(self.words[start:end]), self.dtypes[index])
+        array = self.outputs[index] = np.empty(self.shape(index), self.dtypes[index])
         return array.__array_interface__["data"][0]
 
 
@@ -186,7 +198,7 @@ class LoadedProgram:
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
         self._dtypes = tuple(v.dtype.np for v in function.results)
         #: Captured arrays that have to be copied for compiled code, each time.
-        self._copied = [i for i, a in enumerate(self.captured) if not _is_dense(a)]
+        self._copied = [i for i, a in enumerate(self.captured) if not is_dense(a)]
         #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
         self._idle: list[_Frame] = []
 
@@ -202,8 +214,10 @@ class LoadedProgram:
 
     @property
     def native(self) -> bool:
-        """Whether a call runs no Python code: no library is called, and captured arrays are read where they lie."""
-        return not self._copied and all(launch.call is None for launch in self.program.launches)
+        """Whether a call runs no Python code: no library is called, captured arrays are read where they lie, and no
+        argument's memory is looked at for a result."""
+        calls = any(launch.call is not None for launch in self.program.launches)
+        return not (self._copied or calls or self.program.reuses)
 
     def _frame(self) -> _Frame:
         frame = _Frame(self._ranks, len(self.program.function.params), self._dtypes)
@@ -216,10 +230,10 @@ class LoadedProgram:
         return _RUNTIME.address(config.current().num_threads)
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
-        """The results for NumPy arrays of the right dtypes and ranks, as fresh arrays.
+        """The results for NumPy arrays of the right dtypes and ranks: fresh arrays, or donated arguments' memory.
 
         ShapeError where a check fails, MemoryError where there is no memory; then nothing has been written that the
-        caller can see.
+        caller can see, but for donated arguments where the memory gave out in the middle.
         """
         try:
             frame = self._idle.pop()
@@ -227,13 +241,19 @@ class LoadedProgram:
             frame = self._frame()
         held: list[Array] = []
         for number, array in enumerate(arguments):
-            if not _is_dense(array):
+            if not is_dense(array):
                 array = _dense_copy(array)
                 held.append(array)
             frame.put(number, array)
         for index in self._copied:
             held.append(_dense_copy(self.captured[index]))
             frame.put(self._arguments + index, held[-1])
+        taken: tuple[Reuse, ...] = ()
+        if self.program.reuses:
+            free = free_memory([*arguments, *self.captured], [reuse.input for reuse in self.program.reuses])
+            taken = tuple(reuse for reuse in self.program.reuses if reuse.input in free)
+            for reuse in taken:
+                frame.give(reuse.input, 1)
         frame.begin()
         stack = _FRAMES.stack
         stack.append(frame)
@@ -243,6 +263,12 @@ class LoadedProgram:
             stack.pop()
         outputs, error = frame.outputs, frame.error
         frame.outputs, frame.error = [], None
+        for reuse in taken:
+            frame.give(reuse.input, 0)
+            if not status:
+                array = arguments[reuse.input]
+                shape = frame.shape(reuse.output)
+                outputs[reuse.output] = array if array.shape == shape else array.reshape(shape)
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
@@ -252,18 +278,6 @@ class LoadedProgram:
                 raise error
             raise render_failure(self.program, site, values, [a.shape for a in (*arguments, *self.captured)])
         return outputs
-
-
-def _is_dense(array: Array) -> bool:
-    """Whether compiled code can read an array: row-major, aligned, in this machine's byte order.
-
-    A NumPy scalar is not: it has no memory of its own that could be pointed to.
-    """
-    return isinstance(array, np.ndarray) and array.flags.num & _DENSE == _DENSE and array.dtype.isnative
-
-
-#: NumPy's flags C_CONTIGUOUS and ALIGNED.
-_DENSE = 0x101
 
 
 def _dense_copy(array: Array) -> Array:

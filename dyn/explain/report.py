@@ -214,10 +214,7 @@ def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
 def group_row(launch: Launch) -> GroupRow:
     group = launch.group
     inside = group.members() - frozenset(group.outputs)
-    variants = [
-        VariantRow(v.note, "always" if v.condition is None else f"when {v.condition.describe()}")
-        for v in launch.variants
-    ]
+    variants = [VariantRow(v.note, f"when {when}" if (when := v.when()) else "always") for v in launch.variants]
     if launch.call is not None:
         variants.append(VariantRow("a library call", "always"))
     return GroupRow(

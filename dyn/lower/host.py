@@ -12,6 +12,7 @@ from enum import Enum
 
 from dyn.errors import NotYetError, ShapeError
 from dyn.ir.core import Function, Value, attr_dims
+from dyn.lower.donate import Reuse, stored_results
 from dyn.lower.launch import Launch
 from dyn.shapes import (
     Declaration,
@@ -81,7 +82,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostProgram:
-    """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT."""
+    """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT.
+
+    ``reuses`` are the outputs that a caller may leave where an input lies: it says so for each call.
+    """
 
     function: Function
     symbols: tuple[Symbol, ...]
@@ -94,6 +98,7 @@ class HostProgram:
     launches: tuple[Launch, ...]
     #: What the dims have to satisfy for this program to be the one for a call.
     guards: tuple[Relation, ...] = ()
+    reuses: tuple[Reuse, ...] = ()
 
     @property
     def arena(self) -> Dim:
@@ -116,13 +121,14 @@ class HostProgram:
             lines.append(f"  check {number}: {site_text(site, names)}")
         for number, slot in enumerate(self.slots):
             lines.append(f"  slot {number}: {slot} bytes")
+        lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
         for launch in self.launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
             lines.append(f"  {'launch' if launch.call is None else 'call'} {launch.group.name}({arguments}){when}")
             for variant in launch.variants:
                 dims = ", ".join(str(d) for d in variant.dims)
-                when = "always" if variant.condition is None else f"if {variant.condition.describe()}"
+                when = f"if {condition}" if (condition := variant.when()) else "always"
                 lines.append(f"    {when}: {variant.note} dims [{dims}] grid {variant.grid}")
         return "\n".join([*lines, "}"]) + "\n"
 
@@ -136,7 +142,9 @@ def site_text(site: Site, names: Sequence[str]) -> str:
     return site.value
 
 
-def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation, ...]) -> HostProgram:
+def build_host(
+    plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation, ...], reuses: tuple[Reuse, ...] = ()
+) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
     binds, checks, symbols = _bind(function)
@@ -153,7 +161,9 @@ def build_host(plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation,
     if any(launch.call is not None for launch in launches):
         sites.append(Fault.LIBRARY)
     places, slots, sizes = _layout(plan, launches)
-    return HostProgram(function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches, guards)
+    return HostProgram(
+        function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches, guards, reuses
+    )
 
 
 def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]]:
@@ -237,12 +247,7 @@ def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place
     """Where each stored value lies. A slot of the arena is used again once the last reader of its value has run."""
     function = plan.function
     places = {value: Place("input", i) for i, value in enumerate(function.params)}
-    producers = plan.producers
-    for number, result in enumerate(function.results):
-        base = result
-        while base not in plan.stored:
-            base = producers[base].operands[0]
-        places[base] = Place("output", number)
+    places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
     last: dict[Value, int] = {}
     for time, launch in enumerate(launches):
         for value in launch.buffers:

@@ -13,6 +13,9 @@ addresses. It returns 0, or 1 after it has called ``fail``; then nothing that th
     launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost) -> 0, or 1 where there is no memory for scratch
     parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
 
+``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) has to take it: then
+``alloc_output`` is not called for that output.
+
 ``state`` is whatever who made the table wants it to be; ``threads`` is how many threads a launch may use, 0 as many as
 the process has.
 
@@ -67,6 +70,8 @@ class HostEmitter:
         self.arena_bytes = "0"
         self.slot_offsets: list[str] = []
         self.pointers: dict[Place, str] = {}
+        #: For each output that may lie in an input's memory an i1 that says whether it does.
+        self.taken: dict[int, str] = {}
         self.functions: set[int] = set()
         self.faults: set[Fault] = set()
         self.overflow: list[str] = []
@@ -268,6 +273,7 @@ class HostEmitter:
             self.arena = self.value(f"call ptr {self._runtime(ALLOC)}(ptr %rt, i64 {self.arena_bytes})")
             self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {self.arena}, null"))
             self.emit(f"store ptr {self.arena}, ptr %arena, align 8")
+        inputs = {reuse.output: reuse.input for reuse in self.program.reuses}
         for number, result in enumerate(self.program.function.results):
             tensor = self.value(f"getelementptr {_TENSOR}, ptr %out, i64 {number}")
             field = self.value(f"getelementptr {_TENSOR}, ptr {tensor}, i32 0, i32 3")
@@ -275,9 +281,32 @@ class HostEmitter:
             for axis, dim in enumerate(result.shape):
                 at = self.value(f"getelementptr i64, ptr {dims}, i64 {axis}")
                 self.emit(f"store i64 {self.dim(dim)}, ptr {at}, align 8")
-            data = self.value(f"call ptr {self._runtime(ALLOC_OUTPUT)}(ptr %rt, i32 {number}, ptr {tensor})")
-            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
+            allocate = f"call ptr {self._runtime(ALLOC_OUTPUT)}(ptr %rt, i32 {number}, ptr {tensor})"
+            if number in inputs:
+                data = self._take(number, inputs[number], allocate)
+            else:
+                data = self.value(allocate)
+                self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
             self.pointers[Place("output", number)] = data
+
+    def _take(self, output: int, input: int, allocate: str) -> str:
+        """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
+        given = self._pointer(Place("input", input))
+        field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {input}, i32 1")
+        flag = self.value(f"load i32, ptr {field}, align 8")
+        self.taken[output] = taken = self.value(f"icmp ne i32 {flag}, 0")
+        before, own, allocated, placed = (self.fresh(name) for name in ("given", "own", "allocated", "placed"))
+        self.emit(f"br label %{before}")
+        self.label(before)
+        self.emit(f"br i1 {taken}, label %{placed}, label %{own}")
+        self.label(own)
+        data = self.value(allocate)
+        self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
+        self.emit(f"br label %{allocated}")
+        self.label(allocated)
+        self.emit(f"br label %{placed}")
+        self.label(placed)
+        return self.value(f"phi ptr [ {given}, %{before} ], [ {data}, %{allocated} ]")
 
     def _pointer(self, place: Place) -> str:
         found = self.pointers.get(place)
@@ -343,12 +372,13 @@ class HostEmitter:
             self.emit(f"br i1 {self._holds(launch.when)}, label %{wanted}, label %{done}")
             self.label(wanted)
         for variant, (number, scratch) in zip(launch.variants, kernels, strict=True):
-            if variant.condition is None:
+            holds = self._chosen(variant)
+            if holds is None:
                 self._start(variant, number, scratch)
                 self.emit(f"br label %{done}")
                 break
             chosen, following = self.fresh("variant"), self.fresh("next")
-            self.emit(f"br i1 {self._holds(variant.condition)}, label %{chosen}, label %{following}")
+            self.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
             self.label(chosen)
             self._start(variant, number, scratch)
             self.emit(f"br label %{done}")
@@ -356,6 +386,14 @@ class HostEmitter:
         else:
             self.emit(f"br label %{done}")
         self.label(done)
+
+    def _chosen(self, variant: Variant) -> str | None:
+        """An i1 that says whether a variant is the one; None where nothing is asked."""
+        holds = None if variant.condition is None else self._holds(variant.condition)
+        if variant.in_place is None:
+            return holds
+        taken = self.taken[variant.in_place]
+        return taken if holds is None else self.value(f"and i1 {taken}, {holds}")
 
     def _holds(self, condition: Condition) -> str:
         dim = self.dim(condition.dim)

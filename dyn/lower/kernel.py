@@ -29,9 +29,11 @@ What every kernel keeps to (``check`` says so):
   respect to that loop. The order of combination depends on the extents and the target alone.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
-* A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap.
-* An Update changes a global buffer where the same GRID iteration has stored before, and counts as a store: the buffer
-  is not loaded. Iterations of a SERIAL loop update in their order, those of a LANE loop distinct places.
+* A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for what
+  ``dyn.lower.donate`` has looked into.
+* An Update changes a global buffer where the same GRID iteration has stored before (or, in a kernel that is
+  ``in_place``, what the buffer held before), and counts as a store: the buffer is not loaded. Iterations of a SERIAL
+  loop update in their order, those of a LANE loop distinct places.
 * Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
 * Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
 * There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
@@ -246,6 +248,8 @@ class Kernel:
     body: tuple[Stmt, ...]
     #: One line that says what it computes, for people: ``softmax.stitch``.
     note: str = field(default="", compare=False)
+    #: Whether the buffers that it updates hold their elements already.
+    in_place: bool = False
 
     def grid(self) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
         """The GRID loops, outermost first, and what they enclose."""
@@ -378,8 +382,10 @@ class _Checker:
     def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         name, dtype = stmt.buffer.name, stmt.buffer.dtype
         self.scope(stmt.index, symbols | {s for s, _ in stmt.bound}, f"an update of {name}")
-        if stmt.buffer.space is not Space.GLOBAL or id(stmt.buffer) not in self.stored:
+        filled = self.kernel.in_place or id(stmt.buffer) in self.stored
+        if stmt.buffer.space is not Space.GLOBAL or not filled:
             raise self.fail(f"{name} is updated, and is no global buffer that was stored before")
+        self.stored.add(id(stmt.buffer))
         if stmt.value.dtype is not dtype:
             raise self.fail(f"a {stmt.value.dtype} updates {name}, a {dtype}")
         if stmt.combine is not None and stmt.combine not in MONOIDS:

@@ -57,6 +57,7 @@ class Variant:
     """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen.
 
     ``cost`` is about what one GRID iteration costs, in the unit of ``dyn.lower.cost``. Nothing but speed depends on it.
+    With ``in_place`` it is chosen only where the result of that number has taken the memory of a donated argument.
     """
 
     kernel: Kernel
@@ -65,6 +66,14 @@ class Variant:
     cost: Dim
     condition: Condition | None
     note: str
+    in_place: int | None = None
+
+    def when(self) -> str:
+        """When it is chosen: empty for always."""
+        place = "" if self.in_place is None else f"result {self.in_place} has its argument's memory"
+        return " and ".join(
+            part for part in (place, "" if self.condition is None else self.condition.describe()) if part
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)

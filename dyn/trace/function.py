@@ -43,7 +43,8 @@ class LeafSpec:
     """An array argument as a trace sees it.
 
     ``axes`` has an entry an axis: an int makes it static, a string names a dim or gives an expression over names, None
-    makes it a dim of its own. ``sizes`` are those of the call that is traced, where there is one.
+    makes it a dim of its own. ``sizes`` are those of the call that is traced, where there is one. Results may take the
+    memory of an argument that is ``donated``.
     """
 
     name: str
@@ -51,6 +52,7 @@ class LeafSpec:
     axes: tuple[int | str | None, ...]
     weak: bool = False
     sizes: tuple[int, ...] | None = None
+    donated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class TracedFunction:
     guards: tuple[Relation, ...]
     captured: tuple[Any, ...]
     out_tree: TreeSpec
+    #: The parameters, by number, whose memory results may take.
+    donated: tuple[int, ...] = ()
 
 
 def trace_function(
@@ -102,7 +106,8 @@ def trace_function(
         tuple(infos),
         tuple(leaf_names(out_tree, "result")),
     )
-    return TracedFunction(function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree)
+    donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
+    return TracedFunction(function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated)
 
 
 def _result(trace: Trace, leaf: Any, path: str) -> Value:

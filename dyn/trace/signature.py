@@ -68,7 +68,8 @@ class Bound:
 class Signature:
     """How a Python function takes its arguments.
 
-    Raises ArgumentError for static arguments that the function does not have, and for ``shapes`` that cannot be read.
+    Raises ArgumentError for static and donated arguments that the function does not have, for one that is to be both,
+    and for ``shapes`` that cannot be read.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Signature:
         shapes: Shapes,
         static_argnums: int | Sequence[int],
         static_argnames: str | Sequence[str],
+        donate_argnums: int | Sequence[int] = (),
+        donate_argnames: str | Sequence[str] = (),
     ) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -90,15 +93,23 @@ class Signature:
         self.keyword_names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         self.more_positional = self.signature is None or inspect.Parameter.VAR_POSITIONAL in kinds
         self.more_keywords = self.signature is None or inspect.Parameter.VAR_KEYWORD in kinds
-        self.static_numbers, self.static_names = self._static(static_argnums, static_argnames)
+        self.static_numbers, self.static_names = self._chosen("static", static_argnums, static_argnames)
+        numbers, names = self._chosen("donate", donate_argnums, donate_argnames)
+        self.donated_names = frozenset({*names, *(self.argument_name(number) for number in numbers)})
+        static_names = {*self.static_names, *(self.argument_name(number) for number in self.static_numbers)}
+        for name in sorted(self.donated_names & static_names):
+            raise ArgumentError(
+                f"{self.name}(): the argument {name} is static, and it is donated.",
+                remedy="leave it out of donate_argnums and donate_argnames: it is no array.",
+            )
         self.shapes = shapes
         self.groups = parse_shapes(shapes) if isinstance(shapes, str) else ()
         if isinstance(shapes, Mapping):
             self._check_names("shapes=", shapes, [*self.names, *self.keyword_names])
         self.annotations = _annotations(function)
 
-    def _static(
-        self, argnums: int | Sequence[int], argnames: str | Sequence[str]
+    def _chosen(
+        self, what: str, argnums: int | Sequence[int], argnames: str | Sequence[str]
     ) -> tuple[frozenset[int], frozenset[str]]:
         """Both ways to say it, each completed by the other."""
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -107,10 +118,10 @@ class Signature:
         for number in numbers:
             if number < -count or (number >= count and not self.more_positional):
                 raise ArgumentError(
-                    f"static_argnums: {self.name} has no argument {number}.",
+                    f"{what}_argnums: {self.name} has no argument {number}.",
                     remedy=f"it has {count} positional arguments: {', '.join(self.names) or 'none'}.",
                 )
-        self._check_names("static_argnames", names, [*self.names, *self.keyword_names])
+        self._check_names(f"{what}_argnames", names, [*self.names, *self.keyword_names])
         found = {n + count if n < 0 else n for n in numbers}
         all_names = {*names, *(self.names[n] for n in found if n < count)}
         return frozenset(found | {i for i, name in enumerate(self.names) if name in all_names}), frozenset(all_names)
@@ -186,6 +197,14 @@ class Signature:
         for name, child in zip(bound.names, bound.tree.children(), strict=True):
             found += leaf_names(child, name)
         return found
+
+    def donated(self, bound: Bound) -> list[bool]:
+        """For each leaf whether it belongs to a donated argument."""
+        return [
+            name in self.donated_names
+            for name, child in zip(bound.names, bound.tree.children(), strict=True)
+            for _ in range(child.num_leaves)
+        ]
 
     def declared(self, bound: Bound, ranks: Sequence[int]) -> tuple[list[Axes], list[Wanted]]:
         """The declared axes of each leaf (None for an axis of its own dim), and the declared dtypes."""

@@ -1,0 +1,189 @@
+"""Donated arguments: which results may lie where an argument lay, and what is saved by that.
+
+It is decided once for all shapes. A result takes the memory of a donated argument of the same dtype and, as the facts
+prove, the same number of bytes, if nothing reads the argument once something writes the result; or if the launch that
+does both first is *in place*:
+
+* each element of the result is stored after the only read of the argument's element of that place, in one iteration; or
+* it is a scatter that copies the argument before it updates the copy. It gets variants that leave the copy out, so that
+  a step costs what it changes, and not what there is.
+
+Whether the memory is free to be taken, each call says for itself: the host program is ready for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dyn.ir.core import Value
+from dyn.lower.cost import iteration_cost
+from dyn.lower.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, Update, check, stmt_exprs, walk_exprs, walk_stmts
+from dyn.lower.launch import Launch, Variant
+from dyn.shapes import Dim, free_symbols, substitute
+from dyn.stitch.groups import GroupKind, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """The result number ``output`` may lie where the argument number ``input`` lies."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Donations:
+    """The launches, some with variants in place; who takes what; and the arguments that no result could ever take."""
+
+    launches: tuple[Launch, ...]
+    reuses: tuple[Reuse, ...]
+    useless: tuple[int, ...]
+
+
+def stored_results(plan: Plan) -> tuple[Value, ...]:
+    """For each result of the function the value whose memory it is: itself, or what it is a view of."""
+    found: list[Value] = []
+    for result in plan.function.results:
+        base = result
+        while base not in plan.stored:
+            base = plan.producers[base].operands[0]
+        found.append(base)
+    return tuple(found)
+
+
+def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> Donations:
+    """Match results with donated arguments: each in its order takes one of its own shape, or else the first it can."""
+    if not donated:
+        return Donations(launches, (), ())
+    matcher = _Matcher(plan, launches)
+    params, results = plan.function.params, plan.function.results
+    free = dict.fromkeys(donated)
+    useful: set[int] = set()
+    reuses: list[Reuse] = []
+    for output, result in enumerate(results):
+        possible = [number for number in donated if matcher.fits(output, params[number])]
+        useful.update(possible)
+        left = [number for number in possible if number in free]
+        if left:
+            alike = [number for number in left if params[number].shape == result.shape]
+            chosen = (alike or left)[0]
+            del free[chosen]
+            reuses.append(Reuse(output, chosen))
+    return Donations(
+        matcher.with_variants(reuses), tuple(reuses), tuple(number for number in donated if number not in useful)
+    )
+
+
+class _Matcher:
+    """What launches do with the values of a plan, and when."""
+
+    def __init__(self, plan: Plan, launches: tuple[Launch, ...]) -> None:
+        self.function, self.launches = plan.function, launches
+        self.bases = stored_results(plan)
+        #: The first and the last launch that touches a value.
+        self.first: dict[Value, int] = {}
+        self.last: dict[Value, int] = {}
+        for time, launch in enumerate(launches):
+            for value in launch.buffers:
+                self.first.setdefault(value, time)
+                self.last[value] = time
+        self.equal: dict[tuple[Dim, Dim], bool] = {}
+
+    def fits(self, output: int, param: Value) -> bool:
+        """Whether a result may lie in a parameter's memory."""
+        result, base = self.function.results[output], self.bases[output]
+        if not (result.dtype is base.dtype is param.dtype and self._equal(result.type.nbytes, param.type.nbytes)):
+            return False
+        written, read = self.first[base], self.last.get(param, -1)
+        return read < written or (read == written and _is_in_place(self.launches[read], base, param))
+
+    def with_variants(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
+        """The launches, scatters that update a donated argument's memory with variants that copy nothing."""
+        changed = list(self.launches)
+        for reuse in reuses:
+            base, param = self.bases[reuse.output], self.function.params[reuse.input]
+            time = self.first[base]
+            launch = changed[time]
+            if self.last.get(param) == time and launch.group.kind is GroupKind.SCATTER:
+                at = launch.buffers.index(base)
+                inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
+                changed[time] = replace(launch, variants=(*inside, *launch.variants))
+        return tuple(changed)
+
+    def _equal(self, a: Dim, b: Dim) -> bool:
+        found = self.equal.get((a, b))
+        if found is None:
+            found = self.equal[a, b] = a == b or self.function.facts.eq(a, b).proved
+        return found
+
+
+def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
+    """Whether every kernel of a launch may have one memory for what it reads and what it writes."""
+    if launch.call is not None or launch.buffers.count(read) != 1 or launch.when is not None:
+        return False
+    out, source = launch.buffers.index(written), launch.buffers.index(read)
+    allowed = _only_copies if launch.group.kind is GroupKind.SCATTER else _meets_itself
+    return all(allowed(v.kernel, v.kernel.buffers[out], v.kernel.buffers[source]) for v in launch.variants)
+
+
+def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
+    """Whether each iteration reads of ``source`` just the element that it stores to ``out``, before it does so."""
+    body, variables = kernel.body, set[object]()
+    while len(body) == 1 and isinstance(body[0], Loop) and not body[0].folds:
+        variables.add(body[0].var)
+        body = body[0].body
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    places = [number for number, stmt in enumerate(stores) if stmt.buffer is out]
+    if len(stores) != len(body) or len(places) != 1:
+        return False
+    store = stores[places[0]]
+    # An index without one of the variables is one of many iterations: a later one would read what was stored.
+    if not variables <= set(free_symbols(store.index)) or any(_loads(s, source) for s in stores[places[0] + 1 :]):
+        return False
+    loads = [load for stmt in stores for load in _loads(stmt, source)]
+    return all(load.index == store.index and not load.bound for load in loads)
+
+
+def _only_copies(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
+    """Whether a scatter reads ``source`` for nothing but to copy it to the same places of ``out``."""
+    for stmt in walk_stmts(kernel.body):
+        loads = _loads(stmt, source)
+        if isinstance(stmt, Store) and stmt.buffer is out:
+            value = stmt.value
+            if not isinstance(value, Load) or value.buffer is not source:
+                return False
+            if value.index != stmt.index or value.bound or value.mask is not None:
+                return False
+        elif loads:
+            return False
+    return True
+
+
+def _loads(stmt: Stmt, source: Buffer) -> list[Load]:
+    return [e for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load) and e.buffer is source]
+
+
+def _without_copy(variant: Variant, at: int, output: int) -> Variant:
+    """A scatter's variant for a result that holds its operand's elements already."""
+    kernel = variant.kernel
+    body = _updates(kernel.body, kernel.buffers[at])
+    updating = replace(kernel, body=body, in_place=True, note=f"{kernel.note}, in place")
+    check(updating)
+    loops, block = updating.grid()
+    cost = iteration_cost(block, [loop.var for loop in loops])
+    cost = cost if isinstance(cost, int) else substitute(cost, dict(zip(kernel.dims, variant.dims, strict=True)))
+    return replace(variant, kernel=updating, cost=cost, note=f"{variant.note}, in place", in_place=output)
+
+
+def _updates(body: tuple[Stmt, ...], out: Buffer) -> tuple[Stmt, ...]:
+    """A body without its stores to ``out``, and without the loops that nothing is left in."""
+    left: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            inner = _updates(stmt.body, out)
+            if inner or stmt.folds:
+                left.append(replace(stmt, body=inner))
+        elif isinstance(stmt, Update) or not (isinstance(stmt, Store) and stmt.buffer is out):
+            left.append(stmt)
+    return tuple(left)
