@@ -127,8 +127,8 @@ class Version:
         env = self.sizes(arrays)
         return all(guard.holds(env) for guard in self.guards)
 
-    def call(self, arrays: Sequence[Array]) -> Any:
-        return unflatten(self.traced.out_tree, list(self.loaded(arrays)))
+    def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
+        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
 
 
 @dataclass
@@ -178,8 +178,15 @@ class Jitted:
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""
         if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
+            beside = self._originals(args, kwargs)
             args, kwargs, host = viewed
+            if self._signature.donated_names:
+                return from_numpy(host, self._call_numpy(args, kwargs, beside))
             return from_numpy(host, self(*args, **kwargs))
+        return self._call_numpy(args, kwargs)
+
+    def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
+        """A call with NumPy arrays; ``beside`` are other arrays of the caller's, as ``LoadedProgram`` takes them."""
         bound = self._signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             return self._inline(bound)
@@ -191,7 +198,7 @@ class Jitted:
             version = self._compile_once(key, bound, leaves, arrays)
         else:
             self._hits += 1
-        result = version.call(arrays)
+        result = version.call(arrays, beside)
         self._accept(bound, args, kwargs, version)
         return result
 
@@ -204,6 +211,14 @@ class Jitted:
         except UnsupportedOpError:
             self._leaves(self._signature.bind(args, kwargs))  # raises, with the argument's name
             raise
+
+    def _originals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array] | None:
+        """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
+        and their memory is not to be written to any more than that of the others. None where it is not known."""
+        if not self._signature.donated_names:
+            return None
+        leaves = [leaf for leaf in self._signature.bind(args, kwargs).leaves if weak_dtype(leaf) is None]
+        return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
     def _accept(self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
@@ -452,8 +467,13 @@ class Compiled:
         jitted = self.stage.jitted
         viewed = jitted._viewed(args, kwargs)
         if viewed is not None:
+            beside = jitted._originals(args, kwargs)
             args, kwargs, host = viewed
-            return from_numpy(host, self(*args, **kwargs))
+            return from_numpy(host, self._call_numpy(args, kwargs, beside))
+        return self._call_numpy(args, kwargs)
+
+    def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
+        jitted = self.stage.jitted
         bound = jitted._signature.bind(args, kwargs)
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
@@ -476,7 +496,7 @@ class Compiled:
         if not self.version.matches(arrays):
             broken = jitted._broken([self.version], arrays)
             raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
-        return self.version.call(arrays)
+        return self.version.call(arrays, beside)
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
@@ -517,7 +537,7 @@ def _warn_of_useless(optimized: Optimized) -> None:
         loc = user_loc()
         warnings.warn_explicit(
             f"{optimized.function.name}(): no result can take the memory of the donated {names}: "
-            "none has the same dtype and size and is written after the last use.",
+            "none is known to have the same dtype and size and to be written after the last use.",
             UserWarning,
             loc.file or "<unknown>",
             loc.line,
@@ -566,9 +586,9 @@ def jit(
     written when nothing reads the argument any more: after its last use, element by element with it (``w - 0.1 * g``),
     or as the argument with some places updated, which then costs what is updated and not what there is. It is the
     argument itself if it has its shape. As without donation, results are fresh where the argument is no writable,
-    row-major NumPy array in memory of NumPy's own, or shares memory with another array of the call. A UserWarning at
-    compile time names arguments that no result could take. Calls that may reuse memory do not go through the native
-    entry, and in another function's trace donation has no effect.
+    row-major NumPy array in memory of NumPy's own, or shares memory with another array of the call, and in calls with
+    arrays of other libraries. A UserWarning at compile time names arguments that no result could take. Calls that may
+    reuse memory do not go through the native entry, and in another function's trace donation has no effect.
 
     Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
     :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the

@@ -229,9 +229,10 @@ class LoadedProgram:
         """The address of the runtime table that a call under the settings in force uses."""
         return _RUNTIME.address(config.current().num_threads)
 
-    def __call__(self, arguments: Sequence[Array]) -> list[Array]:
+    def __call__(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
         """The results for NumPy arrays of the right dtypes and ranks: fresh arrays, or donated arguments' memory.
 
+        That is not taken where another argument or an array of ``beside`` shares it, and never with None.
         ShapeError where a check fails, MemoryError where there is no memory; then nothing has been written that the
         caller can see, but for donated arguments where the memory gave out in the middle.
         """
@@ -249,8 +250,10 @@ class LoadedProgram:
             held.append(_dense_copy(self.captured[index]))
             frame.put(self._arguments + index, held[-1])
         taken: tuple[Reuse, ...] = ()
-        if self.program.reuses:
-            free = free_memory([*arguments, *self.captured], [reuse.input for reuse in self.program.reuses])
+        if self.program.reuses and beside is not None:
+            same = {id(array) for array in arguments}
+            others = (*self.captured, *(array for array in beside if id(array) not in same))
+            free = free_memory([*arguments, *others], [reuse.input for reuse in self.program.reuses])
             taken = tuple(reuse for reuse in self.program.reuses if reuse.input in free)
             for reuse in taken:
                 frame.give(reuse.input, 1)

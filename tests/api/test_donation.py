@@ -1,0 +1,384 @@
+"""Donated arguments: who takes whose memory, when nobody does, and that nothing else changes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.errors import ArgumentError, IRError, ShapeError
+from dyn.lower.kernel import Buffer, Const, Kernel, Update, check
+from dyn.numpy._indexing import scatter_update
+
+Array = np.ndarray[Any, Any]
+SIZES = [0, 1, 2, 7, 64, 1000]
+
+
+def numbers(*shape: int, dtype: Any = np.float32) -> Array:
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 17 - 5).astype(dtype)
+
+
+def same(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+# ---- memory that is taken --------------------------------------------------------------------------------------------
+
+
+def test_element_by_element_at_every_size() -> None:
+    def step(w: Any, g: Any) -> Any:
+        return w - 0.5 * g
+
+    donating, plain = dyn.jit(step, donate_argnums=0, shapes="n, n"), dyn.jit(step, shapes="n, n")
+    for n in SIZES:
+        w, g = numbers(n), numbers(n)
+        w[: n // 2] = np.nan if n != 7 else -0.0
+        expected = plain(w, g)
+        result = donating(w, g)
+        assert result is w
+        assert same(result, expected)
+        assert same(g, numbers(n))
+    assert donating.cache_info().compiles == 1
+
+
+def test_a_last_use_long_before() -> None:
+    def late(x: Any) -> Any:
+        return dnp.cumsum(x[::-1] / (1.0 + dnp.max(abs(x), initial=0)))
+
+    donating, plain = dyn.jit(late, donate_argnums=0), dyn.jit(late)
+    for n in SIZES:
+        x = numbers(n)
+        expected = plain(x)
+        result = donating(x)
+        assert same(result, expected)
+    assert donating.cache_info().compiles == 1
+
+
+def test_another_shape_is_a_view() -> None:
+    f = dyn.jit(lambda x: (x + 1).reshape(-1), donate_argnames="x")
+    for n in SIZES:
+        x = numbers(n, 3)
+        expected = (x + 1).reshape(-1)
+        result = f(x)
+        assert same(result, expected)
+        assert np.shares_memory(result, x) is (n > 0)
+
+
+def test_a_tree_is_donated_whole_and_each_result_takes_its_own() -> None:
+    def adam(state: dict[str, Any], g: Any) -> dict[str, Any]:
+        m = 0.5 * state["m"] + 0.5 * g
+        return {"p": state["p"] - m, "m": m}
+
+    donating, plain = dyn.jit(adam, donate_argnums=0, shapes=[{"p": "n k", "m": "n k"}, "n k"]), dyn.jit(adam)
+    for n in SIZES:
+        state = {"p": numbers(n, 3), "m": numbers(n, 3) * 2}
+        g = numbers(n, 3) + 1
+        expected = plain(state, g)
+        result = donating(state, g)
+        assert same(result["p"], expected["p"])
+        assert same(result["m"], expected["m"])
+        # What the last result is stored into is read for no other; what the first is, may be.
+        assert any(result["m"] is old for old in state.values()) or any(result["p"] is old for old in state.values())
+
+
+def test_an_argument_that_nothing_reads() -> None:
+    f = dyn.jit(lambda x, room: x[::-1] * 2, donate_argnums=1, shapes="n, n")
+    for n in SIZES:
+        x, room = numbers(n), np.empty(n, np.float32)
+        assert f(x, room) is room
+        assert same(room, x[::-1] * np.float32(2))
+
+
+def test_a_second_call_may_be_given_the_first_ones_result() -> None:
+    f = dyn.jit(lambda x: x + 1, donate_argnums=0)
+    x = first = np.zeros(1000, np.float32)
+    for _ in range(50):
+        x = f(x)
+    assert x is first
+    assert (x == 50).all()
+
+
+def test_part_of_a_larger_array() -> None:
+    whole = numbers(30)
+    before = whole.copy()
+    f = dyn.jit(lambda x: x * 2, donate_argnums=0)
+    result = f(whole[10:20])
+    assert np.shares_memory(result, whole)
+    assert same(whole[10:20], before[10:20] * 2)
+    assert same(whole[:10], before[:10])
+    assert same(whole[20:], before[20:])
+
+
+# ---- updates in place ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("combine", ["replace", "add", "maximum"])
+def test_rows_updated_in_place(combine: str) -> None:
+    def put(cache: Any, rows: Any, new: Any) -> Any:
+        return scatter_update(cache, rows, new, combine)
+
+    donating, plain = dyn.jit(put, donate_argnums=0, shapes="s d, k, k d"), dyn.jit(put, shapes="s d, k, k d")
+    rng = np.random.default_rng(0)
+    for s in SIZES:
+        for d in (0, 1, 7, 64, 3000):
+            cache, new = numbers(s, d), numbers(5, d) * 3
+            rows = rng.integers(-s, s + 1, 5) if s else np.zeros(5, np.int64)
+            rows[4] = rows[0]
+            expected = plain(cache, rows, new)
+            result = donating(cache, rows, new)
+            assert result is cache
+            assert same(result, expected)
+            # And where it may not be taken, the same program copies first.
+            held = numbers(s, d)
+            held.flags.writeable = False
+            fresh = donating(held, rows, new)
+            assert fresh is not held
+            assert same(fresh, expected)
+            assert same(held, numbers(s, d))
+    assert donating.cache_info().compiles == 1
+
+
+def test_a_cache_of_keys() -> None:
+    def put(cache: Any, new: Any) -> Any:
+        return scatter_update(cache, (slice(None), slice(2, 3)), new)
+
+    donating, plain = dyn.jit(put, donate_argnums=0), dyn.jit(put)
+    for b in SIZES:
+        cache, new = numbers(b, 9, 16), numbers(b, 1, 16) + 30
+        expected = plain(cache, new)
+        result = donating(cache, new)
+        assert result is cache
+        assert same(result, expected)
+
+
+def test_what_the_update_reads_of_the_array_is_what_was_there() -> None:
+    def shifted(x: Any, at: Any) -> Any:
+        return scatter_update(x, at, x[at - 1] * 2)
+
+    donating, plain = dyn.jit(shifted, donate_argnums=0), dyn.jit(shifted)
+    x, at = numbers(64), np.arange(1, 64)
+    expected = plain(x, at)
+    assert same(donating(x, at), expected)
+
+
+def test_explain_and_the_host_program_say_so() -> None:
+    f = dyn.jit(scatter_update, donate_argnums=0, static_argnames="combine", shapes="s d, (), d")
+    c, at, new = numbers(8, 4), np.array(3), numbers(4)
+    host = f.lower(c, at, new).as_text("host")
+    assert "  output 0: in the memory of x, if given\n" in host
+    assert "    if result 0 has its argument's memory: scatter scatter, in place dims" in host
+    f(c, at, new)
+    assert "      variant scatter scatter, in place: when result 0 has its argument's memory\n" in str(f.explain())
+
+
+def test_only_a_kernel_in_place_may_update_what_it_has_not_stored() -> None:
+    out = Buffer("out", dtypes.int32)
+    body = (Update(out, 0, (), None, Const(dtypes.int32, 1)),)
+    check(Kernel("k", (out,), (), (), body, in_place=True))
+    with pytest.raises(IRError, match="out is updated, and is no global buffer that was stored before"):
+        check(Kernel("k", (out,), (), (), body))
+
+
+# ---- memory that is not taken ----------------------------------------------------------------------------------------
+
+add = dyn.jit(lambda x, y: x + y, donate_argnums=(0, 1), shapes="n, n")
+LATER = np.array([1, 2, 3, 4], np.float32)
+closed_over = dyn.jit(lambda x: x + LATER, donate_argnums=0, shapes="4")
+
+
+def _read_only(n: int) -> Array:
+    x = numbers(n)
+    x.flags.writeable = False
+    return x
+
+
+def _misaligned(n: int) -> Array:
+    x = np.zeros(4 * n + 1, np.uint8)[1:].view(np.float32)
+    x[...] = numbers(n)
+    return x
+
+
+class _Kind(np.ndarray[Any, Any]):
+    pass
+
+
+REFUSED: dict[str, Callable[[int], Array]] = {
+    "read-only": _read_only,
+    "strided": lambda n: numbers(2 * n)[::2],
+    "reversed": lambda n: numbers(n)[::-1],
+    "misaligned": _misaligned,
+    "of another byte order": lambda n: numbers(n).astype(">f4"),
+    "a subclass": lambda n: numbers(n).view(_Kind),
+    "memory of bytes": lambda n: np.frombuffer(bytearray(numbers(n).tobytes()), np.float32),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused(kind: str) -> None:
+    f = dyn.jit(lambda x: x + 1, donate_argnums=0)
+    for n in (2, 7, 64):
+        x = REFUSED[kind](n)
+        before = np.array(x)
+        result = f(x)
+        assert not np.shares_memory(result, x)
+        assert same(np.asarray(result), (before + 1).astype(np.float32))
+        assert same(np.array(x), before)
+
+
+def test_the_same_array_twice_and_arrays_that_overlap() -> None:
+    x = numbers(64)
+    for a, b in ((x, x), (x[:40], x[20:60]), (x[:10], x[9:19]), (x[10:20], x[:40:4])):
+        b = b[: len(a)]
+        before = x.copy()
+        expected = a + b
+        result = add(a, b)
+        assert not np.shares_memory(result, x)
+        assert same(result, expected)
+        assert same(x, before)
+    assert np.shares_memory(add(x[:32], x[32:]), x)  # neighbours are no overlap
+
+
+def test_what_is_closed_over_stays_as_it_was() -> None:
+    assert same(closed_over(LATER), LATER + LATER)
+    assert same(LATER, np.array([1, 2, 3, 4], np.float32))
+    x = LATER.copy()
+    assert closed_over(x) is x
+
+
+def test_a_failed_check_leaves_the_argument_alone() -> None:
+    x = numbers(4)
+    with pytest.raises(ShapeError):
+        add(x, numbers(5))
+    assert same(x, numbers(4))
+    assert add(x, numbers(4)) is x
+
+
+def test_broadcasts_and_transposes_do_not_take_what_is_still_read() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for body in (lambda x: x + x.T, lambda x: x[::-1] + x, lambda x: x - x[0], lambda x: x / x.sum()):
+            x = numbers(8, 8)
+            expected = dyn.jit(body)(x)
+            assert same(dyn.jit(body, donate_argnums=0)(x), expected)
+        both = dyn.jit(lambda x, y: (x + y, x - y, x * y), donate_argnums=(0, 1), shapes="n, n")
+        x, y = numbers(64), numbers(64)[::-1].copy()
+        expected = x + y, x - y, x * y
+        assert all(same(a, b) for a, b in zip(both(x, y), expected, strict=True))
+
+
+def test_other_libraries_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    f = dyn.jit(lambda x: x + 1, donate_argnums=0)
+    x = torch.zeros(8)
+    assert (f(x) == 1).all()
+    assert (x == 0).all()
+
+
+def test_in_another_trace_it_has_no_effect() -> None:
+    inner = dyn.jit(lambda x: x + 1, donate_argnums=0)
+    outer = dyn.jit(lambda x: inner(x) * x)
+    x = numbers(64)
+    expected = (x + 1) * x
+    assert same(outer(x), expected)
+    assert same(x, numbers(64))
+
+
+def test_threads() -> None:
+    f = dyn.jit(lambda c, at, new: scatter_update(c + 1, at, new), donate_argnums=0, shapes="s d, (), d")
+    plain = dyn.jit(lambda c, at, new: scatter_update(c + 1, at, new), shapes="s d, (), d")
+
+    def work(number: int) -> bool:
+        c, new = numbers(7 + number, 64), numbers(64)
+        expected = c.copy()
+        for at in range(7):
+            expected = plain(expected, np.array(at), new)
+            c = f(c, np.array(at), new)
+        return same(c, expected)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(32)))
+    assert f.cache_info().compiles == 1
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_donation_in_vain_is_warned_of_once() -> None:
+    @dyn.jit(donate_argnums=(0, 1, 2))
+    def total(x: Any, halves: Any, y: Any) -> Any:
+        return y + x.sum() + halves.sum().astype("float32")
+
+    args = numbers(7), numbers(64, dtype=np.float16), numbers(64)
+    with pytest.warns(UserWarning, match="the donated x, halves") as caught:
+        total(*args)
+    assert [str(w.message) for w in caught] == [
+        "total(): no result can take the memory of the donated x, halves: "
+        "none is known to have the same dtype and size and to be written after the last use."
+    ]
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        total(numbers(8), numbers(4, dtype=np.float16), numbers(5))
+
+
+def test_arrays_that_are_copied_for_the_call_are_not_written_to_either() -> None:
+    x = numbers(40)
+    before = x.copy()
+    compiled = add.lower(x[10:20], x[:40:4]).compile()
+    for call in (add, compiled):
+        assert same(call(x[10:20], x[:40:4]), before[10:20] + before[:40:4])
+        assert same(x, before)
+    apart = numbers(20)[::2]
+    y = x[10:20]
+    assert call(y, apart) is y
+
+
+def test_only_one_of_two_is_no_reason_to_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x, y = numbers(7), numbers(7)
+        assert dyn.jit(lambda x, y: x * y, donate_argnums=(0, 1), shapes="n, n")(x, y) is x
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"donate_argnums": 2}, "donate_argnums: f has no argument 2.\n  help: it has 2 positional arguments: x, y."),
+        ({"donate_argnums": -3}, "donate_argnums: f has no argument -3.\n  help: it has 2 positional arguments: x, y."),
+        ({"donate_argnames": "z"}, "donate_argnames: f has no argument 'z'.\n  help: it has x, y, k."),
+        (
+            {"donate_argnums": -1, "static_argnames": "y"},
+            "f(): the argument y is static, and it is donated.\n"
+            "  help: leave it out of donate_argnums and donate_argnames: it is no array.",
+        ),
+        (
+            {"donate_argnames": ["k"], "static_argnames": "k"},
+            "f(): the argument k is static, and it is donated.\n"
+            "  help: leave it out of donate_argnums and donate_argnames: it is no array.",
+        ),
+    ],
+)
+def test_declarations_that_are_wrong(options: Any, text: str) -> None:
+    def f(x: Any, y: Any, *, k: Any = 1) -> Any:
+        return x + y + k
+
+    with pytest.raises(ArgumentError) as caught:
+        dyn.jit(f, **options)
+    problem = str(caught.value).splitlines()
+    assert "\n".join(line for line in problem if not line.startswith("  at ")) == text
+
+
+def test_by_number_by_name_and_among_more() -> None:
+    f = dyn.jit(lambda *xs, **named: xs[1] + named["k"], donate_argnums=1)
+    x = numbers(7)
+    assert f(x.copy(), x, k=np.float32(1)) is x
+    g = dyn.jit(lambda x, *, k: k * x, donate_argnames="k", shapes={"x": "n", "k": "n"})
+    k = numbers(7)
+    assert g(x, k=k) is k
