@@ -19,6 +19,7 @@ import numpy as np
 from dyn import config, dtypes
 from dyn.array import adapter_of, from_numpy, to_numpy
 from dyn.dtypes import DType
+from dyn.ending import enter_call, leave_call
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError, UnsupportedOpError
 from dyn.hosts import Host
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
@@ -177,6 +178,13 @@ class Jitted:
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""
+        enter_call()
+        try:
+            return self._call(args, kwargs)
+        finally:
+            leave_call()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
             beside = self._originals(args, kwargs)
             args, kwargs, host = viewed

@@ -335,7 +335,8 @@ def to_numpy(
     numbers, names = signature.static_numbers, signature.static_names
     static = bool(numbers or names)
     positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
-    named = {name: value for name, value in kwargs.items() if name not in names} if static else kwargs
+    label = signature.keyword_label
+    named = {name: value for name, value in kwargs.items() if label(name) not in names} if static else kwargs
     leaves, tree = flatten((positional, named))
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return None

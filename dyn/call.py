@@ -37,7 +37,7 @@ from dyn.lower.entry.layout import (
 )
 from dyn.trace.context import trace_variable
 from dyn.trace.pytree import TreeSpec, unflatten
-from dyn.trace.signature import Bound, Signature
+from dyn.trace.signature import Bound, Signature, Static, same_static
 
 #: A function has at most so many plans, and a plan so many versions; what comes later takes the slow path.
 MOST_PLANS = 64
@@ -118,7 +118,7 @@ class Form:
         self.item_sizes = [0] * self.leaves
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[_Row] = []
-        names = [*(signature.argument_name(i) for i in range(len(args))), *kwargs]
+        names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
         numbers = dict(zip(bound.names, unflatten(bound.tree, list(range(self.leaves))), strict=True))
         statics = {s.name for s in bound.static}
         if len(names) != len(numbers) + len(statics) or {*names} != numbers.keys() | statics:
@@ -139,7 +139,7 @@ class Form:
             tuple((o, (type(v.value), v.value) if isinstance(v, _Kept) else v) for o, v in row.items())
             for row in self.nodes
         )
-        statics = tuple((position, type(value), value) for position, value in self.statics)
+        statics = tuple((position, Static("", value)) for position, value in self.statics)
         return (self.arguments, self.keywords, id(self.config), statics, nodes)
 
     def _node(self, value: Any, numbers: Any, key: _Row, depth: int) -> None:
@@ -190,6 +190,25 @@ def _is_fixed(value: Any) -> bool:
     )
 
 
+class _Same:
+    """Equal to what is the same static argument; for values whose own ``==`` leaves the comparison to the other."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return same_static(self.value, other)
+
+
+def _comparable(value: Any) -> Any:
+    """What the entry compares a static argument with, by ``==``."""
+    kind = type(value)
+    loose = kind in (float, complex) or kind.__eq__ is tuple.__eq__ or dataclasses.is_dataclass(kind)
+    return _Same(value) if loose else value
+
+
 # ---- what the entry reads --------------------------------------------------------------------------------------------
 
 
@@ -199,7 +218,10 @@ def _plan(form: Form) -> _Words:
     plan.put(Plan.KEYWORDS, len(form.keywords))
     plan.memory(Plan.KEYWORD_NAMES, _records([{0: _Kept(name)} for name in form.keywords], 8))
     plan.object(Plan.CONFIG, form.config)
-    statics: list[_Row] = [{StaticRecord.ARGUMENT: at, StaticRecord.OBJECT: _Kept(value)} for at, value in form.statics]
+    statics: list[_Row] = [
+        {StaticRecord.ARGUMENT: at, StaticRecord.OBJECT: _Kept(value), StaticRecord.EQUAL: _Kept(_comparable(value))}
+        for at, value in form.statics
+    ]
     plan.memory(Plan.STATICS, _records(statics, StaticRecord.BYTES))
     plan.put(Plan.STATIC_COUNT, len(statics))
     plan.memory(Plan.CODE, _records(form.nodes, NodeRecord.BYTES))

@@ -17,7 +17,8 @@ from dyn.ir.core import Op, attr_values
 from dyn.shapes import Symbol
 
 _WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
-LIBRARY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+#: ``(rt, entry, tensors, values, answer)``: see ``dyn.lower.runtime_calls``.
+LIBRARY = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.POINTER(ctypes.c_int64))
 
 
 class _Call:
@@ -72,17 +73,16 @@ def register(op: Op, symbols: Sequence[Symbol]) -> int:
         return len(_CALLS) - 1
 
 
-def call_library(table: int, entry: int | None, tensors: int, values: int) -> int:
-    """What the runtime table has for ``library``; ``entry`` 0 arrives as None."""
+def call_library(table: int, entry: int | None, tensors: int, values: int, answer: Any) -> None:
+    """Make a library call, and answer 0 if it went well; ``entry`` 0 arrives as None."""
     try:
         _CALLS[entry or 0](tensors, values)
+        answer[0] = 0
     except BaseException as error:  # whatever it is, it must not pass through native frames
         _RAISED.error = error
-        return 1
-    return 0
 
 
 def take_error() -> BaseException | None:
-    """What the library call that failed on this thread raised; once."""
+    """What the library call that failed on this thread raised; once. None where it was never begun."""
     error, _RAISED.error = _RAISED.error, None
     return error

@@ -16,6 +16,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.lower.native import Module
 from dyn.lower.runtime_blocks import add_blocks
+from dyn.lower.runtime_calls import add_calls
 from dyn.lower.runtime_launch import add_arena, add_launch
 from dyn.lower.runtime_pool import MOST_THREADS, add_pool
 
@@ -23,6 +24,7 @@ _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
+    "dyn_ask_output", "dyn_ask_library",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000
@@ -37,6 +39,7 @@ def runtime_source() -> Source:
     add_pool(module)
     add_launch(module)
     add_arena(module)
+    add_calls(module)
     return Source(module.text(), _SYMBOLS, Effort.FULL)
 
 

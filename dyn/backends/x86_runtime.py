@@ -20,6 +20,7 @@ from dyn.backends.runtime import native_runtime, thread_count
 from dyn.errors import IRError
 from dyn.lower.donate import Reuse
 from dyn.lower.host import Fault, HostProgram, render_failure
+from dyn.lower.runtime_calls import UNANSWERED
 
 Array = np.ndarray[Any, Any]
 
@@ -36,13 +37,15 @@ class _Table(ctypes.Structure):
     )
 
 
-_ALLOC_OUTPUT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+#: ``(rt, index, tensor, answer)``: see ``dyn.lower.runtime_calls``.
+_ALLOC_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 # A tensor is four words of eight bytes: data, dtype and rank, dims, strides. The dtype of an input says whether its
 # memory is to be taken.
 _WORDS, _DATA, _RANK, _DIMS = 4, 0, 1, 2
+_NO_SITE = -1
 
 
 class _Frame:
@@ -67,7 +70,7 @@ class _Frame:
         self.out_address = self.address + 8 * _WORDS * inputs
         self.dtypes = dtypes
         self.outputs: list[Any] = []
-        self.site = -1
+        self.site = _NO_SITE
         self.values: tuple[int, ...] = ()
         self.error: BaseException | None = None
 
@@ -90,7 +93,17 @@ class _Frame:
 
     def begin(self) -> None:
         self.outputs = [None] * len(self.dtypes)
+        for index in range(len(self.dtypes)):
+            self.words[self.places[self.inputs + index][0]] = 0
         self.error = None
+        self.site, self.values = _NO_SITE, ()
+
+    def interrupted(self) -> bool:
+        """Whether Python was asked for memory, or told of a failure, and an exception came before it could answer."""
+        asked = [self.words[self.places[self.inputs + index][0]] for index in range(len(self.outputs))]
+        return self.site == _NO_SITE or any(
+            data == UNANSWERED and array is None for data, array in zip(asked, self.outputs, strict=True)
+        )
 
     def allocate(self, index: int) -> int:
         """The memory of a new output, whose dims have been written."""
@@ -108,13 +121,12 @@ class _Frames(threading.local):
 _FRAMES = _Frames()
 
 
-def _alloc_output(table: int, index: int, tensor: int) -> int | None:
+def _alloc_output(table: int, index: int, tensor: int, answer: Any) -> None:
     frame = _FRAMES.stack[-1]
     try:
-        return frame.allocate(index)
+        answer[0] = frame.allocate(index)
     except BaseException as error:  # whatever it is, it must not pass through native frames
         frame.error = error
-        return None
 
 
 def _fail(table: int, site: int, count: int, values: Any) -> None:
@@ -129,7 +141,10 @@ class _Runtime:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.tables: dict[int, _Table] = {}
-        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), _FAIL(_fail), LIBRARY(call_library))
+        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail))
+        asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]
+        #: The state of every table: whom the native runtime asks.
+        self.asked = (ctypes.c_void_p * 2)(*asked)
 
     def address(self, threads: int = 0) -> int:
         """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
@@ -141,16 +156,16 @@ class _Runtime:
 
     def _make(self, threads: int) -> _Table:
         symbols = native_runtime().addresses
-        alloc_output, fail, library = (ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks)
         return _Table(
+            state=ctypes.addressof(self.asked),
             threads=thread_count(threads) if threads else 0,
             alloc=symbols["dyn_alloc"],
             free=symbols["dyn_free"],
             launch=symbols["dyn_launch"],
             parallel_for=symbols["dyn_parallel_for"],
-            alloc_output=alloc_output,
-            library=library,
-            fail=fail,
+            alloc_output=symbols["dyn_ask_output"],
+            library=symbols["dyn_ask_library"],
+            fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
 
 
@@ -264,6 +279,7 @@ class LoadedProgram:
             status = self._run(self.runtime(), self.context, frame.address, frame.out_address)
         finally:
             stack.pop()
+        interrupted = bool(status) and frame.interrupted()
         outputs, error = frame.outputs, frame.error
         frame.outputs, frame.error = [], None
         for reuse in taken:
@@ -275,10 +291,14 @@ class LoadedProgram:
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
-            if error is None and self.program.sites[site] is Fault.LIBRARY:
+            if error is None and not interrupted and self.program.sites[site] is Fault.LIBRARY:
                 error = take_error()
+                interrupted = error is None
             if error is not None:
                 raise error
+            if interrupted:
+                # ctypes has reported what was raised, and dropped it; it came from a signal's handler.
+                raise KeyboardInterrupt
             raise render_failure(self.program, site, values, [a.shape for a in (*arguments, *self.captured)])
         return outputs
 

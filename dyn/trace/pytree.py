@@ -6,6 +6,8 @@ from typing import Any
 
 import optree
 
+from dyn.ending import enter_call, leave_call
+
 _NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
 TreeSpec = optree.PyTreeSpec
@@ -13,13 +15,21 @@ TreeSpec = optree.PyTreeSpec
 
 def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
-    leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    enter_call()
+    try:
+        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    finally:
+        leave_call()
     return leaves, spec
 
 
 def unflatten(spec: TreeSpec, leaves: list[Any]) -> Any:
     """The tree of this structure with these leaves."""
-    return optree.tree_unflatten(spec, leaves)
+    enter_call()
+    try:
+        return optree.tree_unflatten(spec, leaves)
+    finally:
+        leave_call()
 
 
 def leaf_names(spec: TreeSpec, root: str) -> list[str]:

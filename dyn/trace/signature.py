@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
@@ -30,21 +34,44 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Static:
-    """A static argument as part of a key: equal to another of the same name, the same type and an equal value.
+    """A static argument as part of a key: equal to another of the same name that a function cannot tell from it.
 
-    Without the type, 2 would find the program of 2.0, and True that of 1.
+    ``==`` alone is not enough: 2 would find the program of 2.0, (True,) that of (1,), and -0.0 that of 0.0.
     """
 
     name: str
     value: Any
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Static) or self.name != other.name or type(self.value) is not type(other.value):
-            return False
-        return bool(self.value == other.value)
+        return isinstance(other, Static) and self.name == other.name and same_static(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.value))
+        # Each NaN has a hash of its own, and is equal to no other.
+        return hash((self.name, self.value.hex() if type(self.value) is float else self.value))
+
+
+def same_static(a: Any, b: Any) -> bool:
+    """Whether two static arguments are of one type and equal, and so is what is in them."""
+    kind: Any = type(a)
+    if a is b:
+        return True
+    if kind is not type(b):
+        return False
+    if kind is float:
+        return a.hex() == b.hex()  # NaN is NaN, and -0.0 is not 0.0
+    if kind is complex:
+        return same_static(a.real, b.real) and same_static(a.imag, b.imag)
+    if isinstance(a, np.generic):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if kind.__eq__ is tuple.__eq__:
+        return len(a) == len(b) and all(map(same_static, a, b))
+    if not bool(a == b):
+        return False
+    if isinstance(a, frozenset):
+        return {(type(item), item) for item in a} == {(type(item), item) for item in b}
+    if dataclasses.is_dataclass(kind):
+        return all(same_static(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(kind) if f.compare)
+    return True
 
 
 @dataclass(frozen=True)
@@ -93,6 +120,8 @@ class Signature:
         self.keyword_names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         self.more_positional = self.signature is None or inspect.Parameter.VAR_POSITIONAL in kinds
         self.more_keywords = self.signature is None or inspect.Parameter.VAR_KEYWORD in kinds
+        #: ``k`` of ``**k``.
+        self.keywords_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "kwargs")
         self.static_numbers, self.static_names = self._chosen("static", static_argnums, static_argnames)
         numbers, names = self._chosen("donate", donate_argnums, donate_argnames)
         self.donated_names = frozenset({*names, *(self.argument_name(number) for number in numbers)})
@@ -155,16 +184,32 @@ class Signature:
                 static.append(self._static_value(name, value))
             else:
                 dynamic[name] = value
-        for name in sorted(kwargs, key=self._keyword_order):
+        for keyword in sorted(kwargs, key=self._keyword_order):
+            name = self.keyword_label(keyword)
             if name in self.static_names:
-                static.append(self._static_value(name, kwargs[name]))
+                static.append(self._static_value(name, kwargs[keyword]))
             else:
-                dynamic[name] = kwargs[name]
+                dynamic[name] = kwargs[keyword]
         leaves, tree = flatten(tuple(dynamic.values()))
         return Bound(leaves, tree, tuple(static), (f"{len(args)}", *dynamic))
 
     def _keyword_order(self, name: str) -> tuple[int, str]:
         return (self.keyword_names.index(name) if name in self.keyword_names else len(self.keyword_names), name)
+
+    def keyword_label(self, keyword: str) -> str:
+        """What an argument by keyword is called: itself, or ``k['x']`` where another argument may be called so.
+
+        ``def f(x, /, **k)`` may be called as ``f(1, x=2)``, and with any text for a keyword.
+        """
+        if keyword in self.keyword_names or (keyword.isidentifier() and keyword not in self.names):
+            return keyword
+        return f"{self.keywords_name}[{keyword!r}]"
+
+    def _keyword_of(self, label: str) -> str:
+        """The keyword of a label."""
+        if label.isidentifier():
+            return label
+        return ast.literal_eval(label[len(self.keywords_name) + 1 : -1])
 
     def argument_name(self, number: int) -> str:
         """What a positional argument is called."""
@@ -187,7 +232,7 @@ class Signature:
         dynamic = dict(zip(bound.names, unflatten(bound.tree, list(leaves)), strict=True))
         values = dynamic | {s.name: s.value for s in bound.static}
         positional = [values.pop(self.argument_name(number)) for number in range(int(bound.keywords[0]))]
-        return self.function(*positional, **values)
+        return self.function(*positional, **{self._keyword_of(label): value for label, value in values.items()})
 
     # What leaves are ------------------------------------------------------------------------------------------
 

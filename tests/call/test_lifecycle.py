@@ -46,6 +46,73 @@ def test_shutdown_while_daemon_threads_call(size: str) -> None:
     finished(result, "bye\n")
 
 
+@pytest.mark.parametrize(
+    "call", ["f(small.astype('>f4'))", "dnp.sum(small)", "g(small)"], ids=["swapped", "eager", "library"]
+)
+def test_shutdown_while_daemon_threads_call_through_python(call: str) -> None:
+    """C++ that walks trees of arguments must not be what a dying interpreter unwinds: it would abort."""
+    result = run(f"""
+        g = dyn.jit(lambda x: dnp.sort(x, axis=0) + 1)
+        def work():
+            while True:
+                {call}
+        {call}
+        for _ in range(8):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.2)
+        print("bye")
+        """)
+    finished(result, "bye\n")
+
+
+def test_what_runs_at_exit_may_call_and_wait_for_a_thread_that_calls() -> None:
+    result = run("""
+        import atexit, dyn.ending
+        dyn.ending._CALLS_WAIT = 0.2
+        swapped = small.astype('>f4')
+        def work():
+            while not stop.is_set():
+                time.sleep(0.01)
+            done.append(f(swapped).tolist() == f(small).tolist())
+        def last():
+            stop.set()
+            thread.join()
+            print(done, f(swapped).tolist() == f(small).tolist())
+        atexit.unregister(dyn.ending._end)
+        atexit.register(last)
+        atexit.register(dyn.ending._end)  # which then runs first, as if dyn had been imported last
+        stop, done, thread = threading.Event(), [], threading.Thread(target=work, daemon=True)
+        thread.start()
+        """)
+    finished(result, "[True] True\n")
+
+
+def test_interrupts_in_the_middle_of_calls() -> None:
+    """A call is whole or raises KeyboardInterrupt, also where a library is called in the middle of it."""
+    result = run("""
+        import signal
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        sys.unraisablehook = lambda args: None  # ctypes tells it what it drops
+        large = np.random.default_rng(0).random((600, 600), "f4")
+        for g in (dyn.jit(lambda x: dnp.exp(dnp.sin(x))), dyn.jit(lambda x: dnp.sort(dnp.exp(dnp.sin(x)), axis=0))):
+            swapped = large.astype(">f4")
+            expected = g(swapped)
+            seen = set()
+            for number in range(200):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-4 + 5e-5 * (number % 100))
+                    found = g(swapped)
+                    seen.add("whole" if np.array_equal(found, expected) else "wrong")
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except BaseException as error:
+                    seen.add(type(error).__name__)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            again = np.array_equal(g(swapped), expected)
+            print("KeyboardInterrupt" in seen, seen - {"whole", "KeyboardInterrupt"}, again)
+        """)
+    finished(result, "True set() True\n" * 2)
+
+
 def test_shutdown_waits_for_threads_that_are_no_daemons() -> None:
     result = run("""
         def work():

@@ -38,7 +38,8 @@ def define_statics(module: Module) -> None:
         wanted = f.load("ptr", record, StaticRecord.OBJECT)
         with f.if_(f.icmp("ne", given, wanted, "ptr")):
             f.ret_if(f.icmp("ne", type_of(f, given), type_of(f, wanted), "ptr"), "i1", "false")
-            equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", given), ("ptr", wanted), ("i32", "2")])
+            like = f.load("ptr", record, StaticRecord.EQUAL)
+            equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", given), ("ptr", like), ("i32", "2")])
             with f.if_(f.icmp("slt", equal, "0", "i32")):
                 call(f, "void", "PyErr_Clear", [])
             f.ret_if(f.icmp("ne", equal, "1", "i32"), "i1", "false")

@@ -60,9 +60,9 @@ class Plan:
 
 
 class StaticRecord:
-    """A static argument: where it stands, and what it has to be, or to equal with the same type."""
+    """A static argument: where it stands, what it has to be, or, if it is of that type, what it has to equal."""
 
-    ARGUMENT, OBJECT, BYTES = 0, 8, 16
+    ARGUMENT, OBJECT, EQUAL, BYTES = 0, 8, 16, 24
 
 
 class Node(IntEnum):
