@@ -59,7 +59,12 @@ def identity(combine: str, dtype: DType) -> bool | int | float:
 def require_combinable(ctx: TypeContext, dtype: DType, combine: str) -> None:
     """Refuse elements that ``combine`` does not take."""
     taken = dtype.kind is Kind.BOOL or dtype.is_integer if combine in _BITWISE else dtype.kind is not Kind.BOOL
-    if not taken and combine not in ("maximum", "minimum"):
+    ordered = combine in ("maximum", "minimum")
+    if ordered and dtype.kind is Kind.COMPLEX:
+        raise ctx.unsupported(
+            f"{combine} does not take {dtype.name}, which has no order", "reduce the absolute values, or a part."
+        )
+    if not taken and not ordered:
         raise ctx.unsupported(f"cannot combine {dtype.name} with {combine}", "convert it with .astype")
 
 

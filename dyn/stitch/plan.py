@@ -196,8 +196,9 @@ class _Stitcher:
         own = dict(zip(places, index, strict=True))
         full = not row and self._same_shape(base.shape, group.space)
         targets = range(rank) if full or len(at) == rank else kept
+        # A row has no index of its own on a reduced axis: what it reads there is at some place that it chose.
         return len(at) == len(targets) and all(
-            base.shape[i] == 1 or at[i] is own[axis] for i, axis in enumerate(targets)
+            base.shape[i] == 1 or at[i] is own.get(axis) for i, axis in enumerate(targets)
         )
 
     def _same_shape(self, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:

@@ -138,6 +138,18 @@ REFUSED: dict[str, tuple[type[DynError], Any, str, str]] = {
         "compare: complex64 numbers have no order: LT does not take them",
         "compare their absolute values, or their real parts",
     ),
+    "greatest": (
+        UnsupportedOpError, lambda v: dnp.max(v, initial=0.0), "reduce: maximum does not take complex64, which has no order",
+        "reduce the absolute values, or a part.",
+    ),
+    "least of a window": (
+        UnsupportedOpError, lambda v: dyn.nn.min_pool(v[None, :, None], 2),
+        "reduce_window: minimum does not take complex64, which has no order", "reduce the absolute values, or a part.",
+    ),
+    "softmax": (
+        UnsupportedOpError, dyn.nn.softmax, "reduce: maximum does not take complex64, which has no order",
+        "reduce the absolute values, or a part.",
+    ),
     "product": (
         NotYetError, dnp.prod, "a reduction of complex numbers with multiply comes later.",
         "reduce the absolute values, and the sum of the angles, for a product.",
