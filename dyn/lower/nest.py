@@ -101,8 +101,9 @@ def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
     rest: Dim = as_dim(whole.var)
     change: dict[Symbol, Dim] = {}
     for position, a in reversed(list(enumerate(axes))):
-        change[a.var] = rest if position == 0 else mod(rest, a.extent)
-        rest = floordiv(rest, a.extent)
+        size = 1 if a.extent == 0 else a.extent  # a loop of no steps, where no index is asked for
+        change[a.var] = rest if position == 0 else mod(rest, size)
+        rest = floordiv(rest, size)
     return [whole], change
 
 

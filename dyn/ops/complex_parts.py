@@ -153,11 +153,18 @@ def abs_(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
 
 
 def sign(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
-    """``z / |z|``; of zero zero."""
+    """``z / |z|``; of zero zero, and where one part alone is infinite its direction, as NumPy has it."""
     r, (re, im) = Real(b), operands[0]
     size = r.hypot(re, im)
     zero = r.cmp(size, "EQ", 0.0)
-    return r.where(zero, re, r.div(re, size)), r.where(zero, im, r.div(im, size))
+    endless = [r.cmp(r.f("abs", part), "EQ", math.inf) for part in (re, im)]
+    one = r.f("xor", *endless)
+
+    def direction(part: Value, infinite: Value) -> Value:
+        inside = r.where(zero, part, r.div(part, size))
+        return r.where(one, r.where(infinite, r.f("sign", part), 0.0), inside)
+
+    return direction(re, endless[0]), direction(im, endless[1])
 
 
 def compare(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:

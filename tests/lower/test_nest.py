@@ -104,3 +104,11 @@ def test_flatten(a: int, b: int) -> None:
         tuple(evaluate(change[x.var], env | {whole.var: i}) for x in axes) for i in range(evaluate(whole.extent, env))
     ]
     assert pairs == list(product(range(a), range(b)))
+
+
+def test_an_axis_without_elements_is_divided_by_nothing() -> None:
+    """A loop of no steps: what its variables would be is never asked for, and dividing by 0 is no dimension."""
+    axes = _axes(n, 0, 3)
+    (whole,), change = flatten(axes)
+    assert whole.extent == 0
+    assert set(change) == {a.var for a in axes}

@@ -96,6 +96,14 @@ def test_special_values(name: str) -> None:
     assert (np.isnan(actual.real) | np.isnan(actual.imag))[np.isnan(z.real) & np.isnan(z.imag)].all()
 
 
+def test_signs_of_infinities() -> None:
+    """One infinite part is the direction; of two there is none."""
+    with np.errstate(all="ignore"):
+        wanted = np.sign(grid())
+    got: Any = np.asarray(dyn.jit(dnp.sign)(grid()))
+    np.testing.assert_allclose(got, wanted, rtol=1e-15)
+
+
 def test_square_roots_and_logarithms_of_infinities() -> None:
     z: Any = np.array([complex(x, y) for x in SPECIAL for y in (np.inf, -np.inf)])
     actual: Any = np.asarray(dyn.jit(dnp.sqrt)(z))
