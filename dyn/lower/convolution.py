@@ -129,7 +129,12 @@ class _ConvolutionLowering(TileLowering):
         return _Factors(self.k.cast(image, self.wide), self.k.cast(kernel, self.wide), reduced)
 
     def _joins(self, g: Geometry) -> bool:
-        """Whether neighbouring taps of the last spatial axis read neighbouring channels: one run for all of both."""
+        """Whether neighbouring taps of the last spatial axis read neighbouring channels: one run for all of both.
+
+        Memory has to hold the image as it is: what is behind a place's channels in a view is not the next place's.
+        """
+        if self.elements.storage(self.op.operands[0]) is None:
+            return False
         axis = g.axes[-1]
         neighbours = g.lhs[1] == len(g.lhs) - 1 and g.lhs[-1 if len(g.axes) else 0] == len(g.lhs) - 2
         whole = g.by_batch or g.groups == 1

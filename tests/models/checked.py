@@ -56,7 +56,7 @@ def check_program(program: Program) -> None:
         raise Discard("no call")
 
 
-def _check_call(function: dyn.Jitted[..., Any], traced: TracedFunction, sizes: dict[str, int], arrays: list[Array]) -> bool:
+def _check_call(function: dyn.Jitted, traced: TracedFunction, sizes: dict[str, int], arrays: list[Array]) -> bool:
     """Whether the call said something: one that both sides refuse does not."""
     native = [np.array(a, a.dtype.newbyteorder("="), order="C") for a in arrays]
     given = [*native, *(np.asarray(a) for a in traced.captured)]
@@ -76,7 +76,9 @@ def _check_call(function: dyn.Jitted[..., Any], traced: TracedFunction, sizes: d
     for number, (a, e) in enumerate(zip(actual, expected, strict=True)):
         problem = disagreement(np.asarray(a), e, [run[number] for run in runs], dtypes.dtype(e.dtype))
         assert not problem, f"result {number} at {sizes}: {problem}"
-        assert fenced[number].tobytes() == np.asarray(a).tobytes(), f"result {number} at {sizes}: another one when fenced"
+        assert fenced[number].tobytes() == np.asarray(a).tobytes(), (
+            f"result {number} at {sizes}: another one when fenced"
+        )
     with dyn.config.override(num_threads=3):
         for number, (a, again) in enumerate(zip(actual, function(*arrays), strict=True)):
             assert a.tobytes() == again.tobytes(), f"result {number} at {sizes}: another one with three threads"
@@ -128,7 +130,12 @@ def small(program: Program, error: BaseException) -> tuple[Program, BaseExceptio
             if tries > 0 and fails(candidate):
                 program = candidate
                 break
-    for simple in ({"special": False}, {"declared": True}, {"declared": False}, {"arguments": tuple(dataclasses.replace(a, layout="C") for a in program.arguments)}):
+    for simple in (
+        {"special": False},
+        {"declared": True},
+        {"declared": False},
+        {"arguments": tuple(dataclasses.replace(a, layout="C") for a in program.arguments)},
+    ):
         candidate = dataclasses.replace(program, **simple)
         if candidate != program and fails(candidate):
             program = candidate

@@ -61,10 +61,12 @@ def _moved(array: Array, dtype: DType, rng: np.random.Generator, way: float | No
         return array
     noise = rng.uniform(-2, 2, array.shape) if way is None else np.float64(2 * way)
     wide = array.astype(np.complex128 if dtype.kind.name == "COMPLEX" else np.float64)
+    if dtype.kind.name != "COMPLEX":  # a NaN that is computed has either sign
+        wide = np.where(np.isnan(wide), np.copysign(np.nan, noise), wide)
     if dtype.kind.name == "COMPLEX":  # each part by what the whole could be off
         size = np.where(np.isfinite(wide), np.abs(wide), 0)
         other = rng.uniform(-2, 2, array.shape)
-        moved = np.empty(wide.shape, np.complex128)
+        moved: Any = np.empty(wide.shape, np.complex128)
         moved.real = wide.real + size * noise * step
         moved.imag = wide.imag + size * other * step
         return moved.astype(dtype.np)
@@ -81,7 +83,9 @@ def disagreement(actual: Array, expected: Array, runs: Sequence[Array], dtype: D
         halves = [(p(actual), p(expected), [p(r) for r in runs]) for p in (np.real, np.imag)]
         unsure = np.zeros(actual.shape, bool)
         for _, e, rs in halves:
-            unsure |= ~np.isfinite(e.astype(np.float64)) | np.any([~np.isfinite(r.astype(np.float64)) for r in rs], axis=0)
+            unsure |= ~np.isfinite(e.astype(np.float64)) | np.any(
+                [~np.isfinite(r.astype(np.float64)) for r in rs], axis=0
+            )
         size = np.abs(expected.astype(np.complex128))
         with np.errstate(all="ignore"):
             return next(filter(None, (_apart(a, e, rs, dtype, slack, size, unsure) for a, e, rs in halves)), "")

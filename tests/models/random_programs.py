@@ -89,7 +89,7 @@ class Program:
         exec(compile(self.text, name, "exec"), space)
         return space["program"]
 
-    def jitted(self) -> dyn.Jitted[..., Any]:
+    def jitted(self) -> dyn.Jitted:
         """The function under ``dyn.jit``; declared or not, each size of a name is the same in a call."""
         if not self.declared:
             return dyn.jit(self.function())
@@ -272,7 +272,7 @@ class Chooser:
         number = self.value(lambda t: t.ndim == 1)
         if number is not None and self.random.random() < 0.5:
             return f"dnp.arange({number}.shape[0]) {self.one('* 2 - 1', '// 2', '% 3', '- 3')}"
-        return f"dnp.asarray({some}, dtype='{self.one('int64', 'int32', 'uint8' if min(some, default=0) >= 0 else 'int8')}')"
+        return f"dnp.asarray({some}, dtype='{self.one('int64', 'int32', 'uint8' if min(some, default=0) >= 0 else 'int8')}')"  # noqa: E501
 
 
 Step = Callable[[Chooser], str | None]
@@ -373,7 +373,9 @@ def _slice(c: Chooser) -> str | None:
         return None
     rank = c.rank(x)
     parts = [
-        c.one(":", ":", "1:", ":-1", "::2", "::-1", "1::3", ":3", "-2:", "5:2:-1", "-1::-2", ":0", f":{x}.shape[0] // 2")
+        c.one(
+            ":", ":", "1:", ":-1", "::2", "::-1", "1::3", ":3", "-2:", "5:2:-1", "-1::-2", ":0", f":{x}.shape[0] // 2"
+        )
         for _ in range(c.random.randint(1, rank))
     ]
     if c.random.random() < 0.2:
@@ -405,7 +407,7 @@ def _take(c: Chooser) -> str | None:
     number = c.value(lambda t: t.element_type.is_integer and t.ndim == 0) or c.one("0", "-1")
     return c.one(
         f"dnp.take({x}, {index}, axis={axis})", f"dnp.take({x}, {index}, axis={axis}, mode='{c.one('clip', 'wrap')}')",
-        f"dnp.take({x}, {index})", f"{x}[{index}]", f"{x}[..., {index}]", f"{x}[{index}, ..., 0:]", f"{x}[{index}, ::-1]",
+        f"dnp.take({x}, {index})", f"{x}[{index}]", f"{x}[..., {index}]", f"{x}[{index}, ..., 0:]", f"{x}[{index}, ::-1]",  # noqa: E501
         f"dnp.take_along_axis({x}, {index}, axis={axis})",
         f"dnp.take_along_axis({x}, dnp.argsort({x}, axis={axis}), axis={axis})",
         f"{x}[{number}]", f"{x}[..., {number}]", f"{x}[:, {number}]", f"dyn.nn.one_hot({index}, 4)",
@@ -419,7 +421,7 @@ def _scatter(c: Chooser) -> str | None:
         return None
     index, y = c.indices(x), c.value()
     combine = c.one("replace", "add", "add", "multiply", "maximum", "minimum")
-    place = c.one(index, f"(Ellipsis, {index})", "slice(1, None)", "slice(None, None, 2)", f"({index}, slice(None))", "0",
+    place = c.one(index, f"(Ellipsis, {index})", "slice(1, None)", "slice(None, None, 2)", f"({index}, slice(None))", "0",  # noqa: E501
                   "slice(None, None, -1)", f"({index}, {index})")  # fmt: skip
     update = c.one("1", y, f"{x}[{place}]", f"{x}[{place}]")
     return f"scatter_update({x}, {place}, {update}, '{combine}')"
@@ -436,7 +438,7 @@ def _contract(c: Chooser) -> str | None:
         f"{x} @ {y}", f"dnp.dot({x}, {y})", f"dnp.matmul({matrix}, {matrix}.T)", f"{matrix}.T @ {matrix}",
         f"dnp.inner({x}, {x})", f"dnp.vdot({x}, {x})", f"dnp.outer({row}, {y})", f"dnp.dot({row}, {row})",
         f"dnp.tensordot({x}, {y}, 1)", f"dnp.einsum('{labels},{labels}->{labels[0]}', {x}, {x})",
-        f"dnp.einsum('{labels}->{labels[::-1]}', {x})", f"dnp.einsum('{labels},{labels[:-1]}z->{labels[-1]}z', {x}, {y})",
+        f"dnp.einsum('{labels}->{labels[::-1]}', {x})", f"dnp.einsum('{labels},{labels[:-1]}z->{labels[-1]}z', {x}, {y})",  # noqa: E501
         f"dnp.einsum('...a,...b->...', {x}, {x})", f"dnp.matmul({x}, {x}.mT)", f"dnp.trace({x})",
         f"dnp.vecdot({x}, {x})", f"dyn.nn.linear({matrix}, {matrix}.T, {matrix}[:, 0])",
     )  # fmt: skip
@@ -474,7 +476,7 @@ def _layer(c: Chooser) -> str | None:
         f"dyn.nn.softmax({x}, axis={axis}, where={x} > 0)", f"dyn.nn.glu(dnp.concatenate([{x}, {x}], axis=-1))",
         f"dyn.nn.group_norm(dnp.reshape({x}, (1, -1, 2)), 2)", f"dyn.nn.instance_norm({x})",
         f"dyn.nn.rotary_embedding(dnp.reshape({x}, (-1, 2, 4)))",
-        f"dyn.nn.dot_product_attention({', '.join([f'dnp.reshape({x}, (1, -1, 1, 2))[:, :40]'] * 3)}, is_causal={c.one(True, False)})",
+        f"dyn.nn.dot_product_attention({', '.join([f'dnp.reshape({x}, (1, -1, 1, 2))[:, :40]'] * 3)}, is_causal={c.one(True, False)})",  # noqa: E501
     )  # fmt: skip
 
 
@@ -482,8 +484,12 @@ FAMILIES: tuple[tuple[Step, ...], ...] = (
     (
         _unary("dnp.negative dnp.abs dnp.sign dnp.square dnp.conj dnp.real dnp.imag dnp.positive dnp.reciprocal"),
         _unary("dnp.exp dnp.log dnp.sqrt dnp.sin dnp.cos dnp.tan dnp.tanh dnp.log1p dnp.expm1 dnp.cbrt dnp.exp2"),
-        _unary("dnp.arctan dnp.arcsinh dnp.arcsin dnp.arccos dnp.arctanh dnp.arccosh dnp.sinh dnp.cosh dnp.log2 dnp.log10"),
-        _unary("dnp.floor dnp.ceil dnp.trunc dnp.rint dnp.round dnp.isnan dnp.isfinite dnp.isinf dnp.signbit dnp.angle"),
+        _unary(
+            "dnp.arctan dnp.arcsinh dnp.arcsin dnp.arccos dnp.arctanh dnp.arccosh dnp.sinh dnp.cosh dnp.log2 dnp.log10"
+        ),
+        _unary(
+            "dnp.floor dnp.ceil dnp.trunc dnp.rint dnp.round dnp.isnan dnp.isfinite dnp.isinf dnp.signbit dnp.angle"
+        ),
         _unary("dnp.logical_not dnp.invert dnp.bitwise_count dyn.nn.relu dyn.nn.gelu dyn.nn.sigmoid dyn.nn.silu"),
         _unary("dyn.nn.softplus dyn.nn.elu dyn.nn.log_sigmoid dyn.nn.hard_swish dyn.nn.relu6 dyn.nn.squareplus"),
     ),

@@ -15,9 +15,13 @@ def program(text: str, results: str, *, special: bool = False, **arguments: str)
     for name, spec in arguments.items():
         kind, _, layout = spec.partition(": ")
         dtype, *axes = kind.split()
-        made.append(Argument(name, dtypes.dtype(dtype), tuple(int(a) if a.isdigit() else a for a in axes), layout or "C"))
-    calls = tuple({name: size for name in "nmk"} for size in SIZES[:-1])
-    return Program(tuple(made), tuple(filter(None, map(str.strip, text.splitlines()))), (results,), False, special, calls, 1)
+        made.append(
+            Argument(name, dtypes.dtype(dtype), tuple(int(a) if a.isdigit() else a for a in axes), layout or "C")
+        )
+    calls = tuple(dict.fromkeys("nmk", size) for size in SIZES[:-1])
+    return Program(
+        tuple(made), tuple(filter(None, map(str.strip, text.splitlines()))), (results,), False, special, calls, 1
+    )
 
 
 FOUND = {
@@ -38,6 +42,21 @@ FOUND = {
     ),
     "the direction of a complex number with an infinite part": program(
         "v0 = dnp.sign(x)", "v0", special=True, x="complex128 n",
+    ),
+    "a convolution of a row shown several times, whose neighbours in memory are not those of the image": program(
+        """
+        v0 = dnp.broadcast_to(x, (1, 3, 2))
+        v1 = dyn.nn.conv(v0, y, 1, 'VALID', dimension_numbers=('NHC', 'HIO', 'NHC'))
+        """,
+        "v1", x="float32 2", y="float32 2 2 2",
+    ),
+    "a convolution of every other channel, and of pixels backwards": program(
+        """
+        v0 = dyn.nn.conv(x[..., ::2], y, 1, 'VALID', dimension_numbers=('NHC', 'HIO', 'NHC'))
+        v1 = dyn.nn.conv(x[:, ::-1, :2], y, 2, 'SAME', dimension_numbers=('NHC', 'HIO', 'NHC'))
+        v2 = dnp.concatenate([v0, v1], axis=1)
+        """,
+        "v2", x="float32 2 n 4", y="float32 2 2 2",
     ),
     "a convolution of an image without rows": program(
         """

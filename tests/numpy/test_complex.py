@@ -147,7 +147,8 @@ REFUSED: dict[str, tuple[type[DynError], Any, str, str]] = {
         "compare their absolute values, or their real parts",
     ),
     "greatest": (
-        UnsupportedOpError, lambda v: dnp.max(v, initial=0.0), "reduce: maximum does not take complex64, which has no order",
+        UnsupportedOpError, lambda v: dnp.max(v, initial=0.0),
+        "reduce: maximum does not take complex64, which has no order",
         "reduce the absolute values, or a part.",
     ),
     "least of a window": (
