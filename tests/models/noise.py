@@ -66,10 +66,8 @@ def _moved(array: Array, dtype: DType, rng: np.random.Generator, way: float | No
     if dtype.kind.name == "COMPLEX":  # each part by what the whole could be off
         size = np.where(np.isfinite(wide), np.abs(wide), 0)
         other = rng.uniform(-2, 2, array.shape)
-        moved: Any = np.empty(wide.shape, np.complex128)
-        moved.real = wide.real + size * noise * step
-        moved.imag = wide.imag + size * other * step
-        return moved.astype(dtype.np)
+        parts = np.stack([wide.real + size * noise * step, wide.imag + size * other * step], axis=-1)
+        return parts.view(np.complex128)[..., 0].astype(dtype.np)
     return (wide * (1 + noise * step)).astype(dtype.np)
 
 
