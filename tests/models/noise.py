@@ -66,7 +66,7 @@ def _moved(array: Array, dtype: DType, rng: np.random.Generator, way: float | No
     if dtype.kind.name == "COMPLEX":  # each part by what the whole could be off
         size = np.where(np.isfinite(wide), np.abs(wide), 0)
         other = rng.uniform(-2, 2, array.shape)
-        parts = np.stack([wide.real + size * noise * step, wide.imag + size * other * step], axis=-1)
+        parts = np.stack([np.real(wide) + size * noise * step, np.imag(wide) + size * other * step], axis=-1)
         return parts.view(np.complex128)[..., 0].astype(dtype.np)
     return (wide * (1 + noise * step)).astype(dtype.np)
 
