@@ -14,12 +14,12 @@
     softmax.explain()
 """
 
-from typing import NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from dyn import config, errors, hosts, nn, numpy
+from dyn import config, errors, hosts, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, jit
 from dyn.array import Array, asarray, view
-from dyn.backends.devices import Device, devices
 from dyn.dtypes import (
     DType,
     bfloat16,
@@ -45,10 +45,17 @@ from dyn.short import bf16, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
+if TYPE_CHECKING:
+    from dyn import nn
+    from dyn.backends.devices import Device, devices
+
 install_namespace(NAMESPACE)
 install_view(view)
 
 __version__ = "0.1.0.dev0"
+
+#: Names that are imported when they are first asked for, and the modules that have them or that they are.
+_LAZY = {"Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "nn": "dyn.nn"}
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
@@ -61,10 +68,18 @@ class _NotYetAttribute(errors.NotYetError, AttributeError):
     """A documented name that is asked for too early; an AttributeError too, so that hasattr answers False."""
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        module = import_module(_LAZY[name])
+        value = globals()[name] = module if name == "nn" else getattr(module, name)
+        return value
     if name in _LATER:
         raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
     raise AttributeError(f"module 'dyn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
 
 
 __all__ = [

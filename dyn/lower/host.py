@@ -269,12 +269,13 @@ def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place
 
 def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
     """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one."""
+    same = next((slot for slot in free if slots[slot] == size), None)
+    if same is not None:  # most are, and then nothing needs to be proved
+        free.remove(same)
+        return same
     best: tuple[int, int, Dim] | None = None
     for slot in free:
         have = slots[slot]
-        if have is size or have == size:
-            best = (0, slot, have)
-            break
         if facts.ge(have, size).proved:
             option = (1, slot, have)
         elif facts.ge(size, have).proved:
