@@ -28,7 +28,7 @@ from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
 from dyn.trace.lift import as_numpy, weak_dtype
-from dyn.trace.pytree import TreeSpec, tree_text, unflatten
+from dyn.trace.pytree import TreeSpec, tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
@@ -249,7 +249,7 @@ class Jitted:
         if trace is not None:
             names = self._signature.leaf_names(bound)
             require_declared(trace, self._signature.name, names, shapes, axes, self._options.declarations)
-        return self._signature.call(bound, bound.leaves, unflatten)
+        return self._signature.call(bound, bound.leaves, unflatten_sorted)
 
     def _leaves(self, bound: Bound) -> list[_Leaf]:
         name = self._signature.name
@@ -355,7 +355,7 @@ class Jitted:
             specs.append(LeafSpec(name, leaf.dtype, declared, leaf.weak, sizes, given))
 
         def call(tracers: list[Tracer]) -> Any:
-            return self._signature.call(bound, tracers, unflatten)
+            return self._signature.call(bound, tracers, unflatten_sorted)
 
         return trace_function(call, self._signature.name, specs, self._options.declarations)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
@@ -70,8 +71,6 @@ class NumpyNamespace:
         text = f"an array that is being traced ({x!r}) has no attribute {name!r}."
         if name in self._names():
             return f"{text} There is a function: dyn.numpy.{name}(x)."
-        from difflib import get_close_matches  # `import dyn` does without
-
         near = get_close_matches(name, [*_METHODS, *_ATTRIBUTES, "reshape", "transpose"], 1)
         return f"{text} Did you mean {near[0]!r}?" if near else text
 
@@ -117,8 +116,6 @@ class NumpyNamespace:
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name not in self._names():
-            from difflib import get_close_matches
-
             near = get_close_matches(name, self._names(), 1, 0.7)
             hint = f"; dyn.numpy.{near[0]} is the nearest that is there" if near else ""
             raise UnsupportedOpError(

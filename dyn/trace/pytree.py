@@ -1,23 +1,20 @@
-"""Trees of arrays: flattening with names, through optree, which is imported with the first tree: it takes 10 ms."""
+"""Trees of arrays: flattening with names, through optree."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-if TYPE_CHECKING:
-    import optree
+import optree
 
 from dyn.ending import enter_call, leave_call
 
 _NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
-TreeSpec: TypeAlias = "optree.PyTreeSpec"
+TreeSpec = optree.PyTreeSpec
 
 
 def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
-    import optree
-
     enter_call()
     try:
         leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
@@ -28,13 +25,30 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
 
 def unflatten(spec: TreeSpec, leaves: list[Any]) -> Any:
     """The tree of this structure with these leaves."""
-    import optree
-
     enter_call()
     try:
         return optree.tree_unflatten(spec, leaves)
     finally:
         leave_call()
+
+
+def unflatten_sorted(spec: TreeSpec, leaves: list[Any]) -> Any:
+    """The tree with the keys of each dict in the order of their leaves, as in JAX.
+
+    Trees whose dicts differ in the order of their keys alone are one structure, and share a program: what is traced
+    for the first of them must not depend on its order.
+    """
+    return _sorted(unflatten(spec, leaves))
+
+
+def _sorted(tree: Any) -> Any:
+    def inner(node: Any) -> Any:
+        if type(node) is not dict:
+            return node
+        keys: Any = optree.tree_flatten_one_level(node, namespace=_NAMESPACE)[1]
+        return {key: _sorted(node[key]) for key in keys}
+
+    return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=_NAMESPACE)
 
 
 def leaf_names(spec: TreeSpec, root: str) -> list[str]:

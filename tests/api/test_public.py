@@ -20,7 +20,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_import_leaves_for_later_what_few_programs_or_only_calls_need() -> None:
-    later = ("dyn.nn", "dyn.backends", "dyn.pipeline", "optree", "logging", "difflib", "llvmlite", "scipy")
+    later = ("dyn.nn", "dyn.backends", "dyn.pipeline", "logging", "llvmlite", "scipy")
     code = (
         "import numpy, sys; before = set(sys.modules); import dyn; "
         f"print([name for name in {later!r} if name in sys.modules and name not in before]); "

@@ -157,6 +157,17 @@ def test_a_dict_in_another_order_and_with_other_strings() -> None:
     assert f.cache_info().compiles == 1
 
 
+def test_what_is_traced_does_not_depend_on_the_order_of_a_dict() -> None:
+    """As in JAX, a traced function sees keys in their own order, whichever call came first."""
+    x, y, z = values(3), np.ones(3, "f4"), np.zeros(3, "f4")
+    for first in ({"b": x, "a": (y, {"d": z, "c": y})}, {"a": (y, {"c": y, "d": z}), "b": x}):
+        f = dyn.jit(lambda d: [*d["a"][1].values(), d[next(reversed(d))]])
+        for d in (first, {"b": x, "a": (y, {"d": z, "c": y})}, {"a": (y, {"c": y, "d": z}), "b": x}):
+            for one, other in zip(f(d), (y, z, x), strict=True):
+                equal(one, other)
+        assert f.cache_info().compiles == 1
+
+
 def test_a_tree_of_200_leaves() -> None:
     f = dyn.jit(lambda d: {k: v + 1 for k, v in d.items()})
     tree = {f"k{i}": values(i % 5) for i in range(200)}

@@ -34,11 +34,11 @@ def rendered(error: DynError) -> str:
 
 CASES: dict[str, Raises] = {
     "unknown_function": (
-        UnsupportedOpError, lambda x: np.nanmean(x), ("float32 n",),
-        "np.nanmean is not a function that dyn knows.\n"
+        UnsupportedOpError, lambda x: np.nanpercentile(x, 5), ("float32 n",),
+        "np.nanpercentile is not a function that dyn knows.\n"
         "  at <the line>\n"
         "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function; "
-        "dyn.numpy.mean is the nearest that is there.",
+        "dyn.numpy.percentile is the nearest that is there.",
     ),
     "unknown_submodule": (
         UnsupportedOpError, lambda x: np.linalg.norm(x), ("float32 n",),
