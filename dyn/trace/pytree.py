@@ -42,10 +42,12 @@ def unflatten_sorted(spec: TreeSpec, leaves: list[Any]) -> Any:
 
 
 def _sorted(tree: Any) -> Any:
+    one_level: Any = optree.tree_flatten_one_level
+
     def inner(node: Any) -> Any:
         if type(node) is not dict:
             return node
-        keys: Any = optree.tree_flatten_one_level(node, namespace=_NAMESPACE)[1]
+        keys = one_level(node, namespace=_NAMESPACE)[1]
         return {key: _sorted(node[key]) for key in keys}
 
     return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=_NAMESPACE)
