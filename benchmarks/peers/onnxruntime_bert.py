@@ -38,7 +38,7 @@ class Peer:
         return f"onnxruntime {onnxruntime.__version__}"
 
 
-class _Module(torch.nn.Module):
+class _Module(torch.nn.Module):  # pyright: ignore[reportUntypedBaseClass]  # where PyTorch is not installed
     """The peer's function in the form that the exporter takes."""
 
     def __init__(self, peer: torch_bert.Peer) -> None:
