@@ -131,9 +131,6 @@ class Loop:
         f.emit_end(f"br i1 {condition}, label %{following}, label %{self.done}")
         f.label(following)
 
-    def break_(self) -> None:
-        self._function.jump(self.done)
-
     def continue_(self) -> None:
         self._function.jump(self.head)
 

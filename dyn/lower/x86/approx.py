@@ -31,3 +31,29 @@ def odd_extremes(m: Machine, ty: VType, x: str, size: str, y: str) -> str:
     same = fn.op("fcmp oeq", ty, size, constant(0.0, ty))
     same = fn.op("or", ty.of("i1"), same, fn.op("fcmp ueq", ty, size, constant(float("inf"), ty)))
     return fn.select(same, ty, x, y)
+
+
+def cube_root(
+    m: Machine, ty: VType, bits: VType, mantissa: str, r: str, coefficients: Sequence[float], steps: int
+) -> str:
+    """The cube root of ``mantissa * 2**r`` for a mantissa in [1, 2) and an integer r of type ``bits`` in 0, 1, 2.
+
+    A polynomial in the mantissa, times the root of 2**r, and Newton steps with the square in two parts.
+    """
+    fn = m.fn
+    first = fn.op("icmp eq", bits, r, constant(1, bits))
+    second = fn.op("icmp eq", bits, r, constant(2, bits))
+    root = fn.select(second, ty, constant(4.0 ** (1 / 3), ty), constant(1.0, ty))
+    root = fn.select(first, ty, constant(2.0 ** (1 / 3), ty), root)
+    power = fn.select(second, ty, constant(4.0, ty), constant(1.0, ty))
+    power = fn.select(first, ty, constant(2.0, ty), power)
+    y = fn.op("fmul", ty, horner(m, ty, mantissa, coefficients), root)
+    a = fn.op("fmul", ty, mantissa, power)
+    for _ in range(steps):
+        square = fn.op("fmul", ty, y, y)
+        lost = m.fma(ty, y, y, fn.neg(ty, square))
+        residue = m.fma(ty, fn.neg(ty, square), y, a)
+        residue = fn.op("fsub", ty, residue, fn.op("fmul", ty, lost, y))
+        step = fn.op("fdiv", ty, residue, fn.op("fmul", ty, square, constant(3.0, ty)))
+        y = fn.op("fadd", ty, y, step)
+    return y

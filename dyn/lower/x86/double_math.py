@@ -6,7 +6,7 @@ in C. The polynomials interpolate at Chebyshev's nodes, with 60 digits; each sta
 
 from __future__ import annotations
 
-from dyn.lower.x86.approx import clamp, horner, odd_extremes
+from dyn.lower.x86.approx import clamp, cube_root, horner, odd_extremes
 from dyn.lower.x86.llvm_text import VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 
@@ -190,21 +190,7 @@ def cbrt(m: Machine, ty: VType, x: str) -> str:
     r = fn.op("sub", bits, biased, fn.op("mul", bits, third, constant(3, bits)))
     fraction = fn.op("and", bits, pattern, constant((1 << 52) - 1, bits))
     mantissa = fn.cast("bitcast", bits, fn.op("or", bits, fraction, constant(0x3FF0000000000000, bits)), ty)
-    first = fn.op("icmp eq", bits, r, constant(1, bits))
-    second = fn.op("icmp eq", bits, r, constant(2, bits))
-    root = fn.select(second, ty, constant(4.0 ** (1 / 3), ty), constant(1.0, ty))
-    root = fn.select(first, ty, constant(2.0 ** (1 / 3), ty), root)
-    power = fn.select(second, ty, constant(4.0, ty), constant(1.0, ty))
-    power = fn.select(first, ty, constant(2.0, ty), power)
-    y = fn.op("fmul", ty, horner(m, ty, mantissa, _CBRT), root)
-    a = fn.op("fmul", ty, mantissa, power)
-    for _ in range(2):
-        square = fn.op("fmul", ty, y, y)
-        lost = m.fma(ty, y, y, fn.neg(ty, square))
-        residue = m.fma(ty, fn.neg(ty, square), y, a)
-        residue = fn.op("fsub", ty, residue, fn.op("fmul", ty, lost, y))
-        step = fn.op("fdiv", ty, residue, fn.op("fmul", ty, square, constant(3.0, ty)))
-        y = fn.op("fadd", ty, y, step)
+    y = cube_root(m, ty, bits, mantissa, r, _CBRT, steps=2)
     offset = fn.select(tiny, bits, constant(1023 - 341 - 18, bits), constant(1023 - 341, bits))
     exponent = fn.op("shl", bits, fn.op("add", bits, third, offset), constant(52, bits))
     y = fn.op("fmul", ty, y, fn.cast("bitcast", bits, exponent, ty))
