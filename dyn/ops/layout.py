@@ -28,15 +28,24 @@ def propagate_transposes(function: Function) -> Function:
     Needs no common subexpressions: a value that is transposed twice would seem to be needed in both orders. A region is
     turned only where no transpose is added for it: all that leaves it is transposed already, or reduced.
     """
-    users = function.users()
+    uses = _Uses(function)
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)
     for order in orders:
         if list(order) != sorted(order):
-            region = _Region(function, users, order)
+            region = _Region(uses, order)
             if region.members:
-                function = _turned(function, region)
-                users = function.users()
-    return function
+                uses = _Uses(_turned(uses.function, region))
+    return uses.function
+
+
+class _Uses:
+    """A function, and what makes and uses its values: looked up once for all orders that leave it as it is."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.users = function.users()
+        self.producers = function.producers()
+        self.results = frozenset(function.results)
 
 
 @dataclass
@@ -55,11 +64,10 @@ class _Region:
     ``made`` are values that can be made in any order, from broadcasts: a second time, where both orders are needed.
     """
 
-    def __init__(self, function: Function, users: dict[Value, list[Op]], order: Permutation) -> None:
-        self.users = users
+    def __init__(self, uses: _Uses, order: Permutation) -> None:
+        self.uses = uses
         self.order = order
-        self.producers = function.producers()
-        self.results = set(function.results)
+        function = uses.function
         self.entries = {op.result: op for op in function.ops if self._leads_in(op)}
         self.made: set[Value] = set()
         for op in function.ops:
@@ -104,8 +112,8 @@ class _Region:
             value = stack.pop()
             if value in self.made and value not in needed:
                 needed.add(value)
-                if self.producers[value].opdef.kind is OpKind.POINTWISE:
-                    stack.extend(self.producers[value].operands)
+                if self.uses.producers[value].opdef.kind is OpKind.POINTWISE:
+                    stack.extend(self.uses.producers[value].operands)
         return needed
 
     def _shrink(self) -> bool:
@@ -119,9 +127,9 @@ class _Region:
 
     def _leaves_badly(self, value: Value) -> bool:
         """Whether something outside needs a value in its own order."""
-        return value in self.results or any(
+        return value in self.uses.results or any(
             user.opdef is not transpose and not any(r in self.members for r in user.results)
-            for user in self.users[value]
+            for user in self.uses.users[value]
         )
 
     def _keep_gains(self) -> None:
@@ -153,7 +161,7 @@ class _Region:
         """Whether a member is transposed back."""
         back = sorted(range(len(self.order)), key=lambda axis: self.order[axis])
         return value in self.members and any(
-            user.opdef is transpose and list(user.attrs["permutation"]) == back for user in self.users[value]
+            user.opdef is transpose and list(user.attrs["permutation"]) == back for user in self.uses.users[value]
         )
 
 
