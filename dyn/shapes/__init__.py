@@ -2,8 +2,9 @@
 
 From the bottom: ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk`` (evaluate, substitute),
 ``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic), ``state`` (what is
-known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions), ``learn`` (new
-facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that users write).
+known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions), ``samples`` (sizes
+to try a claim with), ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that
+users write).
 """
 
 from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes

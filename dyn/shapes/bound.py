@@ -22,7 +22,7 @@ from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, Sym
 from dyn.shapes.gather import Gatherer
 from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
-from dyn.shapes.poly import common_factor, exact_quotient, remove_factor, single
+from dyn.shapes.poly import common_factor, divide, exact_quotient, remove_factor, single
 from dyn.shapes.state import State, Work
 
 #: Steps of the simplex method that one bound may take.
@@ -291,6 +291,8 @@ class Bounds:
             if not fact.atoms.isdisjoint(e.atoms) and exact_quotient(fact, e) is not None:
                 self.work.use(why)  # fact == q*e
                 return True
+        if self._leaves_a_rest(e):
+            return True
         shared = common_factor(e)
         if shared and (len(e.terms) > 1 or len(shared) > 1 or content(e) > 1):
             rest = remove_factor(e, shared)
@@ -298,6 +300,16 @@ class Bounds:
         if self.at_least(e, 1):
             return True
         return not self.at_least(e, 0) and self.at_least(-e, 1)
+
+    def _leaves_a_rest(self, e: SymExpr) -> bool:
+        """Whether a divisor of something says that ``e`` is not 0: ``k`` divides ``q*e + rest`` and not ``rest``."""
+        for fact, (k, why) in self.state.divisors.items():
+            if fact.atoms == e.atoms:
+                quotient, rest = divide(fact, e)
+                if isinstance(quotient, int) and isinstance(rest, int) and rest % k:
+                    self.work.use(why)
+                    return True
+        return False
 
 
 def _monomials(e: Dim) -> frozenset[Monomial]:

@@ -6,6 +6,8 @@ for the bounds); ``floordiv(a, b) >= c`` is ``a >= b*c``; ``mod(a, b)`` is ``a -
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dyn.errors import ShapeError
 from dyn.shapes.bound import Hypotheses
 from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, atom_dim, floordiv
@@ -14,7 +16,8 @@ from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 #: How many terms a proof may take apart, one inside another.
 _SPLITS = 3
-_CHOICES = (OpaqueKind.MIN, OpaqueKind.MAX, OpaqueKind.BROADCAST)
+_EXTREMA = (OpaqueKind.MIN, OpaqueKind.MAX)
+_CHOICES = (*_EXTREMA, OpaqueKind.BROADCAST)
 
 
 def never_negative(s: Simplifier, e: Dim) -> bool:
@@ -33,7 +36,9 @@ def _holds(s: Simplifier, e: Dim, splits: int, hypotheses: Hypotheses) -> bool:
     opaques = sorted([atom for atom in e.atoms if isinstance(atom, Opaque)], key=lambda atom: atom.key)
     for atom in opaques:
         if atom.kind in _CHOICES:
-            return all(_case_holds(s, e, atom, arg, splits, hypotheses) for arg in atom.args)
+            return all(
+                _holds(s, case[0], splits - 1, more) for case, more in cases(s, (e,), atom, hypotheses)
+            ) or _one_holds(s, e, atom, splits, hypotheses)
     for atom in opaques:
         unfolded = _unfold(s, e, atom)
         if unfolded is not None and _holds(s, unfolded, splits - 1, hypotheses):
@@ -41,9 +46,39 @@ def _holds(s: Simplifier, e: Dim, splits: int, hypotheses: Hypotheses) -> bool:
     return False
 
 
-def _case_holds(s: Simplifier, e: SymExpr, atom: Opaque, arg: Dim, splits: int, hypotheses: Hypotheses) -> bool:
-    """The case in which ``atom`` is ``arg``."""
-    s.work.step()
+def _one_holds(s: Simplifier, e: SymExpr, atom: Opaque, splits: int, hypotheses: Hypotheses) -> bool:
+    """Whether ``e`` is at least what it is for one argument of an extremum, and that is never negative.
+
+    Arguments without opaque terms are not tried: inequalities have said it.
+    """
+    parts = split_linear(e, atom) if atom in e.atoms else None
+    if parts is None or not isinstance(parts[0], int) or (parts[0] > 0) is not (atom.kind is OpaqueKind.MAX):
+        return False
+    return atom.kind in _EXTREMA and any(
+        _holds(s, parts[0] * arg + parts[1], splits - 1, hypotheses)
+        for arg in atom.args
+        if isinstance(arg, SymExpr) and any(isinstance(inner, Opaque) for inner in arg.atoms)
+    )
+
+
+def cases(
+    s: Simplifier, dims: tuple[Dim, ...], atom: Opaque, hypotheses: Hypotheses = ()
+) -> Iterator[tuple[tuple[Dim, ...], Hypotheses]]:
+    """The dims with a minimum, maximum or broadcast replaced by each argument that it may be, and what holds there."""
+    for arg in atom.args:
+        s.work.step()
+        more = _gaps(s, atom, arg)
+        if more is None:
+            continue
+        try:
+            case = tuple([replace_atom(dim, atom, arg) for dim in dims])
+        except ShapeError:  # it has no value
+            continue
+        yield case, tuple(dict.fromkeys([*hypotheses, *more]))
+
+
+def _gaps(s: Simplifier, atom: Opaque, arg: Dim) -> list[SymExpr] | None:
+    """What is at least 0 where ``atom`` is ``arg``; None where it never is."""
     more: list[SymExpr] = []
     if atom.kind is not OpaqueKind.BROADCAST:  # of which nothing linear follows
         for other in atom.args:
@@ -51,12 +86,14 @@ def _case_holds(s: Simplifier, e: SymExpr, atom: Opaque, arg: Dim, splits: int, 
             if isinstance(gap, SymExpr):
                 more.append(gap)
             elif gap < 0:
-                return True  # it is never this argument
-    try:
-        case = replace_atom(e, atom, arg)
-    except ShapeError:  # it has no value
-        return True
-    return _holds(s, case, splits - 1, tuple(dict.fromkeys([*hypotheses, *more])))
+                return None
+    return more
+
+
+def extrema(*dims: Dim) -> list[Opaque]:
+    """The minima and maxima in the dims, in canonical order."""
+    atoms = {atom for dim in dims if isinstance(dim, SymExpr) for atom in dim.atoms if isinstance(atom, Opaque)}
+    return sorted([atom for atom in atoms if atom.kind in _EXTREMA], key=lambda atom: atom.key)
 
 
 def _unfold(s: Simplifier, e: SymExpr, atom: Opaque) -> Dim | None:

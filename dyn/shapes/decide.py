@@ -6,7 +6,8 @@ import itertools
 import math
 from collections.abc import Callable
 
-from dyn.shapes.cases import never_negative
+from dyn.shapes.bound import Hypotheses
+from dyn.shapes.cases import cases, extrema, never_negative
 from dyn.shapes.expr import Dim, Opaque, SymExpr, atom_dim, product
 from dyn.shapes.poly import exact_quotient
 from dyn.shapes.relation import Relation, RelKind, Verdict
@@ -125,9 +126,33 @@ _DECIDE: dict[RelKind, Callable[[Simplifier, Dim, Dim], Verdict]] = {
 }
 
 
-def decide(s: Simplifier, kind: RelKind, a: Dim, b: Dim) -> Verdict:
-    """The verdict on a relation between two dimensions."""
-    return _DECIDE[kind](s, a, b)
+#: What :func:`never_negative` does not take apart already.
+_SPLIT = (RelKind.NONZERO, RelKind.DIVIDES, RelKind.BROADCASTS)
+
+
+def decide(s: Simplifier, kind: RelKind, a: Dim, b: Dim, splits: int = 2) -> Verdict:
+    """The verdict on a relation between two dimensions.
+
+    ``splits`` extrema, one inside another, are taken to be each of their arguments in turn.
+    """
+    found = _DECIDE[kind](s, a, b)
+    if found is not Verdict.UNKNOWN or not splits or kind not in _SPLIT:
+        return found
+    a, b = s.simplify(a), s.simplify(b)
+    for atom in extrema(a, b)[:1]:
+        verdicts = {decide(s, kind, left, right, splits - 1) for (left, right), _ in cases(s, (a, b), atom)}
+        return verdicts.pop() if len(verdicts) == 1 else Verdict.UNKNOWN
+    return Verdict.UNKNOWN
+
+
+def refuted(s: Simplifier, kind: RelKind, a: Dim, b: Dim, hypotheses: Hypotheses) -> bool:
+    """Whether a relation holds nowhere where the hypotheses do."""
+    if kind is RelKind.GE:
+        return s.bounds.never_negative(s.simplify(b - a - 1), hypotheses)
+    if kind is RelKind.EQ:
+        gap = s.simplify(a - b)
+        return s.bounds.never_negative(gap - 1, hypotheses) or s.bounds.never_negative(-1 - gap, hypotheses)
+    return decide(s, kind, a, b, 0) is Verdict.REFUTED
 
 
 def decide_relation(s: Simplifier, relation: Relation) -> Verdict:

@@ -2,6 +2,12 @@
 
 A new value for an atom takes every stored fact that mentions the atom out of the state, and learns it again in terms of
 what is left. The queue has a budget; facts that do not fit in it are dropped, which loses power and never soundness.
+
+A fact about a minimum or maximum which only one of its arguments can satisfy says which one it is. Where opaque terms
+become something simpler by what is learned, the facts about them become facts about that: little depends on the order
+in which facts were learned.
+
+This file is longer than most: its rules push facts to one another.
 """
 
 from __future__ import annotations
@@ -11,7 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dyn.shapes.decide import decide
+from dyn.shapes.cases import cases, extrema
+from dyn.shapes.decide import decide, refuted
 from dyn.shapes.expr import (
     Atom,
     Dim,
@@ -26,7 +33,7 @@ from dyn.shapes.expr import (
     product,
 )
 from dyn.shapes.gather import implied
-from dyn.shapes.interval import highest, lowest
+from dyn.shapes.interval import Interval, highest, lowest
 from dyn.shapes.joins import broadcast
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
@@ -68,6 +75,12 @@ class _Learner:
         self.queue: deque[Fact] = deque()
         self.memo: Memo = {}
         self.inferred: set[tuple[Monomial, int]] = set()
+        #: Facts whose extrema were looked at.
+        self.split: set[tuple[RelKind, Dim, Dim]] = set()
+        #: How often an opaque term's arguments were told of its bounds.
+        self.told: dict[Atom, int] = {}
+        #: Atoms of which more is known than before.
+        self.touched: dict[Atom, None] = {}
         self.rules: dict[RelKind, Callable[[Simplifier, Fact], None]] = {
             RelKind.EQ: self.equal,
             RelKind.GE: self.not_negative,
@@ -80,17 +93,75 @@ class _Learner:
         self.queue.extend(facts)
         for _ in range(_BUDGET):
             if not self.queue:
+                self._settle()
+            if not self.queue:
                 break
             fact = self.queue.popleft()
             s = Simplifier(self.state, Work(self.memo))
             try:
                 dim, other = s.simplify(fact.dim), s.simplify(fact.other)
-                self.rules[fact.kind](s, Fact(fact.kind, dim, _join(fact.why, s), other))
+                fact = Fact(fact.kind, dim, _join(fact.why, s), other)
+                if not self._one_case(s, fact):
+                    self.rules[fact.kind](s, fact)
             except (OutOfBudgetError, RecursionError):
                 continue
 
+    def _settle(self) -> None:
+        """Solve for the opaque terms in facts that have become something simpler: these facts are about that now."""
+        touched, self.touched = self.touched, {}
+        for opaque in dict.fromkeys([opaque for atom in touched for opaque in self.state.around.get(atom, ())]):
+            if opaque in self.state.values:
+                continue
+            s = Simplifier(self.state, Work(self.memo))
+            try:
+                old = atom_dim(opaque)
+                new = s.simplify(old)
+                # An equation of a size with something of itself goes on for ever.
+                if isinstance(new, int) or (opaque not in new.atoms and len(new.atoms) <= len(old.atoms)):
+                    self._solve(s, opaque, new, tuple(s.work.used))
+            except (OutOfBudgetError, RecursionError):
+                continue
+
+    def _note(self, *dims: Dim) -> None:
+        """A fact about these is kept."""
+        around = self.state.around
+        for dim in dims:
+            for atom in dim.atoms if isinstance(dim, SymExpr) else ():
+                if isinstance(atom, Opaque):
+                    for part in (atom, *atom_dim(atom).atoms):
+                        if atom not in around.get(part, ()):
+                            around[part] = (*around.get(part, ()), atom)
+
     def push(self, kind: RelKind, dim: Dim, why: Why, other: Dim = 0) -> None:
         self.queue.append(Fact(kind, dim, why, other))
+
+    def _one_case(self, s: Simplifier, fact: Fact) -> bool:
+        """Whether the fact holds only where an extremum in it is a certain one of its arguments.
+
+        Then that one is the extremum, which is learned first, and the fact after it.
+        """
+        key = (fact.kind, fact.dim, fact.other)
+        if key in self.split:
+            return False
+        for atom in extrema(fact.dim, fact.other):
+            self.split.add(key)
+            possible = [
+                args
+                for args, hypotheses in cases(s, (fact.dim, fact.other, atom_dim(atom)), atom)
+                if not refuted(s, *_relation(fact.kind, *args[:2]), hypotheses)
+            ]
+            if not possible:
+                raise ContradictionError(_join(fact.why, s))
+            if len(possible) == 1:
+                why, arg = _join(fact.why, s), possible[0][2]
+                for other in atom.args:
+                    if other != arg:
+                        self.push(RelKind.GE, other - arg if atom.kind is OpaqueKind.MIN else arg - other, why)
+                if fact.kind is RelKind.GE and isinstance(fact.dim, SymExpr) and len(fact.dim.terms) == 1:
+                    self._bound_factors(s, fact.dim, why)  # which are multiplied out then
+                self.push(fact.kind, fact.dim, why, fact.other)
+                return True
+        return False
 
     # --- one rule a kind -------------------------------------------------------------------------------------------
 
@@ -120,6 +191,7 @@ class _Learner:
             self.push(RelKind.EQ, e, why)  # which the divisors may decide
             return
         self.state.rows[e] = why
+        self._note(e)
         self._changed()
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
@@ -185,15 +257,30 @@ class _Learner:
 
     def _order(self, s: Simplifier, e: SymExpr, why: Why) -> None:
         outer = _outer_atoms(e)
-        watched = [atom for atom in outer if self._is_waited_for(atom)]
+        watched = [atom for atom in outer if isinstance(atom, Opaque) or self._is_waited_for(atom)]
         before = [s.bounds.atom(atom) for atom in watched]
         lonely = [atom for atom in outer if self._is_lonely(e, atom)]
         self._keep(Inequality(e, why), lonely if lonely else outer)
+        self._note(e)
+        self._touch(*outer)
         self._changed()
-        now = Simplifier(self.state, Work(self.memo)).bounds
-        self._changed(*[atom for atom, old in zip(watched, before, strict=True) if now.atom(atom) != old])
+        self._changed(*self._better(watched, before, why))
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
+
+    def _better(self, watched: list[Atom], before: list[Interval], why: Why) -> list[Atom]:
+        """Those atoms whose bounds have improved; their arguments learn of it."""
+        better: list[Atom] = []
+        for atom, (lo, hi) in zip(watched, before, strict=True):
+            s = Simplifier(self.state, Work(self.memo))
+            new_lo, new_hi = s.bounds.atom(atom)
+            if (new_lo, new_hi) == (lo, hi):
+                continue
+            better.append(atom)
+            if isinstance(atom, Opaque):
+                news = None if new_lo == lo else new_lo, None if new_hi == hi else new_hi
+                self._bound_arguments(atom, *news, _join(why, s))
+        return better
 
     def _is_lonely(self, e: SymExpr, atom: Atom) -> bool:
         """Whether ``e >= 0`` is the only inequality of a symbol, and says of it only that it is large.
@@ -253,28 +340,60 @@ class _Learner:
         if new_lo is not None and new_hi is not None and new_lo > new_hi:
             raise ContradictionError(new.why_lo + new.why_hi)
         self.state.ranges[atom] = new
+        self._note(atom_dim(atom))
+        self._touch(atom)
         orders = self.state.orders.get(atom, ())
         if old.hi is None and new_hi is not None and len(orders) == 1:
             self._keep(orders[0], _outer_atoms(orders[0].dim))
         self._changed(atom)
+        self._look_again(atom)
         if new_lo is not None and new_lo == new_hi:
             self.push(RelKind.EQ, atom_dim(atom) - new_lo, new.why_lo + new.why_hi)
         if isinstance(atom, Opaque):
             self._bound_arguments(atom, lo, hi, why)
 
     def _bound_arguments(self, atom: Opaque, lo: int | None, hi: int | None, why: Why) -> None:
-        if atom.kind is OpaqueKind.FLOORDIV:
-            a, k = atom.args
-            if isinstance(k, int):
+        """What bounds of an opaque term say of its arguments: twice at most, for they may rise in circles for ever."""
+        self.told[atom] = self.told.get(atom, 0) + 1
+        if self.told[atom] > 2:
+            return
+        a, b = atom.args[:2]
+        s = Simplifier(self.state, Work(self.memo))
+        match atom.kind:
+            case OpaqueKind.FLOORDIV if s.bounds.positive_divisor(b):
+                why = _join(why, s)
                 if lo is not None:
-                    self.push(RelKind.GE, a - k * lo, why)
+                    self.push(RelKind.GE, a - b * lo, why)
                 if hi is not None:
-                    self.push(RelKind.GE, k * hi + k - 1 - a, why)
-        for arg in atom.args:
-            if lo is not None and atom.kind is OpaqueKind.MIN:
-                self.push(RelKind.GE, arg - lo, why)
-            if hi is not None and atom.kind is OpaqueKind.MAX:
-                self.push(RelKind.GE, hi - arg, why)
+                    self.push(RelKind.GE, b * hi + b - 1 - a, why)
+            case OpaqueKind.MOD if lo is not None and lo > 0 and s.bounds.positive_divisor(b):
+                self.push(RelKind.GE, b - 1 - lo, _join(why, s))
+                if s.bounds.at_least(a, 0):
+                    self.push(RelKind.GE, a - lo, _join(why, s))
+            case OpaqueKind.MIN if lo is not None:
+                for arg in atom.args:
+                    self.push(RelKind.GE, arg - lo, why)
+            case OpaqueKind.MAX if hi is not None:
+                for arg in atom.args:
+                    self.push(RelKind.GE, hi - arg, why)
+            case _:
+                pass
+
+    def _look_again(self, atom: Atom) -> None:
+        """Which argument an extremum is, where it has a bound, may follow from a new bound of ``atom``."""
+        for other, known in self.state.ranges.items():
+            if isinstance(other, Opaque) and other.kind in (OpaqueKind.MIN, OpaqueKind.MAX):
+                whole = atom_dim(other)
+                if atom not in whole.atoms or atom is other:
+                    continue
+                if other.kind is OpaqueKind.MAX and known.lo is not None:
+                    self._split_again(whole - known.lo, known.why_lo)
+                if other.kind is OpaqueKind.MIN and known.hi is not None:
+                    self._split_again(known.hi - whole, known.why_hi)
+
+    def _split_again(self, dim: Dim, why: Why) -> None:
+        self.split.discard((RelKind.GE, dim, 0))
+        self.push(RelKind.GE, dim, why)
 
     def nonzero(self, s: Simplifier, fact: Fact) -> None:
         e, why = fact.dim, fact.why
@@ -293,7 +412,7 @@ class _Learner:
             self.push(RelKind.GE, -e - 1, _join(why, s))
         else:
             self.state.nonzeros[e] = why
-            self._changed(*sorted(e.atoms, key=lambda atom: atom.key))
+            self._news(e)
 
     def divides(self, s: Simplifier, fact: Fact) -> None:
         k, e, why = fact.other, fact.dim, fact.why
@@ -330,7 +449,26 @@ class _Learner:
         else:
             old = self.state.divisors.get(e, Multiple(1, ()))
             self.state.divisors[e] = Multiple(math.lcm(old.k, k), old.why + why)
-        self._changed(*sorted(e.atoms, key=lambda atom: atom.key))
+        self._news(e)
+        self._divide_arguments(e)
+
+    def _divide_arguments(self, e: SymExpr) -> None:
+        """What divisors of opaque terms say of their arguments: of ``e``, or of all that ``e`` has to do with."""
+        for atom, (k, why) in self.state.multiples.items():
+            if not isinstance(atom, Opaque) or atom.kind not in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
+                continue
+            (a, b), s = atom.args, Simplifier(self.state, Work(self.memo))
+            if not isinstance(b, int) or isinstance(a, int) or e.atoms.isdisjoint(atom_dim(atom).atoms):
+                continue
+            known = s.bounds.multiple(a)
+            if atom.kind is OpaqueKind.MOD:
+                k = math.gcd(k, b)
+            elif known % b:  # what is left over when dividing has no say
+                continue
+            else:
+                k *= b
+            if known % k:
+                self.push(RelKind.DIVIDES, a, _join(why, s), k)
 
     def broadcasts(self, s: Simplifier, fact: Fact) -> None:
         a, b, why = fact.dim, fact.other, fact.why
@@ -345,9 +483,16 @@ class _Learner:
                     self.push(RelKind.BROADCASTS, arg, _join(why, s), other)
         if s.bounds.nonzero(a - 1) and s.bounds.nonzero(b - 1):
             self.push(RelKind.EQ, a - b, _join(why, s))
-        else:
-            self.state.broadcasts[broadcast_key(a, b)] = why
-            self._changed()
+            return
+        self.state.broadcasts[broadcast_key(a, b)] = why
+        self._note(a, b)
+        self._changed()
+        for size, other in ((a, b), (b, a)):
+            if s.bounds.at_least(other, 2):  # the size is 1 or the other
+                self.push(RelKind.GE, size - 1, _join(why, s))
+                self.push(RelKind.GE, other - size, _join(why, s))
+            elif s.is_zero(other):
+                self.push(RelKind.GE, 1 - size, _join(why, s))
 
     # --- solving -----------------------------------------------------------------------------------------------------
 
@@ -363,6 +508,7 @@ class _Learner:
             self._solve_opaque(s, atom, value, known)
         self._take_out(atom)
         self.state.values[atom] = Value(value, why)
+        self._touch(atom)
         if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
             # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
             self.state.absorbed.update({(arg, value): why for arg in atom.args if arg is not value})
@@ -438,12 +584,27 @@ class _Learner:
                 del self.state.broadcasts[pair]
                 self.push(RelKind.BROADCASTS, pair[0], why, pair[1])
 
+    def _news(self, e: SymExpr) -> None:
+        """A fact about ``e`` is kept that may decide others."""
+        atoms = sorted(e.atoms, key=lambda atom: atom.key)
+        self._note(e)
+        self._touch(*atoms)
+        self._changed(*atoms)
+
+    def _touch(self, *atoms: Atom) -> None:
+        self.touched |= dict.fromkeys(atoms)
+
     def _changed(self, *atoms: Atom) -> None:
         """Forget what was computed; look again at what new bounds or divisors of these atoms may decide."""
         self.memo = {}
         for atom in atoms:
             self._relearn_rows(atom)
             self._relearn_broadcasts(atom)
+
+
+def _relation(kind: RelKind, dim: Dim, other: Dim) -> tuple[RelKind, Dim, Dim]:
+    """What a fact says, as the sides of a relation."""
+    return (kind, other, dim) if kind is RelKind.DIVIDES else (kind, dim, other)
 
 
 def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:

@@ -105,10 +105,14 @@ class Relation:
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
         """Whether it holds for these sizes; it does not where a side has no value."""
+        return self.outcome(env) is True
+
+    def outcome(self, env: Mapping[Symbol, int]) -> bool | None:
+        """Whether it holds for these sizes; None where a side has no value."""
         try:
             return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
         except ShapeError:
-            return False
+            return None
 
     def describe(self, names: Mapping[Symbol, str] | None = None) -> str:
         """``s == t``"""

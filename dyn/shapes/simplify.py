@@ -20,6 +20,7 @@ from dyn.shapes.expr import (
     mod,
     polynomial,
 )
+from dyn.shapes.interval import Interval
 from dyn.shapes.joins import broadcast
 from dyn.shapes.poly import common_factor, divide, over, reduce_scaled, remove_factor, single
 from dyn.shapes.state import State, Work
@@ -293,9 +294,16 @@ class Simplifier:
                 continue
             self.work.use(why)
             return True
-        if self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1):
+        if self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1) or self._few_sizes(a, b):
             return True
         return self._all_fit(a, b) or self._all_fit(b, a)
+
+    def _few_sizes(self, a: Dim, b: Dim) -> bool:
+        """Whether only one size that is not 1 is left to either: 0 with 0 or 1, 1 or 2 with 2."""
+        left = [_other_than_one(self.bounds.plain_terms(dim)) for dim in (a, b)]
+        return None in left or (
+            left[0] == left[1] and left[0] is not None and left[0][0] == left[0][1] and left[0][0] is not None
+        )
 
     def _all_fit(self, a: Dim, b: Dim) -> bool:
         """Whether ``a`` is joined from sizes that each fit ``b``, or from ``b`` itself: it is one of them."""
@@ -303,6 +311,12 @@ class Simplifier:
         if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.BROADCAST:
             return False
         return b in atom.args or all(self.fits(arg, b) for arg in atom.args)
+
+
+def _other_than_one(sizes: Interval) -> Interval | None:
+    """The sizes without 1 at either end; None where none is left."""
+    lo, hi = 2 if sizes[0] == 1 else sizes[0], 0 if sizes[1] == 1 else sizes[1]
+    return None if lo is not None and hi is not None and lo > hi else (lo, hi)
 
 
 def _quotient(mono: Monomial, coefficient: int, atom: Opaque, b: Dim) -> Dim | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from dyn.shapes.expr import Atom, Dim, SymExpr
+from dyn.shapes.expr import Atom, Dim, Opaque, SymExpr
 from dyn.shapes.relation import Why
 
 T = TypeVar("T")
@@ -49,7 +49,9 @@ class Inequality(NamedTuple):
 class State:
     """The facts, by kind. Copying is shallow: what the tables hold is immutable."""
 
-    __slots__ = ("absorbed", "broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values")
+    __slots__ = (
+        "absorbed", "around", "broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         #: Atoms that are solved for.
@@ -68,6 +70,8 @@ class State:
         self.broadcasts: dict[tuple[Dim, Dim], Why] = {}
         #: Pairs of which the first, broadcast with the second, gives the second: it is that size or 1.
         self.absorbed: dict[tuple[Dim, Dim], Why] = {}
+        #: The opaque terms in the facts, and perhaps some that were in them, by each atom inside them.
+        self.around: dict[Atom, tuple[Opaque, ...]] = {}
 
     def copy(self) -> State:
         new = State()

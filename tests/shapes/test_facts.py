@@ -491,6 +491,20 @@ def test_many_threads_ask_one_snapshot():
         (EMPTY, lambda f: f.ge((n * m) // 2, (n // 2) * m), Verdict.PROVED, Verdict.PROVED),
         (given((GE, 5, 2 * n), (GE, 2 * n, 3)), lambda f: f.eq(n, 2), Verdict.PROVED, Verdict.PROVED),
         (given((EQ, 3 * n, 2 * m + 1)), lambda f: f.divides(2, n), Verdict.REFUTED, Verdict.UNKNOWN),
+        # four extrema to take apart, one inside another
+        (
+            EMPTY,
+            lambda f: f.ge(dim_max(0, m - 3, dim_min(4, n)), dim_min(2, dim_max(0, n - 2))),
+            Verdict.PROVED,
+            Verdict.UNKNOWN,
+        ),
+        # two sizes are left, and each would have to be tried
+        (given((BROADCASTS, n, 5)), lambda f: f.ge(n % 4, 1), Verdict.PROVED, Verdict.UNKNOWN),
+        (given((EQ, dim_max(0, n - 2), n % 4)), lambda f: f.eq(n, 0), Verdict.PROVED, Verdict.UNKNOWN),
+        # squares leave few remainders
+        (given((GE, n, 1)), lambda f: f.ge(n, mod(m * m, 3)), Verdict.PROVED, Verdict.UNKNOWN),
+        # a product that is smaller than one of its factors
+        (given((EQ, n * m, b)), lambda f: f.ge(m, (b // 4) % 2), Verdict.PROVED, Verdict.UNKNOWN),
     ],
 )  # fmt: skip
 def test_known_imprecision(facts: Facts, ask, best: Verdict, current: Verdict):
