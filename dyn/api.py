@@ -6,7 +6,7 @@ Everything behind tracing is imported by the functions that need it: a quarter o
 from __future__ import annotations
 
 import functools
-import threading
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,16 @@ from dyn import config, dtypes
 from dyn.array import adapter_of, from_numpy, to_numpy
 from dyn.dtypes import DType
 from dyn.ending import enter_call, leave_call
-from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError, UnsupportedOpError
+from dyn.errors import (
+    ArgumentError,
+    BackendUnavailableError,
+    NotYetError,
+    ShapeError,
+    TraceError,
+    UnsupportedOpError,
+    is_short_of_memory,
+)
+from dyn.forking import importing, lock
 from dyn.hosts import Host
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
 from dyn.source import user_loc
@@ -33,12 +42,17 @@ from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
+    from _thread import RLock
+
     from dyn.backends.x86_runtime import LoadedProgram
     from dyn.call import CallTable
     from dyn.explain import Explanation, MadeFor
     from dyn.pipeline import Optimized, Record
 
 Array = np.ndarray[Any, Any]
+
+#: Address space for the modules behind tracing, which take 10 MiB.
+_COMPILER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -146,8 +160,9 @@ class Jitted:
         functools.update_wrapper(self, function)
         self._signature = signature
         self._options = options
-        self._lock = threading.Lock()
-        self._building: dict[Any, threading.Lock] = {}
+        self._lock = lock()
+        #: Held by the thread that compiles, by what it compiles for.
+        self._building: dict[Any, RLock] = {}
         self._versions: dict[Any, list[Version]] = {}
         #: Every version, by age: their numbers in what is explained.
         self._in_order: tuple[Version, ...] = ()
@@ -181,6 +196,10 @@ class Jitted:
         enter_call()
         try:
             return self._call(args, kwargs)
+        except ImportError:
+            if sys.is_finalizing():
+                raise _no_more_compiling() from None
+            raise
         finally:
             leave_call()
 
@@ -235,9 +254,10 @@ class Jitted:
         if self._table is None:
             with self._lock:
                 if self._table is None:
-                    self._table = make_table(self._call_slow)
-                    if self._table is not None:
-                        type(self).__call__ = self._table.function
+                    table = make_table(self._call_slow)
+                    if table is not None:
+                        type(self).__call__ = table.function
+                    self._table = table
         if self._table is not None and config.current().fast_call:
             self._table.add(self._signature, bound, args, kwargs, version.loaded, version.traced.out_tree)
 
@@ -280,10 +300,12 @@ class Jitted:
         return None
 
     def _compile_once(self, key: Any, bound: Bound, leaves: list[_Leaf], arrays: list[Array]) -> Version:
-        """One thread compiles; the others that need the same version wait for it."""
-        with self._lock:
-            building = self._building.setdefault(key, threading.Lock())
-        with building:
+        """One thread compiles; the others that need the same version wait for it.
+
+        If that is interrupted, or fails, the next of them compiles.
+        """
+        _load_compiler()
+        with self._building.setdefault(key, lock()):
             version = self._find(key, arrays)
             if version is not None:
                 self._hits += 1
@@ -305,7 +327,7 @@ class Jitted:
             version = _build(traced, *_optimized(traced, time.perf_counter() - start))
             version.made_for, version.because = made_for, because
             with self._lock:
-                self._versions[key] = [*known, version]
+                self._versions[key] = [*self._versions.get(key, ()), version]
                 self._in_order = (*self._in_order, version)
             log_compiled(self._signature.name, version.record, version.guards)
             return version
@@ -526,8 +548,40 @@ class Compiled:
         raise NotYetError("saved programs come later.")
 
 
+def _no_more_compiling() -> BackendUnavailableError:
+    return BackendUnavailableError(
+        "nothing more can be compiled: the interpreter is ending, and has given up its modules.",
+        remedy="make the first call earlier; functions registered with atexit still can.",
+    )
+
+
+def _load_compiler() -> None:
+    """Import what compiling needs."""
+    if sys.is_finalizing():
+        raise _no_more_compiling()
+    _import_compiler()
+
+
+@functools.lru_cache(maxsize=1)
+def _import_compiler() -> None:
+    """Import it once, which no fork divides; MemoryError where there is no room for it."""
+    try:
+        from dyn.backends.room import room
+
+        # Asked for beforehand: not all of Python's own modules bear to be imported without, and half of hashlib stays.
+        with importing, room(_COMPILER_BYTES, "load the compiler"):
+            from dyn import call, explain, pipeline
+
+            _ = call, explain, pipeline
+    except (ImportError, OSError) as error:  # in the words of the dynamic loader
+        if is_short_of_memory(error):
+            raise MemoryError("no memory to load the compiler") from error
+        raise
+
+
 def _optimized(traced: TracedFunction, trace_seconds: float) -> tuple[Optimized, Record]:
     """A traced program with its kernels for this machine, and what has happened so far."""
+    _load_compiler()
     from dyn.backends.x86 import host_target
     from dyn.pipeline import Record, optimize
 

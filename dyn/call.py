@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
@@ -20,6 +19,7 @@ from dyn import config
 from dyn.backends.x86_entry import Once
 from dyn.backends.x86_runtime import LoadedProgram, block_functions
 from dyn.config import Config
+from dyn.forking import lock
 from dyn.hosts import is_plain
 from dyn.hosts.cpython import addresses, fast_path
 from dyn.lower.entry.layout import (
@@ -317,7 +317,7 @@ class CallTable:
     """
 
     def __init__(self, slow: Callable[..., Any]) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._table = _Words(Table.BYTES // 8)
         self._plans: dict[Any, tuple[_Words, list[LoadedProgram]]] = {}
         self._table.object(Table.SLOW, slow)

@@ -20,6 +20,8 @@ Messages have one form: what is wrong, with the names and values; where, with th
 
 from __future__ import annotations
 
+import errno
+
 from dyn.source import Loc
 
 
@@ -90,3 +92,20 @@ def render(problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tup
     if remedy:
         lines.append(f"  help: {remedy}")
     return "\n".join(lines)
+
+
+#: What the C library and the dynamic loader say of an address space that is full.
+_TEXTS = ("cannot allocate memory", "failed to map segment", "cannot map", "cannot create shared object descriptor")
+
+
+def is_short_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one in whose handling it came, says that there is no memory."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            return True
+        if isinstance(error, OSError | ImportError) and any(text in str(error).lower() for text in _TEXTS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

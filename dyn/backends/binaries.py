@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from dyn.backends.base import Binary
 from dyn.backends.cache import CacheInfo, Store, current_store
 from dyn.backends.once import Once
+from dyn.forking import lock, whole
 
 
 class Origin(Enum):
@@ -39,9 +40,17 @@ class Binaries:
     def __init__(self) -> None:
         self._known: Once[Binary] = Once()
 
-    def get(self, key: str, symbols: tuple[str, ...], store: Store | None, compile: Callable[[], bytes]) -> Built:
+    def get(
+        self, key: str, symbols: tuple[str, ...], store: Store | None, compile: Callable[[], bytes] | None
+    ) -> Built:
         """The binary of ``key``. Among threads that ask at once, one finds or compiles it and the others wait."""
         origin = Origin.COMPILED
+
+        def compile_and_keep(compile: Callable[[], bytes]) -> Binary:
+            binary = Binary(compile(), symbols)
+            if store is not None:
+                store.write(key, binary.data)
+            return binary
 
         def make() -> Binary:
             nonlocal origin
@@ -49,10 +58,9 @@ class Binaries:
             if data is not None:
                 origin = Origin.DISK
                 return Binary(data, symbols)
-            binary = Binary(compile(), symbols)
-            if store is not None:
-                store.write(key, binary.data)
-            return binary
+            if compile is None:
+                raise _NotKeptError
+            return whole(partial(compile_and_keep, compile))
 
         binary, made = self._known.get(key, make)
         built = Built(binary, origin if made else Origin.MEMORY)
@@ -61,12 +69,8 @@ class Binaries:
 
     def find(self, key: str, symbols: tuple[str, ...], store: Store | None) -> Built | None:
         """The binary of ``key`` if it need not be compiled."""
-
-        def refuse() -> bytes:
-            raise _NotKeptError
-
         try:
-            return self.get(key, symbols, store, refuse)
+            return self.get(key, symbols, store, None)
         except _NotKeptError:
             return None
 
@@ -83,7 +87,7 @@ class _Counts:
     """How often each origin has been met in this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self.of = dict.fromkeys(Origin, 0)
 
     def add(self, origin: Origin) -> None:

@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dyn import config, events
+from dyn.forking import importing
 
 #: Of the files here and of what they hold; another number is another folder's worth of entries.
 FORMAT = 1
@@ -259,7 +260,8 @@ def current_store() -> Store | None:
 @lru_cache(maxsize=64)
 def _store(folder: str | None, limit: int) -> Store:
     if folder is None:
-        from platformdirs import user_cache_dir
+        with importing:
+            from platformdirs import user_cache_dir
 
         folder = user_cache_dir("dyn", appauthor=False)
     return Store(os.path.join(os.path.abspath(os.path.expanduser(folder)), f"v{FORMAT}"), limit)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.forking import lock
 from dyn.ir.core import Op, attr_values
 from dyn.shapes import Symbol
 
@@ -63,7 +64,7 @@ class _Raised(threading.local):
 _RAISED = _Raised()
 #: Entries are referred to by number from native code, for as long as the process lives.
 _CALLS: list[_Call] = []
-_ADDING = threading.Lock()
+_ADDING = lock()
 
 
 def register(op: Op, symbols: Sequence[Symbol]) -> int:

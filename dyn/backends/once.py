@@ -2,86 +2,51 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from dyn.forking import lock
+
+if TYPE_CHECKING:
+    from _thread import RLock
 
 V = TypeVar("V")
-
-
-class _Making:
-    """A value that some thread is making; the others wait for it, without the GIL."""
-
-    __slots__ = ("done", "maker")
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.maker = threading.get_ident()
 
 
 class Once(Generic[V]):
     """A table that fills itself.
 
-    A value that cannot be made is not remembered: whoever made it gets the error, and those who waited try themselves.
-    In the child of a fork, what other threads were making is forgotten, for those threads are not there.
+    Who makes a value holds the lock of its key, and the others wait for that without the GIL. A value that cannot be
+    made is not remembered: whoever made it gets the error, and those who waited try themselves. An interrupt at any
+    moment leaves the table in order. In the child of a fork, what other threads were making is not waited for.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._values: dict[str, V] = {}
-        self._making: dict[str, _Making] = {}
-        _tables.add(self)
+        #: The locks of values that are being made, or could not be.
+        self._making: dict[str, RLock] = {}
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: str, make: Callable[[], V]) -> tuple[V, bool]:
-        """The value of ``key``, made by ``make()`` if there is none; and whether this call made it."""
-        while True:
-            with self._lock:
-                found = self._values.get(key)
-                if found is not None:
-                    return found, False
-                making = self._making.get(key)
-                if making is None:
-                    making = mine = self._making[key] = _Making()
-                else:
-                    mine = None
-            if mine is not None:
-                break
-            if making.maker == threading.get_ident():
-                # A finalizer or a signal handler has come in between: waiting for ourselves would never end.
-                return make(), True
-            making.done.wait()
-        try:
-            value = make()
-            with self._lock:
-                self._values[key] = value
+        """The value of ``key``, made by ``make()`` if there is none; and whether this call made it.
+
+        A finalizer or a signal's handler that comes in between and needs the value that its own thread is making makes
+        it for itself.
+        """
+        found = self._values.get(key)
+        if found is not None:
+            return found, False
+        # A thread that got the lock before the value was there, and one that gets another after it, both look again.
+        with self._making.setdefault(key, lock()):
+            found = self._values.get(key)
+            if found is not None:
+                return found, False
+            value = self._values[key] = make()
+            self._making.pop(key, None)
             return value, True
-        finally:
-            with self._lock:
-                self._making.pop(key, None)
-            making.done.set()
 
     def clear(self) -> None:
         """Forget every value. Those that are being made are kept."""
-        with self._lock:
-            self._values.clear()
-
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._making.clear()
-
-
-_tables: weakref.WeakSet[Once[Any]] = weakref.WeakSet()
-
-
-def _forget_other_threads() -> None:
-    for table in _tables:
-        table._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
+        self._values.clear()

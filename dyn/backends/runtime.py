@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from dataclasses import dataclass
 from functools import lru_cache
 
 from dyn import config
 from dyn.backends.base import Effort, Source
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.forking import lock
 from dyn.lower.native import Module
 from dyn.lower.runtime_blocks import add_blocks
 from dyn.lower.runtime_calls import add_calls
@@ -100,7 +100,7 @@ def _load() -> NativeRuntime:
     return runtime
 
 
-_lock = threading.Lock()
+_lock = lock()
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,8 @@ alike, and 2.7 ms at level 0 for code that is two to three times slower.
 
 llvmlite takes a lock of its own around every call of LLVM, so that threads may use this freely. Code generation alone,
 which takes nearly all of the time, is called past that lock: each module has a context and a target machine of its own,
-which is all that LLVM asks of programs with threads.
+which is all that LLVM asks of programs with threads. LLVM is called by threads of ours (``dyn.backends.workers``), no
+fork divides what it does (``dyn.forking.whole``), and the memory that it needs is asked for beforehand.
 
 Objects are loaded by ``dyn.backends.elf``, or by ORC where that refuses, and are never unmapped. A program whose
 binaries are all on disk starts without llvmlite.
@@ -17,11 +18,11 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from dyn import config, events
 from dyn.backends.base import Binary, Effort, Source
@@ -30,11 +31,13 @@ from dyn.backends.cache import current_store
 from dyn.backends.cpu import cpu_fingerprint
 from dyn.backends.elf import UnsupportedObject, load_object
 from dyn.backends.once import Once
+from dyn.backends.room import room
+from dyn.backends.workers import run_apart
 from dyn.errors import BackendUnavailableError, CompileError
+from dyn.forking import lock, whole
 from dyn.lower.target import Target
 
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+T = TypeVar("T")
 
 #: LLVM's level of code generation; 0 takes a quarter of the time of the others.
 _LEVELS = {Effort.QUICK: 0, Effort.KERNEL: 2, Effort.FULL: 2}
@@ -51,16 +54,25 @@ _CPUS_256 = frozenset({
 })  # fmt: skip
 _AVX512 = frozenset({"+avx512f", "+avx512dq", "+avx512bw", "+avx512vl"})
 _AVX2 = frozenset({"+avx2", "+fma", "+f16c"})
+#: Address space that LLVM's library takes (160 MiB), and that a compilation may take: measured 2 MiB, 6 for 250 KB of
+#: text, and what a thread's first allocation reserves.
+_LIBRARY_BYTES, _COMPILE_BYTES, _BYTES_A_CHARACTER = 192 << 20, 16 << 20, 100
 
 
 @lru_cache(maxsize=1)
 def _binding() -> Any:
     """llvmlite, with the native target set up. It takes 40 ms to import, so a warm start does without."""
-    from llvmlite import binding
+    with room(_LIBRARY_BYTES, "load LLVM"):
+        from llvmlite import binding
 
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    return binding
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        return binding
+
+
+def _apart(work: Callable[[], T]) -> T:
+    """``work()`` with LLVM, in a thread of its own and whole."""
+    return run_apart([lambda: whole(work)])[0]
 
 
 def target_for(cpu: str, features: str = "") -> Target:
@@ -100,11 +112,15 @@ def _this_machine() -> Target:
         cpu, line, features = (store.read(key) or b"").decode(errors="replace").partition("\n")
         if line:
             return target_for(cpu, features)
-    binding = _binding()
-    cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    if store is not None and processor is not None:
-        store.write(key, f"{cpu}\n{features}".encode())
-    return target_for(cpu, features)
+
+    def ask() -> tuple[str, str]:
+        binding = _binding()
+        cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+        if store is not None and processor is not None:
+            store.write(key, f"{cpu}\n{features}".encode())
+        return cpu, features
+
+    return target_for(*_apart(ask))
 
 
 def host_target() -> Target:
@@ -152,9 +168,7 @@ class X86Backend:
 
     def build(self, source: Source) -> Built:
         """An ELF object, and whether it was compiled now or found in memory or on disk."""
-        built = _BINARIES.get(self.key(source), source.symbols, current_store(), lambda: self._object(source))
-        self._tell(source, built)
-        return built
+        return self.build_all([source])[0]
 
     def build_all(self, sources: Sequence[Source]) -> list[Built]:
         """The objects of several sources, in their order. What must be compiled is compiled in parallel."""
@@ -169,7 +183,7 @@ class X86Backend:
         found = {key: _BINARIES.find(key, source.symbols, store) for key, source in distinct.items()}
         # The longest first, so that none is still at work when all others are done.
         missing = sorted([k for k in distinct if found[k] is None], key=lambda key: -len(distinct[key].text))
-        found.update(zip(missing, _in_parallel(build, missing), strict=True))
+        found.update(zip(missing, run_apart([partial(build, key) for key in missing]), strict=True))
         built = [one for key in keys if (one := found[key]) is not None]
         for source, one in zip(sources, built, strict=True):
             self._tell(source, one)
@@ -182,12 +196,21 @@ class X86Backend:
 
     def assembly(self, source: Source) -> str:
         """The assembly that :meth:`compile` would make an object of."""
-        module, machine = self._module(source)
-        return machine.emit_assembly(module)
+
+        def emit() -> str:
+            with self._room(source):
+                module, machine = self._module(source)
+                return machine.emit_assembly(module)
+
+        return _apart(emit)
 
     def _object(self, source: Source) -> bytes:
-        module, machine = self._module(source)
-        return _emit_object(machine, module)
+        with self._room(source):
+            module, machine = self._module(source)
+            return _emit_object(machine, module)
+
+    def _room(self, source: Source) -> AbstractContextManager[None]:
+        return room(_COMPILE_BYTES + _BYTES_A_CHARACTER * len(source.text), f"compile {', '.join(source.symbols)}")
 
     def _module(self, source: Source) -> tuple[Any, Any]:
         """The parsed module in a context of its own, and a target machine for it."""
@@ -234,35 +257,7 @@ _BINARIES = Binaries()
 _LOADED: Once[LoadedCode] = Once()
 
 
-# ---- compiling in parallel -------------------------------------------------------------------------------------------
-
-_MOST_WORKERS = 8
-
-
-def _workers() -> int:
-    """How many threads compile."""
-    return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
-
-
-@lru_cache(maxsize=1)
-def _pool(process: int, workers: int) -> ThreadPoolExecutor:
-    """The threads that compile. The child of a fork has none of its parent's, and so makes its own."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(workers, "dyn-compile")
-
-
-def _in_parallel(work: Callable[[str], Built], keys: Sequence[str]) -> list[Built]:
-    """``work`` of each key, by several threads where there are several CPUs."""
-    workers = _workers()
-    if len(keys) < 2 or workers < 2:
-        return [work(key) for key in keys]
-    pool = _pool(os.getpid(), workers)
-    try:
-        futures = [pool.submit(work, key) for key in keys]
-    except RuntimeError:  # the interpreter is going down, and lets nobody start threads or tasks
-        return [work(key) for key in keys]
-    return [future.result() for future in futures]
+# ---- code generation -------------------------------------------------------------------------------------------------
 
 
 def _emit_object(machine: Any, module: Any) -> bytes:
@@ -290,19 +285,23 @@ def _emit_object(machine: Any, module: Any) -> bytes:
 
 def _load_by_orc(binary: Binary, imports: Mapping[str, int]) -> LoadedCode:
     """Load by LLVM's own linker: what ``load_object`` refuses."""
-    binding = _binding()
-    with _loading:
-        builder = binding.JITLibraryBuilder().add_object_img(binary.data).add_current_process()
-        for name, address in imports.items():
-            builder.import_symbol(name, address)
-        for symbol in binary.symbols:
-            builder.export_symbol(symbol)
-        library = builder.link(_jit(), f"dyn.{len(_libraries)}")
-        _libraries.append(library)
-        return LoadedCode({symbol: library[symbol] for symbol in binary.symbols})
+
+    def link() -> LoadedCode:
+        binding = _binding()
+        with _loading:
+            builder = binding.JITLibraryBuilder().add_object_img(binary.data).add_current_process()
+            for name, address in imports.items():
+                builder.import_symbol(name, address)
+            for symbol in binary.symbols:
+                builder.export_symbol(symbol)
+            library = builder.link(_jit(), f"dyn.{len(_libraries)}")
+            _libraries.append(library)
+            return LoadedCode({symbol: library[symbol] for symbol in binary.symbols})
+
+    return _apart(link)
 
 
-_loading = threading.Lock()
+_loading = lock()
 #: What has been loaded. Callers may hold addresses into it, so that nothing ever leaves.
 _libraries: list[Any] = []
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import RUNTIME_WORDS
+from dyn.forking import lock
 from dyn.lower.entry.text import SYMBOLS, entry_text
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
@@ -56,7 +56,7 @@ class Once:
     """The entry, made when the first call can use it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._entry: Entry | None = None
 
     def get(self, addresses: Callable[[], Sequence[int]]) -> Entry:

@@ -18,6 +18,7 @@ from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.runtime import native_runtime, thread_count
 from dyn.errors import IRError
+from dyn.forking import lock
 from dyn.lower.donate import Reuse
 from dyn.lower.host import Fault, HostProgram, render_failure
 from dyn.lower.runtime_calls import UNANSWERED
@@ -139,7 +140,7 @@ class _Runtime:
     code live as long as the process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = lock()
         self.tables: dict[int, _Table] = {}
         self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail))
         asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]

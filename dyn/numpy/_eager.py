@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from dyn.api import Jitted, jit
 from dyn.errors import DynError
+from dyn.forking import lock
 from dyn.hosts import host_of
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
 
@@ -22,7 +22,7 @@ class _Programs:
     """Jitted functions by what they were made of."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._known: OrderedDict[Any, Jitted] = OrderedDict()
 
     def find(self, key: Any) -> Jitted | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,10 +24,11 @@ from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from dyn.errors import ShapeError, UndecidedDimError
+from dyn.forking import lock
 from dyn.source import user_loc
 
 _uids = itertools.count()
-_lock = threading.RLock()
+_lock = lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

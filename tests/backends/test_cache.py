@@ -21,7 +21,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import config
-from dyn.backends import binaries, cache, x86
+from dyn.backends import binaries, cache, workers, x86
 from dyn.backends.base import Effort, Source
 from dyn.backends.binaries import Origin, cache_clear, cache_info
 from dyn.backends.cache import Store, current_store
@@ -379,7 +379,7 @@ def test_origins_and_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_sources_are_compiled_in_parallel_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(x86, "_workers", lambda: 4)
+    monkeypatch.setattr(workers, "workers", lambda: 4)
     backend = X86Backend()
     sources = [Source(f"define i64 @p{n}() {{\n  ret i64 {n}\n}}\n", (f"p{n}",)) for n in range(40)]
     with config.override(cache_dir="0"):

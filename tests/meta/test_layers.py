@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
-    "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "dtypes": 0, "short": 0,
+    "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "forking": 0, "dtypes": 0, "short": 0,
     "shapes": 1,
     "ir": 2,
     "ops": 3,
