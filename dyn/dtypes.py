@@ -51,6 +51,11 @@ class DType:
     np: np.dtype[Any]
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's. What has this attribute NumPy takes for a dtype: ``np.zeros(3, dyn.f32)``, ``x.astype(dyn.f32)``."""
+        return self.np
+
+    @property
     def itemsize(self) -> int:
         """Bytes an element takes in memory."""
         return self.np.itemsize

@@ -18,9 +18,8 @@ no such lock taken; a lock written in Python could be left so.
 
 from __future__ import annotations
 
-# Not used here: its own hooks for forks must not appear in the middle of a fork that waits for who imports it.
-import logging  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import os
+import sys
 import threading
 import time
 import weakref
@@ -72,6 +71,7 @@ _taken: dict[int, list[Any]] = {}
 
 def _before() -> None:
     own = threading.get_ident()
+    logging_before = _lock_of_logging()
     # Noted beforehand, for a signal may come between taking one and noting it.
     _taken[own] = [held for held in _HELD if not held._is_owned()]
     for held in _taken[own]:
@@ -79,6 +79,14 @@ def _before() -> None:
     deadline = time.monotonic() + _FORK_WAITS
     while any(thread != own for thread in _inside) and time.monotonic() < deadline:
         time.sleep(0.0005)
+    if logging_before is None and (logging_now := _lock_of_logging()) is not None:
+        # Whom we waited for has imported logging. Its hook for after a fork will be called, which frees this lock; the
+        # one for before, which takes it, was not there in time.
+        logging_now.acquire()
+
+
+def _lock_of_logging() -> Any:
+    return getattr(sys.modules.get("logging"), "_lock", None)
 
 
 def _after_in_parent() -> None:

@@ -84,6 +84,21 @@ def test_an_error_is_its_makers_own() -> None:
     assert results == [(3, True)]
 
 
+def test_a_maker_that_is_interrupted_leaves_nothing_behind() -> None:
+    table: Once[int] = Once()
+    with pytest.raises(KeyboardInterrupt):
+        table.get("key", interrupt)
+    results: list[tuple[int, bool]] = []
+    thread = threading.Thread(target=lambda: results.append(table.get("key", lambda: 4)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert results == [(4, True)]
+
+
+def interrupt() -> int:
+    raise KeyboardInterrupt
+
+
 def test_a_maker_that_needs_its_own_value_does_not_wait_for_itself() -> None:
     table: Once[int] = Once()
     assert table.get("key", lambda: table.get("key", lambda: 5)[0] + 1) == (6, True)
