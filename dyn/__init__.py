@@ -46,7 +46,7 @@ from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
 if TYPE_CHECKING:
-    from dyn import nn
+    from dyn import lax, nn
     from dyn.backends.devices import Device, devices
 
 install_namespace(NAMESPACE)
@@ -55,7 +55,7 @@ install_view(view)
 __version__ = "0.1.0.dev0"
 
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
-_LAZY = {"Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "nn": "dyn.nn"}
+_LAZY = {"Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "lax": "dyn.lax", "nn": "dyn.nn"}
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
@@ -71,7 +71,7 @@ class _NotYetAttribute(errors.NotYetError, AttributeError):
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module = import_module(_LAZY[name])
-        value = globals()[name] = module if name == "nn" else getattr(module, name)
+        value = globals()[name] = module if name in ("lax", "nn") else getattr(module, name)
         return value
     if name in _LATER:
         raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
@@ -86,6 +86,6 @@ __all__ = [
     "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
     "__version__", "asarray", "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config",
     "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "hosts", "i8", "i16", "i32",
-    "i64", "int8", "int16", "int32", "int64", "jit", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16",
+    "i64", "int8", "int16", "int32", "int64", "jit", "lax", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16",
     "uint32", "uint64",
 ]  # fmt: skip

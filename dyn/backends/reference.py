@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ShapeError
-from dyn.ir.core import Function, ParamInfo, Value, attr_values
+from dyn.ir.core import Function, ParamInfo, Value
+from dyn.ir.evaluate import run_ops
 from dyn.shapes import Dim, Symbol, SymExpr, evaluate, free_symbols, linear_in
 
 Array = np.ndarray[Any, Any]
@@ -24,19 +25,7 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
         if not relation.holds(env):
             raise ShapeError(relation.failure(env), loc=relation.reason.loc)
     values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
-    last = {v: op for op in function.ops for v in op.operands}
-    kept = set(function.results)
-    for op in function.ops:
-        found = op.opdef.reference(*(values[v] for v in op.operands), **attr_values(op.attrs, env))
-        for result, array in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
-            expected = tuple(evaluate(d, env) for d in result.shape)
-            array = np.asarray(array)
-            if array.shape != expected or array.dtype != result.dtype.np:
-                raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {result.dtype}{expected}")
-            values[result] = array
-        for value in op.operands:
-            if last[value] is op and value not in kept:
-                values.pop(value, None)
+    run_ops(function.ops, values, env, function.results)
     return [np.array(values[v], order="C") for v in function.results]
 
 

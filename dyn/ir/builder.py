@@ -17,10 +17,11 @@ from dyn.source import Loc
 class Demands:
     """The :class:`~dyn.ir.opdef.TypeContext` of one op: facts grow by what the op demands."""
 
-    def __init__(self, facts: Facts, opdef: OpDef, loc: Loc) -> None:
+    def __init__(self, facts: Facts, opdef: OpDef, loc: Loc, regions: tuple[Region, ...] = ()) -> None:
         self.facts = facts
         self.opdef = opdef
         self.loc = loc
+        self.regions = regions
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         if kind is RelKind.EQ and lhs is rhs:
@@ -44,16 +45,35 @@ class Builder:
     """
 
     def __init__(self, facts: Facts, loc: Loc) -> None:
-        self.facts = facts
+        self._facts = facts
+        self._outer: Builder | None = None
         self.loc = loc
         self.ops: list[Op] = []
         self._producers: dict[Value, Op] = {}
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the dims of the whole program, its regions included."""
+        return self._facts if self._outer is None else self._outer.facts
+
+    @facts.setter
+    def facts(self, facts: Facts) -> None:
+        if self._outer is None:
+            self._facts = facts
+        else:
+            self._outer.facts = facts
+
+    def inner(self) -> Builder:
+        """A builder of a region of this program: what its ops demand of the dims is demanded of the program."""
+        builder = Builder(self.facts, self.loc)
+        builder._outer = self
+        return builder
 
     def emit(
         self, opdef: OpDef, operands: Sequence[Value], regions: tuple[Region, ...] = (), **attrs: Attr
     ) -> tuple[Value, ...]:
         """Append an op and give its results."""
-        demands = Demands(self.facts, opdef, self.loc)
+        demands = Demands(self.facts, opdef, self.loc, regions)
         types = opdef.types(demands, tuple(v.type for v in operands), attrs)
         self.facts = demands.facts
         return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
@@ -70,12 +90,12 @@ class Builder:
         (value,) = self.op_all(name, *operands, **attrs)
         return value
 
-    def op_all(self, name: str, *operands: Value, **attrs: Any) -> tuple[Value, ...]:
+    def op_all(self, name: str, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any) -> tuple[Value, ...]:
         """Append an op by its name and give all of its results."""
         opdef = REGISTRY.get(name)
         if opdef is None:
             raise UnsupportedOpError(f"there is no op named {name!r}.", loc=self.loc)
-        return self.emit(opdef, operands, **attrs)
+        return self.emit(opdef, operands, regions, **attrs)
 
     # What rules look at -----------------------------------------------------------------------------------------
 

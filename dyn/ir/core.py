@@ -264,3 +264,20 @@ def _attr_key(value: Attr) -> object:
     if isinstance(value, float):
         return "float", struct.pack("<d", value)
     return type(value), value
+
+
+def region_key(region: Region, outer: Mapping[Value, object]) -> tuple[object, ...]:
+    """What two regions are compared by, their values numbered as they come; ``outer`` are those from outside."""
+    names: dict[Value, object] = {param: ("param", number) for number, param in enumerate(region.params)}
+
+    def name(value: Value) -> object:
+        found = names.get(value)
+        return ("outer", outer[value]) if found is None else found
+
+    ops: list[object] = []
+    for op in region.ops:
+        inner = tuple([region_key(r, {v: name(v) for v in r.reads()}) for r in op.regions])
+        types = tuple([v.type for v in op.results])
+        ops.append((op.opdef.name, attrs_key(op.attrs), tuple([name(v) for v in op.operands]), inner, types))
+        names.update((result, (len(ops), number)) for number, result in enumerate(op.results))
+    return tuple([v.type for v in region.params]), tuple(ops), tuple([name(v) for v in region.results])

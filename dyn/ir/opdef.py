@@ -31,7 +31,7 @@ class OpKind(Enum):
     GENERATE = "generate"
     #: Each result element is an operand element, chosen by a computed index or a condition.
     INDEXED = "indexed"
-    #: A monoid over some axes.
+    #: A monoid, or the op's own region, over some axes.
     REDUCE = "reduce"
     #: A monoid over a window around each result element.
     WINDOW = "window"
@@ -55,7 +55,12 @@ Attrs = Mapping[str, Any]
 
 
 class TypeContext(Protocol):
-    """What a type rule may ask, and demand, of the dimensions."""
+    """What a type rule may ask of the op's regions, and ask and demand of the dimensions."""
+
+    @property
+    def regions(self) -> tuple[Any, ...]:
+        """The regions of the op: :class:`~dyn.ir.core.Region` each."""
+        ...
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         """Demand a relation: proved, or recorded to be checked at run time; refuted is a ShapeError."""
@@ -118,6 +123,15 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderedReduction:
+    """``loops`` of a reduction with the op's own region, in the order of the elements.
+
+    The operands are n arrays, all folded along the attributes ``axes``, and n scalars that the folds start from. The
+    region takes what n folds have come to and the next n elements, and gives what they come to then.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Contraction:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
@@ -167,18 +181,21 @@ class Convolution:
     windows: WindowFold
 
 
-Loops = Elements | Reduction | WindowFold | Contraction | Convolution | Scatter | Library | None
+Loops = Elements | Reduction | OrderedReduction | WindowFold | Contraction | Convolution | Scatter | Library | None
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
-#: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several.
+#: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several. An op's regions are one
+#: more argument, ``regions``: functions on arrays (``dyn.ir.evaluate``).
 Reference = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A small call of an op for its tests: operand arrays and attributes."""
+    """A small call of an op for its tests: operand arrays, attributes and regions."""
 
     operands: tuple[np.ndarray[Any, Any], ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    #: Each a :class:`~dyn.ir.core.Region`, which reads nothing from outside.
+    regions: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dyn.dtypes import Kind
+from dyn.dtypes import Kind, complex64, complex128, float32, float64
 from dyn.errors import NotYetError
 from dyn.ir.builder import Builder
-from dyn.ir.core import Function, Op, Value, with_operands
+from dyn.ir.core import Function, Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.source import UNKNOWN
 
 Pair = tuple[Value, Value]
 
+_PARTS = {complex64: float32, complex128: float64}
 #: What only moves elements moves both parts alike.
 _MOVERS = (OpKind.VIEW, OpKind.INDEXED)
 
@@ -24,7 +26,7 @@ def split_complex(function: Function) -> Function:
     read, and in results, which ``complex`` makes: what kernels load and store. A function without complex numbers stays
     as it is.
     """
-    values = [*function.params, *(v for op in function.ops for v in op.results)]
+    values = [*function.params, *(v for op in function.ops for v in (*op.results, *_inside(op)))]
     if not any(_is_complex(v) for v in values):
         return function
     return _Splitter(function).run()
@@ -32,6 +34,15 @@ def split_complex(function: Function) -> Function:
 
 def _is_complex(value: Value) -> bool:
     return value.dtype.kind is Kind.COMPLEX
+
+
+def _inside(op: Op) -> Iterator[Value]:
+    """The values of an op's regions."""
+    for region in op.regions:
+        yield from region.params
+        for inner in region.ops:
+            yield from inner.results
+            yield from _inside(inner)
 
 
 class _Splitter:
@@ -56,15 +67,46 @@ class _Splitter:
         return self.function.with_ops(tuple(b.ops), tuple(results), b.facts)
 
     def op(self, op: Op) -> None:
-        if not any(_is_complex(v) for v in (*op.reads(), *op.results)):
+        if not any(_is_complex(v) for v in (*op.reads(), *op.results, *_inside(op))):
             self.builder.append(with_operands(op, self.values))
             return
         operands = tuple([self.pairs[v] if v in self.pairs else self.values.get(v, v) for v in op.operands])
+        if op.regions and op.opdef.parts is None:
+            self.with_regions(op)
+            return
         found = self.parts(op, operands)
         if isinstance(found, tuple):
             self.pairs[op.result] = found
         else:
             self.values[op.result] = found
+
+    def with_regions(self, op: Op) -> None:
+        """The same op of the parts, one after the other; its regions take and give them so too."""
+        regions = tuple(self.region(region) for region in op.regions)
+        results = list(self.builder.emit(op.opdef, self.flat(op.operands), regions, **op.attrs))
+        for value in op.results:
+            if _is_complex(value):
+                self.pairs[value] = results.pop(0), results.pop(0)
+            else:
+                self.values[value] = results.pop(0)
+
+    def flat(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Values with the parts of complex ones in their places."""
+        return tuple(
+            [part for v in values for part in (self.pairs[v] if v in self.pairs else (self.values.get(v, v),))]
+        )
+
+    def region(self, region: Region) -> Region:
+        outer, self.builder = self.builder, self.builder.inner()
+        for param in region.params:
+            if _is_complex(param):
+                part = param.type.with_dtype(_PARTS[param.dtype])
+                self.pairs[param] = Value(part), Value(part)
+        for op in region.ops:
+            self.builder.loc = op.loc
+            self.op(op)
+        inner, self.builder = self.builder, outer
+        return Region(self.flat(region.params), tuple(inner.ops), self.flat(region.results))
 
     def parts(self, op: Op, operands: tuple[Any, ...]) -> Any:
         if op.opdef.parts is not None:

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value
-from dyn.ir.opdef import OpDef
 from dyn.ir.printer import print_around, symbol_names
 from dyn.ir.types import TensorType, same_type
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol
-from dyn.source import Loc
 
 _NO_REASON = Reason("verification", None)
 
@@ -18,8 +16,9 @@ _NO_REASON = Reason("verification", None)
 class _Proofs:
     """A type context in which every demand must follow from the function's facts."""
 
-    def __init__(self, facts: Facts, opdef: OpDef, loc: Loc, names: Mapping[Symbol, str]) -> None:
-        self.facts, self.opdef, self.loc, self.names = facts, opdef, loc, names
+    def __init__(self, facts: Facts, op: Op, names: Mapping[Symbol, str]) -> None:
+        self.facts, self.opdef, self.loc, self.names = facts, op.opdef, op.loc, names
+        self.regions = op.regions
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         relation = Relation(kind, lhs, rhs, _NO_REASON)
@@ -107,7 +106,7 @@ class _Verifier:
                 raise IRError(f"the result {value!r} is not defined")
 
     def infer(self, op: Op) -> tuple[TensorType, ...]:
-        proofs = _Proofs(self.facts, op.opdef, op.loc, self.names)
+        proofs = _Proofs(self.facts, op, self.names)
         try:
             return op.opdef.types(proofs, tuple(v.type for v in op.operands), op.attrs)
         except DynError:

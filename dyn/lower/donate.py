@@ -130,7 +130,7 @@ def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
 def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
     """Whether each iteration reads of ``source`` just the element that it stores to ``out``, before it does so."""
     body, variables = kernel.body, set[object]()
-    while len(body) == 1 and isinstance(body[0], Loop) and not body[0].folds:
+    while len(body) == 1 and isinstance(body[0], Loop) and not (body[0].folds or body[0].carries):
         variables.add(body[0].var)
         body = body[0].body
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
@@ -182,7 +182,7 @@ def _updates(body: tuple[Stmt, ...], out: Buffer) -> tuple[Stmt, ...]:
     for stmt in body:
         if isinstance(stmt, Loop):
             inner = _updates(stmt.body, out)
-            if inner or stmt.folds:
+            if inner or stmt.folds or stmt.carries:
                 left.append(replace(stmt, body=inner))
         elif isinstance(stmt, Update) or not (isinstance(stmt, Store) and stmt.buffer is out):
             left.append(stmt)

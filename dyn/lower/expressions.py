@@ -14,6 +14,7 @@ from dyn.errors import NotYetError
 from dyn.lower.kernel import (
     Apply,
     Buffer,
+    Carry,
     Const,
     Digits,
     Expr,
@@ -272,8 +273,7 @@ class Rewriter:
         if isinstance(stmt, Loop):
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))
-            folds = tuple(Fold(f.ref, f.combine, f.init, self.expr(f.value)) for f in stmt.folds)
-            return Loop(stmt.role, stmt.var, extent, body, folds)
+            return Loop(stmt.role, stmt.var, extent, body, self.folds(stmt.folds), self.carries(stmt.carries))
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)
@@ -283,6 +283,12 @@ class Rewriter:
         return TileContract(
             stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.schedule, digits
         )
+
+    def folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
+        return tuple(Fold(f.ref, f.combine, f.init, self.expr(f.value)) for f in folds)
+
+    def carries(self, carries: Sequence[Carry]) -> tuple[Carry, ...]:
+        return tuple(Carry(c.ref, c.state, self.expr(c.init), self.expr(c.value)) for c in carries)
 
     def expr(self, root: Expr) -> Expr:
         stack = [root]

@@ -3,9 +3,10 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds) | Store(buffer, index, value) | Update(buffer, index, …)
-            | TileContract(...)
+    stmt    = Loop(role, var, extent, body, folds, carries) | Store(buffer, index, value)
+            | Update(buffer, index, …) | TileContract(...)
     fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
+    carry   = (ref, state, init, value)           # state is init, then the value of the iteration before
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
     role    = GRID | LANE | SERIAL
 
@@ -27,6 +28,10 @@ What every kernel keeps to (``check`` says so):
 * GRID loops are outermost and perfectly nested; their iterations are independent. LANE loops do not nest.
 * A fold's ``value`` is evaluated in each iteration; after the loop its ``ref`` holds the combined value, uniform with
   respect to that loop. The order of combination depends on the extents and the target alone.
+* Carries belong to SERIAL loops, whose iterations run in order: in each, every ``state`` is what ``value`` was in the
+  iteration before, ``init`` in the first; after the loop ``ref`` is the last ``value``, or ``init`` where there was
+  none. ``init`` is known before the loop and reads no scratch. All values are taken before any state changes. 16-bit
+  floats may be carried, for that is no computation.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
 * A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for what
@@ -124,7 +129,7 @@ class Apply:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ref:
-    """A name for a fold's result or a contraction's accumulator."""
+    """A name for a fold's result, what a loop carries, or a contraction's accumulator."""
 
     name: str
     dtype: DType
@@ -147,14 +152,32 @@ class Fold:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Carry:
+    """What each iteration of a SERIAL loop hands to the next: any function of what it was handed itself.
+
+    ``state`` is the value at the beginning of an iteration, known inside of the loop alone; ``ref`` is what is left
+    after it.
+    """
+
+    ref: Ref
+    state: Ref
+    init: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Loop:
-    """``for var in range(extent)``, in a role. Statements of ``body`` run before the folds' values are combined."""
+    """``for var in range(extent)``, in a role.
+
+    Statements of ``body`` run before the folds' values are combined and the carries' values taken.
+    """
 
     role: Role
     var: Symbol
     extent: Dim
     body: tuple[Stmt, ...] = ()
     folds: tuple[Fold, ...] = ()
+    carries: tuple[Carry, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -292,7 +315,8 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     if isinstance(stmt, Store):
         return (stmt.value,)
     if isinstance(stmt, Loop):
-        return tuple(fold.value for fold in stmt.folds)
+        folded = tuple(fold.value for fold in stmt.folds)
+        return (*folded, *[c.init for c in stmt.carries], *[c.value for c in stmt.carries])
     if isinstance(stmt, Update):
         masks = () if stmt.mask is None else (stmt.mask,)
         return (stmt.value, *[value for _, value in stmt.bound], *masks)
@@ -351,7 +375,7 @@ class _Checker:
             if isinstance(stmt, Loop):
                 self.scope(stmt.extent, symbols, f"the extent of {stmt.var.name}")
                 is_grid = stmt.role is Role.GRID
-                if is_grid and (not grid or len(body) != 1 or stmt.folds):
+                if is_grid and (not grid or len(body) != 1 or stmt.folds or stmt.carries):
                     raise self.fail(f"grid loop {stmt.var.name} is not part of a perfect outermost nest without folds")
                 if is_grid:
                     self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
@@ -359,14 +383,16 @@ class _Checker:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
                 inner = symbols | {stmt.var}
                 lane = in_lane or stmt.role is Role.LANE
-                inner_refs = self.block(stmt.body, inner, refs, in_lane=lane, grid=is_grid)
+                inside = refs | self.carried(stmt, symbols, refs)
+                inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid)
                 for fold in stmt.folds:
                     if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
                         raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
                     if fold.ref.dtype in (dtypes.float16, dtypes.bfloat16):
                         raise self.fail(f"fold {fold.ref.name} computes in {fold.ref.dtype}")
                     self.exprs((fold.value,), inner, inner_refs)
-                refs |= {id(fold.ref) for fold in stmt.folds}
+                self.exprs(tuple(carry.value for carry in stmt.carries), inner, inner_refs)
+                refs |= {id(made.ref) for made in (*stmt.folds, *stmt.carries)}
             elif isinstance(stmt, Store):
                 self.scope(stmt.index, symbols, f"a store to {stmt.buffer.name}")
                 if stmt.value.dtype is not stmt.buffer.dtype:
@@ -378,6 +404,20 @@ class _Checker:
             else:
                 self.tile(stmt, symbols, refs, in_lane=in_lane)
         return refs
+
+    def carried(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> frozenset[int]:
+        """The states of a loop, which are known in its body."""
+        scratch = {id(buffer) for buffer in self.kernel.scratch}
+        for carry in loop.carries:
+            name = carry.ref.name
+            if loop.role is not Role.SERIAL:
+                raise self.fail(f"{loop.role.value} loop {loop.var.name} carries {name}, and has no order")
+            if not (carry.ref.dtype is carry.state.dtype is carry.init.dtype is carry.value.dtype):
+                raise self.fail(f"what loop {loop.var.name} carries as {name} has several dtypes")
+            self.exprs((carry.init,), symbols, refs)
+            if any(isinstance(e, Load) and id(e.buffer) in scratch for e in walk_exprs((carry.init,))):
+                raise self.fail(f"{name} is carried from what scratch holds before the loop")
+        return frozenset(id(carry.state) for carry in loop.carries)
 
     def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         name, dtype = stmt.buffer.name, stmt.buffer.dtype

@@ -105,15 +105,22 @@ class _Printer:
         self.line(depth, f"update {place} {how} by {value}{where}")
 
     def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
+        inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
         self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)} {{")
         inner = dict(lets)
+        for carry, init in zip(loop.carries, inits, strict=True):
+            name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
+            self.line(depth + 1, f"{name} = carried {carry.ref.dtype} from {init}")
         self.block(loop.body, depth + 1, inner)
         for fold in loop.folds:
             value = self.expr(fold.value, depth + 1, inner)
             name = self.refs[id(fold.ref)] = self.fresh("r")
             init = self.literal(fold.init)
             self.line(depth + 1, f"{name} = fold {fold.combine.text} from {init}: {value}")
+        values = [self.expr(carry.value, depth + 1, inner) for carry in loop.carries]
+        for carry, value in zip(loop.carries, values, strict=True):
+            self.line(depth + 1, f"{self.refs[id(carry.state)]} <- {value}")
         self.line(depth, "}")
 
     def tile(self, tile: TileContract, depth: int, lets: dict[int, str]) -> None:

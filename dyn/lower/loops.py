@@ -2,7 +2,8 @@
 
 A group without reductions is one loop nest. A stitched one makes the sweeps that ``dyn.lower.sweeps`` deals out: a GRID
 iteration a row with lanes along it where the last axis is reduced, and lanes side by side, each sweeping its column,
-where the last axis is kept.
+where the last axis is kept. Reductions in order are swept by lanes side by side wherever their axes lie: a lane has all
+that one result is made of.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Callable
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import OpKind, Reduction
+from dyn.ir.opdef import OpKind, OrderedReduction, Reduction
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, stmt_dims
-from dyn.lower.kernel import Buffer, Expr, Fold, Loop, Ref, Role, Space, Stmt, Store
+from dyn.lower.kernel import Buffer, Carry, Expr, Fold, Loop, Ref, Role, Space, Stmt, Store
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, linearize, nest, split
+from dyn.lower.regions import region_values
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.sweeps import Sweep, Sweeps
 from dyn.lower.target import Target
@@ -37,7 +39,10 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
 class LoopLowering:
     """What the kernels of a group without a contraction are made of: loops over its space, elements, stores, folds."""
 
-    def __init__(self, plan: Plan, group: Group, target: Target, *, aligned: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, group: Group, target: Target, *, aligned: bool = False, one_by_one: bool = False
+    ) -> None:
+        self.one_by_one = one_by_one
         self.plan = plan
         self.group = group
         self.target = target
@@ -53,12 +58,15 @@ class LoopLowering:
         for a in self.kept_axes:
             self.axes[a] = self.make_axis(f"i{a}", self.space[a])
         by_rows = bool(self.reduced) and self.reduced[-1] == len(self.space) - 1
-        self.sweeps = Sweeps(plan, group, scratch=by_rows) if self.reduced else None
+        self.ordered = is_ordered(group)
+        scratch = by_rows and not self.ordered
+        self.sweeps = Sweeps(plan, group, scratch=scratch) if self.reduced or self.ordered else None
 
     # Code -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Launch:
-        """One kernel; where a broadcast is undecided, a quick one for sizes that agree as well."""
+        """One kernel; where a broadcast is undecided, a quick one for sizes that agree as well; and one for few rows
+        that are reduced in order."""
         note = f"{self.group.kind.value} {self.group.name}"
         variants = (self._variant(note, None),)
         inputs = tuple(self.elements.inputs)
@@ -68,6 +76,13 @@ class LoopLowering:
             first = quick._variant(f"{note}, nothing stretched", agree)
             if tuple(quick.elements.inputs) == inputs:
                 variants = (first, *variants)
+        few = self._few_rows()
+        decided = False if few is None else few.decided(self.plan.function.facts)
+        if decided is not False:
+            serial = LoopLowering(self.plan, self.group, self.target, one_by_one=True)
+            first = serial._variant(f"{note}, one by one", None if decided else few)
+            if tuple(serial.elements.inputs) == inputs:
+                variants = (first,) if decided else (first, *variants)
         return Launch(self.group, (*inputs, *self.outputs), variants)
 
     def _agreement(self) -> Condition | None:
@@ -78,6 +93,13 @@ class LoopLowering:
                 return None
             apart += [self.extents[var] - size, size - self.extents[var]]
         return Condition(dim_max(*apart), 0, 0) if apart else None
+
+    def _few_rows(self) -> Condition | None:
+        """That rows are too few for lanes side by side; None where that makes no difference."""
+        few, last = loop_schedule(self.target).few_rows, len(self.space) - 1
+        if not self.ordered or not few or last not in self.group.reduced:
+            return None
+        return Condition(product(self.space[a] for a in self.kept_axes), 0, few - 1)
 
     def make_axis(self, name: str, extent: Dim) -> Axis | None:
         """A loop over an axis of the space; none where its size is 1."""
@@ -90,6 +112,8 @@ class LoopLowering:
     def _variant(self, note: str, condition: Condition | None) -> Variant:
         if self.sweeps is None:
             body = self._loop()
+        elif self.ordered:
+            body = self._side_by_side(self.sweeps)
         elif self.reduced[-1] == len(self.space) - 1:
             body = self._rows(self.sweeps)
         else:
@@ -135,6 +159,18 @@ class LoopLowering:
         grid = [a for a in self.axes[:-1] if a is not None]
         return nest([*grid, outer, inner], [Role.GRID] * (len(grid) + 1) + [Role.LANE], stmts)
 
+    def _side_by_side(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
+        """Reductions in order: a lane a result, each sweeping its own elements."""
+        body = [stmt for sweep in sweeps.sweeps for stmt in self._sweep(sweep, Role.SERIAL)]
+        body += self.row_stores(sweeps)
+        kept, change = collapse([a for a in self.axes if a is not None], stmt_dims(tuple(body)))
+        stmts = substituted(tuple(body), change)
+        if not kept or self.one_by_one:
+            return nest(kept, [Role.GRID] * len(kept), stmts)
+        outer, inner, cut = split(kept[-1], loop_schedule(self.target).columns)
+        roles = [Role.GRID] * len(kept) + [Role.LANE]
+        return nest([*kept[:-1], outer, inner], roles, substituted(stmts, cut))
+
     def _sweep(self, sweep: Sweep, inner: Role) -> list[Stmt]:
         """One pass over the reduced axes."""
         if not sweep:
@@ -147,21 +183,35 @@ class LoopLowering:
         place = linearize(tuple(index[a] for a in self.reduced), tuple(self.space[a] for a in self.reduced))
         stmts: list[Stmt] = [Store(self.scratch[v], place, self.elements.at(v, index)) for v in sweep.kept]
         stmts += [store for v in sweep.stored for store in self.stores(v, index)]
-        folds: list[Fold] = []
-        for op in sweep.reduces:
-            folds.append(self.fold(op, index))
+        ordered = [op for op in sweep.reduces if isinstance(op.opdef.loops, OrderedReduction)]
+        monoids = [op for op in sweep.reduces if op not in ordered]
+        folds = tuple(self.fold(op, index) for op in monoids)
+        carries = tuple(carry for op in ordered for carry in self._carries(op, index))
         for value in sweep.kept:
             self.elements.known[value] = self._from_scratch(self.scratch[value])
-        dims = stmt_dims((*stmts, Loop(inner, axis("x", 1).var, 1, (), tuple(folds))))
+        dims = stmt_dims((*stmts, Loop(inner, axis("x", 1).var, 1, (), folds, carries)))
         axes, change = collapse([a for a in own.values() if a is not None] or [axis("r", 1)], dims)
         rewriter = _substituter(change)
         body = rewriter.block(tuple(stmts))
-        folded = tuple(Fold(f.ref, f.combine, f.init, rewriter.expr(f.value)) for f in folds)
-        done, outer = fold_nest(axes, inner, body, folded)
-        for op, fold in zip(sweep.reduces, outer, strict=True):
+        done, outer = fold_nest(axes, inner, body, rewriter.folds(folds), rewriter.carries(carries))
+        for op, fold in zip(monoids, outer, strict=True):
             result = self.k.cast(fold.ref, op.result.dtype)
             self.elements.known[op.result] = constantly(result)
+        for result, carry in zip((v for op in ordered for v in op.results), carries, strict=True):
+            self.elements.known[result] = constantly(carry.ref)
         return list(done)
+
+    def _carries(self, op: Op, index: Index) -> tuple[Carry, ...]:
+        """A reduction in order of what its operands have at an index."""
+        count, (body,) = len(op.results), op.regions
+        states = [Ref("state", v.dtype) for v in op.results]
+        elements = [self.elements.at(v, index) for v in op.operands[:count]]
+        inits = [self.elements.at(v, ()) for v in op.operands[count:]]
+        values = region_values(self.k, body, [*states, *elements])
+        return tuple(
+            Carry(Ref("acc", state.dtype), state, init, value)
+            for state, init, value in zip(states, inits, values, strict=True)
+        )
 
     def fold(self, op: Op, index: Index) -> Fold:
         """A reduction of what its operand has at an index."""
@@ -194,6 +244,11 @@ class LoopLowering:
                 kept = index_of([self.axes[a] if a in self.kept_axes else None for a in range(len(self.space))])
             stores += self.elements.stores(self.outputs[value], linearize(kept, value.shape), value, kept)
         return stores
+
+
+def is_ordered(group: Group) -> bool:
+    """Whether a group has a reduction whose order counts."""
+    return any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
 
 
 def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:

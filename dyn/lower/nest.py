@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dyn.lower.kernel import Fold, Loop, Ref, Role, Stmt
+from dyn.lower.kernel import Carry, Fold, Loop, Ref, Role, Stmt
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
 from dyn.shapes import symbol as new_symbol
 
@@ -81,17 +81,37 @@ def nest(axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...]) ->
 
 
 def fold_nest(
-    axes: Sequence[Axis], inner: Role, body: tuple[Stmt, ...], folds: tuple[Fold, ...]
+    axes: Sequence[Axis],
+    inner: Role,
+    body: tuple[Stmt, ...],
+    folds: tuple[Fold, ...],
+    carries: tuple[Carry, ...] = (),
 ) -> tuple[tuple[Stmt, ...], tuple[Fold, ...]]:
     """Nested loops, the innermost in role ``inner`` and the others serial, each passing the folds outwards.
 
-    Gives the statements, and for each of ``folds`` the fold whose ref holds the whole reduction after them.
+    Gives the statements, and for each of ``folds`` the fold whose ref holds the whole reduction after them. What is
+    carried goes through all loops in the order of the iterations: ``init`` is where the first one starts, and ``ref``
+    holds what the last one leaves.
     """
     for depth, a in enumerate(reversed(axes)):
+        outermost = depth == len(axes) - 1
         if depth:
             folds = tuple(Fold(Ref(f.ref.name, f.ref.dtype), f.combine, f.init, f.ref) for f in folds)
-        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, folds),)
+        own = carries
+        if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
+            own = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
+        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, folds, own),)
+        if not outermost:
+            carries = tuple(
+                Carry(c.ref, state, c.init, o.ref)
+                for c, o in zip(carries, own, strict=True)
+                if isinstance(state := o.init, Ref)
+            )
     return body, folds
+
+
+def _like(ref: Ref) -> Ref:
+    return Ref(ref.name, ref.dtype)
 
 
 def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:

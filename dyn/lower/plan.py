@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dyn.ir.core import Op, Value, attrs_key
+from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.opdef import Convolution
 from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
@@ -88,10 +88,12 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
 
     def add_op(op: Op) -> None:
         for number, result in enumerate(op.results):
-            add(result, op.opdef.name, number, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands]))
+            regions = tuple([region_key(region, numbers) for region in op.regions])
+            operands = tuple([numbers[v] for v in op.operands])
+            add(result, op.opdef.name, number, attrs_key(op.attrs), operands, regions)
 
     def add_operands(op: Op) -> None:
-        stack = list(reversed(op.operands))
+        stack = list(reversed([*op.reads()]))
         while stack:
             value = stack[-1]
             if value in numbers:
@@ -100,7 +102,7 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
                 add(value, "stored")
             else:
                 inner = plan.producers[value]
-                missing = [v for v in reversed(inner.operands) if v not in numbers]
+                missing = [v for v in reversed([*inner.reads()]) if v not in numbers]
                 if missing:
                     stack.extend(missing)
                 else:

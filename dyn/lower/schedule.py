@@ -24,6 +24,9 @@ class LoopSchedule:
     turn: so it runs on all cores, and its error grows with the length of a part. Columns are cut into parts of
     ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
     of 0 nothing is cut.
+
+    Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
+    ``few_rows`` go one by one.
     """
 
     elements: int
@@ -33,12 +36,20 @@ class LoopSchedule:
     part_rows: int = 0
     many_rows: int = 0
     few_columns: int = 0
+    few_rows: int = 0
 
 
 #: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
 _LOOPS = {
     "x86": LoopSchedule(
-        elements=8192, columns=256, scattered=2048, part=32768, part_rows=512, many_rows=4096, few_columns=4096
+        elements=8192,
+        columns=256,
+        scattered=2048,
+        part=32768,
+        part_rows=512,
+        many_rows=4096,
+        few_columns=4096,
+        few_rows=8,
     ),
     "cuda": LoopSchedule(elements=1024, columns=128, scattered=128),
     "rocm": LoopSchedule(elements=1024, columns=128, scattered=128),

@@ -6,8 +6,9 @@ the target say, the other folds the parts' results. As in a pairwise sum the err
 the number of parts, not with their product (Higham, "The accuracy of floating point summation", 1993); and the order
 is the same however many threads there are.
 
-Up to the size of one part the group is the single kernel that it would have been. Groups with several sweeps, which
-keep rows on the chip, are cut only where they have no kept axes at all; others wherever there are many elements.
+Up to the size of one part the group is the single kernel that it would have been, as is one that reduces in order.
+Groups with several sweeps, which keep rows on the chip, are cut only where they have no kept axes at all; others
+wherever there are many elements.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dyn.ir.types import TensorType
 from dyn.lower.expressions import Rewriter, stmt_dims
 from dyn.lower.kernel import Buffer, Expr, Fold, Loop, Role, Stmt, Store
 from dyn.lower.launch import Condition, Launch, bind_kernel
-from dyn.lower.loops import LoopLowering, constantly, lower_loops, substituted
+from dyn.lower.loops import LoopLowering, constantly, is_ordered, lower_loops, substituted
 from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, linearize, nest, split
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.sweeps import Sweep, Sweeps
@@ -31,6 +32,8 @@ from dyn.stitch.groups import Group, Plan
 def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a group with reductions."""
     whole = lower_loops(plan, group, target)
+    if is_ordered(group):
+        return (whole,)
     parts = _Parts(plan, group, target)
     conditions = parts.conditions()
     if conditions is None:

@@ -46,14 +46,14 @@ class Sweeps:
 
     def __init__(self, plan: Plan, group: Group, *, scratch: bool) -> None:
         self.plan, self.group = plan, group
-        self.members = {op.result: op for op in group.ops}
+        self.members = {result: op for op in group.ops for result in op.results}
         self.views = Views(plan.producers, lambda v: v in self.members)
-        self._full = {op.result: self._is_full(op) for op in group.ops}
+        self._full = {result: self._is_full(op) for op in group.ops for result in op.results}
         self._level = self._levels()
         self.sweeps = [Sweep() for _ in range(max(self._level.values(), default=0) + 1)]
         for op in group.ops:
             if op.opdef.kind is OpKind.REDUCE:
-                self.sweeps[self._level[op.result] - 1].reduces.append(op)
+                self.sweeps[self._level[op.results[0]] - 1].reduces.append(op)
         for value in group.outputs:
             if self._full[value]:
                 self.sweeps[self._level[value]].stored.append(value)
@@ -65,7 +65,7 @@ class Sweeps:
         return self._full[value]
 
     def _is_full(self, op: Op) -> bool:
-        value, space = op.result, self.group.space
+        value, space = op.results[0], self.group.space
         if op.opdef.kind is OpKind.VIEW:  # a view that is stored permutes a full value
             return True
         if op.opdef.kind is OpKind.REDUCE or len(value.shape) != len(space):
@@ -78,7 +78,7 @@ class Sweeps:
         levels: dict[Value, int] = {}
         for op in self.group.ops:
             level = max((levels.get(self.views.base(v), 0) for v in op.operands), default=0)
-            levels[op.result] = level + (op.opdef.kind is OpKind.REDUCE)
+            levels |= dict.fromkeys(op.results, level + (op.opdef.kind is OpKind.REDUCE))
         return levels
 
     # What is kept ---------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Sweeps:
         kept: set[Value] = set()
         for number, sweep in enumerate(self.sweeps):
             weights = self._weights(kept)
-            targets = [*sweep.stored, *(self.views.base(op.operands[0]) for op in sweep.reduces)]
+            targets = [*sweep.stored, *(self.views.base(v) for op in sweep.reduces for v in op.operands)]
             dear = kept | {v for v in first if weights[v] >= _KEEP}
             for value in self._needed([v for v in targets if self._full.get(v, False)], dear):
                 if value not in first:
@@ -129,8 +129,8 @@ class Sweeps:
                 own += _GATHER_WEIGHT
             elif op.opdef.kind is OpKind.POINTWISE and _is_heavy(op):
                 own += _HEAVY_WEIGHT
-            shared = op.opdef.kind is OpKind.VIEW or not self._full[op.result]
-            weights[op.result] = 0 if shared else min(own, 2 * _KEEP)
+            shared = op.opdef.kind is OpKind.VIEW or not self._full[op.results[0]]
+            weights |= dict.fromkeys(op.results, 0 if shared else min(own, 2 * _KEEP))
         return weights
 
 

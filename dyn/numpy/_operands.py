@@ -73,8 +73,8 @@ def shape_of(x: Tracer) -> tuple[Dim, ...]:
 def tracer(trace: Trace, value: Any, what: str) -> Tracer:
     """An operand as a tracer of ``trace``, in its own dtype."""
     if isinstance(value, Tracer):
-        value.value_in(trace)
-        return value
+        own = value.value_in(trace)
+        return value if value._trace is trace else Tracer(trace, own)  # of a trace around this one
     if not is_liftable(value):
         kind = type(value).__name__
         remedy = "make it an array with dyn.numpy.asarray." if isinstance(value, list | tuple) else "pass an array."
@@ -184,7 +184,7 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
 
 
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:
-    if dim.trace is not trace or not trace.alive:
+    if dim.trace is not trace.root or not trace.alive:
         dim.value().value_in(trace)  # raises, with both places
 
 

@@ -13,10 +13,11 @@ from dyn.ops import (
     reduce_window,
     scatter,
     shape,
+    variadic_reduce,
 )
 from dyn.ops.scalar import Scalar
 
 __all__ = [
     "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "reduce",
-    "reduce_window", "scatter", "shape",
+    "reduce_window", "scatter", "shape", "variadic_reduce",
 ]  # fmt: skip

@@ -7,6 +7,8 @@ memory traffic, merging them, or starts a group of its own:
 * a POINTWISE or INDEXED op joins a group of its own space, when it reads every member of the group at its own index
   (a *full* value) or at the index's kept axes (a *row* value);
 * a REDUCE joins a group whose space is its operand's shape, if the group reduces the same axes or none yet;
+* reductions of rows in order, which lanes sweep side by side, share a group with what they read and with row values,
+  and not with reductions along lanes or with what is computed from their results for a whole row;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
 * a scatter is a group by itself;
 * a join that would make two groups wait for one another is refused;
@@ -21,7 +23,7 @@ memory in its own order is stored by the group that computes what it shows.
 from __future__ import annotations
 
 from dyn.ir.core import Function, Op, Value
-from dyn.ir.opdef import OpKind
+from dyn.ir.opdef import OpKind, OrderedReduction
 from dyn.shapes import Dim, Facts, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.groups import Group, GroupKind, Plan
@@ -59,6 +61,8 @@ class _Draft:
         self.kind = kind
         self.space = space
         self.reduced: frozenset[int] | None = None
+        #: Whether there is a reduction whose order counts.
+        self.ordered = False
         self.ops: list[Op] = []
         #: Reasons, in order and once each.
         self.ends: dict[str, None] = {}
@@ -86,9 +90,9 @@ class _Stitcher:
         for op in self.function.ops:
             if op.opdef.kind is OpKind.OPAQUE:
                 self._add(self._new(GroupKind.LIBRARY, op.results[0].shape), op)
-            elif op.result in self.pinned and op.opdef.kind is OpKind.VIEW:
+            elif op.opdef.kind is OpKind.VIEW and op.result in self.pinned:
                 self._place_pinned(op)
-            elif op.result in self.pinned or op.result not in self.inline:
+            elif op.results[0] in self.pinned or op.results[0] not in self.inline:
                 self._place(op)
         self._join_siblings()
         return self._finish()
@@ -96,7 +100,7 @@ class _Stitcher:
     # Joining ----------------------------------------------------------------------------------------------------
 
     def _place(self, op: Op) -> None:
-        space = op.operands[0].shape if op.opdef.kind is OpKind.REDUCE else op.result.shape
+        space = op.operands[0].shape if op.opdef.kind is OpKind.REDUCE else op.results[0].shape
         reduced = frozenset[int](op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
         draft: _Draft | None = None
         candidates = self._candidates(op)
@@ -116,6 +120,7 @@ class _Stitcher:
         if reduced is not None:
             draft.reduced = reduced
             draft.kind = GroupKind.STITCH
+            draft.ordered = draft.ordered or isinstance(op.opdef.loops, OrderedReduction)
         self._add(draft, op)
 
     def _new(self, kind: GroupKind, space: tuple[Dim, ...]) -> _Draft:
@@ -169,7 +174,12 @@ class _Stitcher:
             return f"a {group.kind.value} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
+        ordered = isinstance(op.opdef.loops, OrderedReduction)
+        if reduced is not None and group.reduced is not None and self._by_rows(group) and ordered != group.ordered:
+            return "one of the two reduces rows in order, lanes side by side, and the other along lanes"
         row = not self._same_shape(space, group.space)
+        if not row and reduced is None and group.ordered and self._by_rows(group):
+            return "the group's lanes lie side by side, each with a row, and this op's along rows"
         if row and (reduced is not None or not self._is_row(space, group)):
             return f"its space {format_shape(space)} is not provably the group's {format_shape(group.space)}"
         if not all(self._aligned(op, operand, group, row=row, reduced=reduced) for operand in op.operands):
@@ -206,6 +216,10 @@ class _Stitcher:
             x is y or x == y or self.facts.eq(x, y).proved for x, y in zip(a, b, strict=True)
         )
 
+    def _by_rows(self, group: _Draft) -> bool:
+        """Whether a group reduces the last axis of its space."""
+        return len(group.space) - 1 in (group.reduced or ())
+
     def _is_row(self, shape: tuple[Dim, ...], group: _Draft) -> bool:
         """Whether a shape is the group's kept axes, with or without axes of size 1 in place of the reduced ones."""
         if group.reduced is None:
@@ -222,6 +236,8 @@ class _Stitcher:
             return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"
         if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
             return "it would join groups that reduce different axes"
+        if a.ordered != b.ordered and self._by_rows(a if a.ordered else b):
+            return "it would join what reduces rows in order with what goes along rows"
         kinds = {a.kind, b.kind}
         for kind in kinds & _EPILOGUES.keys():
             if len(kinds) == 1:
@@ -234,11 +250,11 @@ class _Stitcher:
         small, large = (a, b) if len(a.ops) <= len(b.ops) else (b, a)
         crossing = [(op, large) for op in small.ops]
         for op in small.ops:
-            readers = self.readers.get(op.result, ())
+            readers = dict.fromkeys(reader for v in op.results for reader in self.readers.get(v, ()))
             crossing += [(reader, small) for reader in readers if self.group_of[reader.results[0]] is large]
         for op, read in crossing:
-            group = self.group_of[op.result]
-            row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.result.shape, group.space)
+            group = self.group_of[op.results[0]]
+            row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.results[0].shape, group.space)
             reduced = group.reduced if op.opdef.kind is OpKind.REDUCE else None
             if not all(self._aligned(op, v, read, row=row, reduced=reduced) for v in op.operands):
                 return f"{op.opdef.name} at {op.loc} reads one of its operands' groups at other places than its own"
@@ -251,9 +267,10 @@ class _Stitcher:
         for kind in (GroupKind.STITCH, *_EPILOGUES):
             if kind in (a.kind, b.kind):
                 into.kind = kind
+        into.ordered = a.ordered or b.ordered
         into.reduced = into.reduced if into.reduced is not None else gone.reduced
         for op in gone.ops:
-            self.group_of[op.result] = into
+            self.group_of.update((result, into) for result in op.results)
         del self.groups[gone.number]
         self.order.merge(into.number, gone.number)
         return into

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimError
+from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimError, UnsupportedOpError
 from dyn.ir.builder import Builder
-from dyn.ir.core import Dense, ParamInfo, Value
+from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
 from dyn.shapes import Dim, Facts, Relation, Symbol, format_dim, free_symbols
@@ -61,6 +61,10 @@ class Trace:
     guards: list[Relation] = field(default_factory=list[Relation])
     hidden: list[tuple[Value, ParamInfo, Any]] = field(default_factory=list[tuple[Value, ParamInfo, Any]])
     alive: bool = True
+    #: The trace around this one, where this is that of a region.
+    outer: Trace | None = None
+    #: Whether a region may read values of the traces around it.
+    closes: bool = True
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
@@ -70,6 +74,37 @@ class Trace:
     @property
     def namespace(self) -> Namespace:
         return installed_namespace()
+
+    @property
+    def root(self) -> Trace:
+        """The trace of the whole function. Dims are its own, for all of its regions."""
+        trace = self
+        while trace.outer is not None:
+            trace = trace.outer
+        return trace
+
+    def encloses(self, inner: Trace) -> bool:
+        """Whether ``inner`` is this trace, or that of a region in it."""
+        trace: Trace | None = inner
+        while trace is not None and trace is not self:
+            trace = trace.outer
+        return trace is self
+
+    def may_read(self, other: Trace) -> bool:
+        """Whether values of another trace are values here: it encloses this one, and no region between is closed."""
+        trace = self
+        while trace is not other and trace.outer is not None and trace.closes:
+            trace = trace.outer
+        return trace is other and self.alive and other.alive
+
+    def refuse_closure(self, what: str, notes: tuple[str, ...] = ()) -> NoReturn:
+        """Raise for a value from outside in a region that takes none."""
+        raise UnsupportedOpError(
+            f"{self.name} reads {what} from outside.",
+            loc=user_loc(),
+            notes=notes,
+            remedy="make it one more operand: there are its arguments, Python numbers and dimensions alone.",
+        )
 
     def check_alive(self, what: str, notes: tuple[str, ...] = ()) -> None:
         """Raise LeakedTracerError, about ``what`` of this trace, when the traced function has returned."""
@@ -86,11 +121,13 @@ class Trace:
         (value,) = self.emit_all(name, *operands, **attrs)
         return value
 
-    def emit_all(self, name: str, *operands: Value, **attrs: Any) -> tuple[Value, ...]:
+    def emit_all(
+        self, name: str, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
+    ) -> tuple[Value, ...]:
         """Append an op at the user's line."""
         self.check_alive(f"the op {name}")
         self.builder.loc = user_loc()
-        return self.builder.op_all(name, *operands, **attrs)
+        return self.builder.op_all(name, *operands, regions=regions, **attrs)
 
     def constant(self, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
         """A literal. Its array is copied and never changes."""
@@ -102,6 +139,10 @@ class Trace:
 
     def captured(self, array: Any, type: TensorType, name: str) -> Value:
         """An array that the function closes over, as a hidden parameter: read at each call, never copied."""
+        if self.outer is not None:
+            if not self.closes:
+                self.refuse_closure(f"an array ({type})")
+            return self.outer.captured(array, type, name)
         value = self._hidden_index.get(id(array))
         if value is None:
             value = Value(type, name)

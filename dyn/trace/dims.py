@@ -15,7 +15,7 @@ import numpy as np
 from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
-from dyn.trace.context import Trace
+from dyn.trace.context import Trace, current_trace
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
 _MAX_POWER = 8
@@ -23,7 +23,7 @@ _MAX_POWER = 8
 
 def wrap_dim(trace: Trace, dim: Dim) -> int | SymbolicDim:
     """An int as it is; an expression behind its face."""
-    return dim if isinstance(dim, int) else SymbolicDim(trace, dim)
+    return dim if isinstance(dim, int) else SymbolicDim(trace.root, dim)
 
 
 def unwrap_dim(dim: object) -> Dim | None:
@@ -95,7 +95,9 @@ class SymbolicDim:
 
     def value(self) -> Any:
         """This size as a weakly typed integer scalar of the program."""
-        return self.trace.dim_value(self.dim)
+        current = current_trace()
+        inside = current is not None and self.trace.encloses(current)
+        return (current if inside and current is not None else self.trace).dim_value(self.dim)
 
     def __add__(self, other: object) -> Any:
         return self._dims(other, lambda a, b: a + b, "add")

@@ -89,6 +89,10 @@ class Tracer:
             return self._value
         notes = (f"it was made at {self._loc.describe()}",)
         self._trace.check_alive(f"an array ({self._value.type})", notes)
+        if trace.may_read(self._trace):
+            return self._value
+        if trace.alive and self._trace.encloses(trace):
+            trace.refuse_closure(f"an array ({self._value.type})", notes)
         raise LeakedTracerError(
             f"an array ({self._value.type}) of a trace of {self._trace.name!r} is used in a trace of {trace.name!r}.",
             loc=user_loc(),
@@ -226,8 +230,10 @@ for _short, _long in {"neg": "negative", "pos": "positive", "abs": "abs", "inver
 
 
 def active_trace(*values: Any) -> Trace | None:
-    """The trace that an operation on ``values`` belongs to: a tracer's own, else the current one."""
+    """The trace that an operation on ``values`` belongs to: a tracer's own, or the current one where that is in it."""
+    current = current_trace()
     for value in values:
         if isinstance(value, Tracer | SymbolicDim):
-            return value._trace if isinstance(value, Tracer) else value.trace
-    return current_trace()
+            own = value._trace if isinstance(value, Tracer) else value.trace
+            return current if current is not None and own.encloses(current) else own
+    return current

@@ -26,7 +26,7 @@ def function_of(opdef: OpDef, sample: Sample) -> Function:
         shape = tuple(as_dim(symbol(f"x{number}_{a}", f"x{number}.shape[{a}]")) for a in range(array.ndim))
         params.append(Value(TensorType(dtypes.dtype(array.dtype), shape), f"x{number}"))
     builder = Builder(Facts.EMPTY, Loc("sample.py", 1))
-    results = builder.emit(opdef, params, **sample.attrs)
+    results = builder.emit(opdef, params, sample.regions, **sample.attrs)
     infos = tuple(ParamInfo(v.name) for v in params)
     return Function("sample", tuple(params), tuple(builder.ops), results, builder.facts, infos)
 

@@ -16,6 +16,7 @@ from dyn.backends.reference import run_reference
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value
+from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import NO_GRAD, NOT_YET, REGISTRY, Elements, Library, OpDef, OpKind, Reduction, Sample
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import map_attr_dims
@@ -52,15 +53,14 @@ def function_of(opdef: OpDef, sample: Sample) -> tuple[Function, dict[Symbol, in
     """A function that applies the op to parameters of undecided shapes."""
     params, sizes = symbolic(sample.operands)
     builder = Builder(Facts.EMPTY, LOC)
-    results = builder.emit(opdef, params, **sample.attrs)
+    results = builder.emit(opdef, params, sample.regions, **sample.attrs)
     infos = tuple(ParamInfo(v.name) for v in params)
     return Function("sample", tuple(params), tuple(builder.ops), results, builder.facts, infos), sizes
 
 
 def expected(opdef: OpDef, sample: Sample) -> list[Array]:
     """The results, one or several."""
-    found = opdef.reference(*sample.operands, **sample.attrs)
-    return [np.asarray(array) for array in (found if isinstance(found, tuple) else (found,))]
+    return list(run_sample(opdef, sample))
 
 
 def assert_same(actual: Sequence[Array], wanted: Sequence[Array]) -> None:
@@ -112,7 +112,7 @@ def test_the_type_is_what_the_reference_gives(name: str) -> None:
     for sample in op_samples(name):
         operands = tuple(TensorType(dtypes.dtype(a.dtype), a.shape) for a in sample.operands)
         builder = Builder(Facts.EMPTY, LOC)
-        values = builder.emit(opdef, [Value(t) for t in operands], **sample.attrs)
+        values = builder.emit(opdef, [Value(t) for t in operands], sample.regions, **sample.attrs)
         results = expected(opdef, sample)
         assert [(v.dtype.np, v.shape) for v in values] == [(r.dtype, r.shape) for r in results]
         assert builder.facts.relations == ()
@@ -146,7 +146,7 @@ def test_a_simpler_form_computes_the_same(name: str) -> None:
     for sample in op_samples(name):
         params = [Value(TensorType(dtypes.dtype(a.dtype), a.shape)) for a in sample.operands]
         builder = Builder(Facts.EMPTY, LOC)
-        builder.emit(opdef, params, **sample.attrs)
+        builder.emit(opdef, params, sample.regions, **sample.attrs)
         (op,) = builder.ops
         builder.ops.clear()
         values = opdef.simplify(builder, op)

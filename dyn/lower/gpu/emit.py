@@ -226,6 +226,9 @@ class _Emitter:
             name = self.fresh("r")
             self.line(f"{c_type(fold.ref.dtype)} {name} = {literal(fold.init)};")
             self.refs[id(fold.ref)] = name
+        for carry, init in zip(loop.carries, [self.eval(carry.init) for carry in loop.carries], strict=True):
+            name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
+            self.line(f"{c_type(carry.ref.dtype)} {name} = {init};")
         var = self.symbols[loop.var] = self.fresh("i" if lane else "j")
         first, step = (self.dialect.thread, f"{var} += {self.block}") if lane else ("0", f"++{var}")
         with self.braces(f"for (long long {var} = {first}; {var} < {self.dim(loop.extent)}; {step})"):
@@ -236,11 +239,22 @@ class _Emitter:
             values = [self.eval(fold.value) for fold in loop.folds]
             for fold, value in zip(loop.folds, values, strict=True):
                 self.combine(fold, value)
+            self.carry(loop)
         if lane:
             self.lane_loop = None
             self.join_lanes(loop)
         if stores:
             self.forget_scratch()
+
+    def carry(self, loop: Loop) -> None:
+        """The states of the next iteration. Each value is taken before any of them changes."""
+        following: list[str] = []
+        for carry in loop.carries:
+            value = self.eval(carry.value)
+            following.append(self.fresh("n"))
+            self.line(f"const {c_type(carry.ref.dtype)} {following[-1]} = {value};")
+        for carry, name in zip(loop.carries, following, strict=True):
+            self.line(f"{self.refs[id(carry.state)]} = {name};")
 
     def combine(self, fold: Fold, value: str) -> None:
         name, dtype = self.refs[id(fold.ref)], fold.ref.dtype

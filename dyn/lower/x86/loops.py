@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
-from dyn.lower.kernel import Loop
+from dyn.lower.kernel import Carry, Loop, Ref
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
@@ -75,12 +75,15 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
         width, count = (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
         ty = em.register(fold.ref.dtype, width)
         folds.append(Accumulator(em.machine, fold, ty, count, em.literal(fold.init), joined=False))
+    states = [_initial(em, carry) for carry in loop.carries]
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
+    initial += [(state.ty, part) for state in states for part in state.parts]
     with em.scope(guarded=True):
         guard = _Guard(em, extent, initial)
         with em.scope():
             counted = fn.loop("0", extent, 1, guard.carried, at_least_once=True, hint="serial")
             em.bind(loop.var, counted.index)
+            _bind_carried(em, [c.state for c in loop.carries], states, counted.carried)
             em.statements(loop.body)
             carried: list[str] = []
             offset = 0
@@ -90,12 +93,30 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
                 value = em.eval(acc.fold.value)
                 values = em.spread(value).parts if acc.ty.lanes > 1 else value.parts
                 carried += acc.step(old, values)
+            for carry, state in zip(loop.carries, states, strict=True):
+                value = em.eval(carry.value)
+                carried += (em.spread(value) if state.varying else value).parts
             final = counted.close(carried)
         final = guard.close(final)
+    _bind_carried(em, [c.ref for c in loop.carries], states, final)
     for acc in folds:
         parts, final = acc.results(final[: len(acc.types)]), final[len(acc.types) :]
         em.bind_ref(acc.fold.ref, tuple(parts), varying=acc.ty.lanes > 1)
     em.scopes.clobber()
+
+
+def _initial(em: KernelEmitter, carry: Carry) -> Value:
+    """What a loop carries into its first iteration: vectors where some state will differ between lanes."""
+    value = em.eval(carry.init)
+    return em.spread(value) if em.varying(carry.state) else value
+
+
+def _bind_carried(em: KernelEmitter, refs: list[Ref], states: list[Value], names: list[str]) -> None:
+    """Give carried values their names, which are the last of ``names``."""
+    end = len(names) - sum(len(state.parts) for state in states)
+    for ref, state in zip(refs, states, strict=True):
+        start, end = end, end + len(state.parts)
+        em.bind_ref(ref, tuple(names[start:end]), varying=state.varying)
 
 
 def lane_loop(em: KernelEmitter, loop: Loop) -> None:

@@ -57,7 +57,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 weight += 1
                 scattered |= _is_scattered(expr.index, loop.var) or any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
-            weight += len(stmt.folds)
+            weight += len(stmt.folds) + len(stmt.carries)
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     room = em.target.registers // 16  # how many bodies' values fit
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1

@@ -36,11 +36,31 @@ class Varying:
         """Decide references, inner ones first. What a LANE loop folds is uniform after it."""
         for stmt in body:
             if isinstance(stmt, Loop):
+                if stmt.carries:
+                    self._carried(stmt)
                 self._block(stmt.body)
                 for fold in stmt.folds:
                     self._known[id(fold.ref)] = stmt.role is not Role.LANE and self(fold.value)
             elif isinstance(stmt, TileContract):
                 self._block(stmt.epilogue)
+
+    def _carried(self, loop: Loop) -> None:
+        """Decide what a loop carries: a state is varying where its first value or a later one is.
+
+        A value may depend on every state, so more are found varying until none is: what follows from states that were
+        thought uniform is forgotten in between.
+        """
+        varying = [self(carry.init) for carry in loop.carries]
+        while True:
+            before = self._known
+            self._known = dict(before)
+            for carry, varies in zip(loop.carries, varying, strict=True):
+                self._known[id(carry.state)] = self._known[id(carry.ref)] = varies
+            self._block(loop.body)
+            found = [v or self(carry.value) for v, carry in zip(varying, loop.carries, strict=True)]
+            if found == varying:
+                return
+            varying, self._known = found, before
 
     def __call__(self, root: Expr) -> bool:
         known = self._known

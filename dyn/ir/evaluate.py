@@ -1,0 +1,80 @@
+"""Running ops one by one with their NumPy references, and the regions that they have.
+
+To an op's reference its regions are functions: ``reference(*arrays, regions=(f, …), **attrs)``, where ``f(*arrays)``
+gives a tuple of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dyn.ir.core import Op, Region, Value, attr_values
+from dyn.ir.opdef import OpDef, OpKind, Sample
+from dyn.shapes import Symbol, evaluate
+
+Array = np.ndarray[Any, Any]
+#: A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
+RegionFunction = Callable[..., tuple[Array, ...]]
+
+
+def run_ops(
+    ops: Sequence[Op],
+    values: MutableMapping[Value, Array],
+    env: Mapping[Symbol, int],
+    kept: Iterable[Value],
+    *,
+    exact: bool = True,
+) -> None:
+    """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
+
+    With ``exact`` every result has to have the shape that its type says.
+    """
+    last = {value: op for op in ops for value in op.reads()}
+    needed = set(kept)
+    for op in ops:
+        attrs = attr_values(op.attrs, env)
+        if op.regions:
+            attrs["regions"] = tuple(region_function(region, values, env) for region in op.regions)
+        if not exact and op.opdef.kind is OpKind.VIEW:  # of a scalar: the same
+            found = values[op.operands[0]]
+        else:
+            found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
+        for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
+            array = np.asarray(made)
+            expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
+            if array.shape != expected or array.dtype != result.dtype.np:
+                raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {result.dtype}{expected}")
+            values[result] = array
+        for value in op.reads():
+            if last[value] is op and value not in needed:
+                values.pop(value, None)
+
+
+def region_function(region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int]) -> RegionFunction:
+    """A region as a function; ``outer`` has the values from outside that it reads.
+
+    A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
+    their elements at once.
+    """
+    captured = {value: outer[value] for value in region.reads()}
+
+    def run(*arrays: Array) -> tuple[Array, ...]:
+        shapes = [tuple(evaluate(d, env) for d in param.shape) for param in region.params]
+        exact = [np.shape(a) for a in arrays] == shapes
+        values = {**captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
+        run_ops(region.ops, values, env, region.results, exact=exact)
+        return tuple(values[v] for v in region.results)
+
+    return run
+
+
+def run_sample(opdef: OpDef, sample: Sample) -> tuple[Array, ...]:
+    """What an op's reference gives for a sample of it: its results, in a tuple."""
+    attrs = dict(sample.attrs)
+    if sample.regions:
+        attrs["regions"] = tuple(region_function(region, {}, {}) for region in sample.regions)
+    found = opdef.reference(*sample.operands, **attrs)
+    return tuple(np.asarray(array) for array in (found if isinstance(found, tuple) else (found,)))

@@ -1,0 +1,71 @@
+"""Regions of scalar ops: what a reduction, a window or a scatter combines with (StableHLO's "body").
+
+Such a region takes scalars, gives scalars, reads nothing from outside, and each of its ops computes one element from
+one element of each operand. So it can be put into any loop, and its NumPy references compute many elements at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dyn.dtypes import DType, Kind
+from dyn.ir.builder import Builder
+from dyn.ir.core import Region, Value
+from dyn.ir.opdef import Elements, TypeContext
+from dyn.ir.types import TensorType
+from dyn.ops.reduce import COMBINES
+from dyn.shapes import Facts
+from dyn.source import Loc
+
+
+def scalar_region(dtypes: Sequence[DType], build: Callable[..., Any]) -> Region:
+    """The region that ``build(builder, *params)`` makes for scalars of these dtypes: for samples and rules."""
+    params = tuple(Value(TensorType(dtype, ())) for dtype in dtypes)
+    builder = Builder(Facts.EMPTY, Loc("sample.py", 1))
+    results = build(builder, *params)
+    return Region(params, tuple(builder.ops), results if isinstance(results, tuple) else (results,))
+
+
+def check_scalar_region(
+    ctx: TypeContext, region: Region, what: str, params: Sequence[DType], results: Sequence[DType]
+) -> None:
+    """Refuse a region that is not scalar code from ``params`` to ``results``; ``what`` names it: ``its body``."""
+    wanted, given = _types(params), _types(v.dtype for v in region.params)
+    if any(v.shape for v in region.params) or wanted != given:
+        raise ctx.fail(f"{what} takes {wanted}, not ({', '.join(str(v.type) for v in region.params)})")
+    wanted, given = _types(results), _types(v.dtype for v in region.results)
+    if any(v.shape for v in region.results) or wanted != given:
+        raise ctx.fail(f"{what} gives {wanted}, not ({', '.join(str(v.type) for v in region.results)})")
+    for op in region.ops:
+        if not isinstance(op.opdef.loops, Elements) or any(v.shape for v in (*op.operands, *op.results)):
+            types = ", ".join(str(v.type) for v in op.results)
+            raise ctx.unsupported(
+                f"{what} computes with scalars, and {op.opdef.name} at {op.loc} gives {types}",
+                "compute with arrays outside of it.",
+            )
+    for value in region.reads():
+        raise ctx.unsupported(f"{what} reads a {value.type} from outside", "make it one more operand, or a constant.")
+
+
+def _types(dtypes: Any) -> str:
+    return f"({', '.join(f'{dtype.short}[]' for dtype in dtypes)})"
+
+
+def monoid_of(region: Region) -> tuple[str, ...] | None:
+    """The monoids that a reduction's body combines its n folds with, each by itself; None where it does anything else.
+
+    What is found may be reduced in any order. Products of complex numbers are not: they mix the parts.
+    """
+    count = len(region.results)
+    makers = {result: op for op in region.ops for result in op.results}
+    found: list[str] = []
+    for number, value in enumerate(region.results):
+        own = {region.params[number], region.params[number + count]}
+        op = makers.get(value)
+        if op is None or op.opdef.name not in COMBINES or len(op.operands) != 2 or set(op.operands) != own:
+            return None
+        if value.dtype.kind is Kind.COMPLEX and op.opdef.name != "add":
+            return None
+        found.append(op.opdef.name)
+    return tuple(found)
