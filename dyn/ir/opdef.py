@@ -172,6 +172,19 @@ class WindowFold:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderedWindows:
+    """``loops`` of an op each of whose result elements folds those under the taps of a window, in their order.
+
+    The operands and the region are those of an OrderedReduction. ``extents(op)`` are the numbers of taps;
+    ``at(k, op, number, index, taps, get, hole)`` is what array ``number`` has under a tap of the window of the result
+    element at ``index``, or ``hole`` where it has nothing.
+    """
+
+    extents: Callable[[Any], tuple[Dim, ...]]
+    at: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """``loops`` of a convolution: StableHLO's dimension numbers, in its attributes.
 
@@ -181,7 +194,18 @@ class Convolution:
     windows: WindowFold
 
 
-Loops = Elements | Reduction | OrderedReduction | WindowFold | Contraction | Convolution | Scatter | Library | None
+Loops = (
+    Elements
+    | Reduction
+    | OrderedReduction
+    | WindowFold
+    | OrderedWindows
+    | Contraction
+    | Convolution
+    | Scatter
+    | Library
+    | None
+)
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
 #: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several. An op's regions are one
 #: more argument, ``regions``: functions on arrays (``dyn.ir.evaluate``).

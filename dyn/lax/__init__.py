@@ -1,5 +1,5 @@
 """Control flow and the raw ops, with JAX's names and argument orders."""
 
-from dyn.lax._reduce import reduce
+from dyn.lax._reduce import reduce, reduce_window
 
-__all__ = ["reduce"]
+__all__ = ["reduce", "reduce_window"]

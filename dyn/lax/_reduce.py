@@ -1,35 +1,22 @@
-"""Reductions with a function of one's own."""
+"""Reductions with a function of one's own, along axes and in windows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from dyn import config, dtypes
-from dyn.api import jit
-from dyn.dtypes import DType
-from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
-from dyn.hosts import host_of
-from dyn.ir.core import Value
-from dyn.ir.types import TensorType
-from dyn.ops.reduce import identity
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.ir.core import Region, Value
+from dyn.lax._folds import Computation, Tree, folded, is_identity
+from dyn.ops.reduce_window import same_padding
 from dyn.ops.regions import monoid_of
+from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.lift import is_liftable, lift
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
-from dyn.trace.region import Expected, TracedRegion, trace_region
-from dyn.trace.tracer import Tracer, active_trace
-
-#: A tree of arrays; a tracer inside of a trace, and what the caller's arrays are outside of one.
-Tree = Any
+from dyn.trace.dims import unwrap_dim
 
 
-def reduce(
-    operands: Tree, init_values: Tree, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]
-) -> Tree:
+def reduce(operands: Tree, init_values: Tree, computation: Computation, dimensions: Sequence[int]) -> Tree:
     """The fold of ``operands`` along ``dimensions`` with ``computation``, as in ``jax.lax.reduce``.
 
     ``operands`` is an array, or a tree of arrays of one shape; ``init_values`` a tree of scalars like it.
@@ -41,105 +28,60 @@ def reduce(
     It computes with its arguments, Python numbers and dims: an array from outside is an UnsupportedOpError, as is an
     operation that gives no scalar. Trees that differ are an ArgumentError, shapes and dtypes that differ a ShapeError.
     """
-    leaves, tree = flatten(operands)
-    starts, start_tree = flatten(init_values)
-    if tree != start_tree or not leaves:
-        raise ArgumentError(
-            f"reduce: the operands are {tree_text(tree)} and the initial values {tree_text(start_tree)}.",
-            loc=user_loc(),
-            remedy="give one initial value for each operand, in the same tree.",
-        )
-    trace = active_trace(*leaves, *starts)
-    if trace is None:
-        return _at_once(leaves, starts, tree, computation, tuple(dimensions))
-    names = leaf_names(tree, "operands")
-    arrays = [_lifted(trace, leaf, name) for leaf, name in zip(leaves, names, strict=True)]
-    inits = [
-        _initial(trace, leaf, array, name)
-        for leaf, array, name in zip(starts, arrays, leaf_names(tree, "init_values"), strict=True)
-    ]
-    axes = _axes(dimensions, arrays[0].type.rank)
-    body = scalar_body(trace, "reduce", computation, tree, [x.dtype for x in arrays])
-    monoids = monoid_of(body.region)
-    if monoids is None:
-        results = trace.emit_all("variadic_reduce", *arrays, *inits, axes=axes, regions=(body.region,))
-    else:
-        results = [_joined(trace, m, x, init, axes) for m, x, init in zip(monoids, arrays, inits, strict=True)]
-    return unflatten(tree, [Tracer(trace, value) for value in results])
+
+    def emit(trace: Trace, arrays: list[Value], inits: list[Value], body: Region) -> Sequence[Value]:
+        axes = _axes(dimensions, arrays[0].type.rank)
+        monoids = monoid_of(body)
+        if monoids is None:
+            return trace.emit_all("variadic_reduce", *arrays, *inits, axes=axes, regions=(body,))
+        return [_joined(trace, m, x, init, axes) for m, x, init in zip(monoids, arrays, inits, strict=True)]
+
+    return folded("reduce", operands, init_values, computation, emit)
 
 
-def scalar_body(
-    trace: Trace, what: str, computation: Callable[[Any, Any], Any], tree: TreeSpec, elements: Sequence[DType]
-) -> TracedRegion:
-    """``computation`` of two trees of scalars of these dtypes as a region: n and n of them in, n out."""
-    count = len(elements)
-
-    def call(*scalars: Tracer) -> Any:
-        return computation(unflatten(tree, list(scalars[:count])), unflatten(tree, list(scalars[count:])))
-
-    types = tuple(TensorType(dtype, ()) for dtype in elements)
-    expected = Expected(tree, types, "its arguments")
-    return trace_region(trace, call, [*types, *types], name=f"the body of {what}", expected=expected, closes=False)
-
-
-def _at_once(
-    leaves: list[Any], starts: list[Any], tree: TreeSpec, computation: Callable[[Any, Any], Any], axes: tuple[int, ...]
+def reduce_window(
+    operand: Tree,
+    init_value: Tree,
+    computation: Computation,
+    window_dimensions: Sequence[Any],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[Any, Any]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
 ) -> Tree:
-    """Outside of traces: compiled and run. Numbers are part of the program, arrays its arguments."""
-    given = [*leaves, *starts]
-    places = [i for i, leaf in enumerate(given) if isinstance(leaf, np.ndarray | np.generic) or host_of(leaf)]
+    """The fold of each window of ``operand`` with ``computation``, as in ``jax.lax.reduce_window``.
 
-    def program(*arrays: Any) -> Tree:
-        filled = list(given)
-        for place, array in zip(places, arrays, strict=True):
-            filled[place] = array
-        xs, inits = filled[: len(leaves)], filled[len(leaves) :]
-        return reduce(unflatten(tree, xs), unflatten(tree, inits), computation, axes)
+    Operands, initial values and ``computation`` are those of ``reduce``. A window has ``window_dimensions`` taps,
+    ``window_dilation`` places apart, and starts at every ``window_strides``-th place of the operand, between whose
+    elements ``base_dilation`` makes holes and around which ``padding`` does: "VALID", "SAME", "SAME_LOWER" or pairs of
+    numbers. What is in a hole is the initial value. Sizes of windows and paddings may be dims.
+    """
 
-    program.__name__ = "reduce"
-    return jit(program)(*[given[place] for place in places])
+    def emit(trace: Trace, arrays: list[Value], inits: list[Value], body: Region) -> Sequence[Value]:
+        shape = arrays[0].shape
+        ones = (1,) * len(shape)
+        base = ones if base_dilation is None else tuple(base_dilation)
+        dilation = ones if window_dilation is None else tuple(window_dilation)
+        window, strides = _sizes(window_dimensions), tuple(window_strides)
+        if any(len(numbers) != len(shape) for numbers in (window, strides, base, dilation)):
+            raise ShapeError(
+                f"reduce_window: an array with {len(shape)} axes has {len(window)} window dimensions, {len(strides)} "
+                f"strides, and dilations of {len(base)} and {len(dilation)} axes.",
+                loc=user_loc(),
+                remedy="give one number for each axis.",
+            )
+        sizes = [(n - 1) * b + 1 if b != 1 else n for n, b in zip(shape, base, strict=True)]
+        reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+        attrs: dict[str, Any] = {
+            "window": window, "strides": strides, "padding": _padding(padding, sizes, reach, strides),
+            "base_dilations": base, "window_dilations": dilation,
+        }  # fmt: skip
+        monoids = monoid_of(body)
+        if monoids is None or not all(is_identity(trace, i, m) for i, m in zip(inits, monoids, strict=True)):
+            return trace.emit_all("variadic_reduce_window", *arrays, *inits, regions=(body,), **attrs)
+        return [trace.emit("reduce_window", x, combine=m, **attrs) for m, x in zip(monoids, arrays, strict=True)]
 
-
-def _lifted(trace: Trace, leaf: Any, name: str) -> Value:
-    if not is_liftable(leaf):
-        raise UnsupportedOpError(
-            f"reduce does not take a {type(leaf).__name__} ({name}) for an array.",
-            loc=user_loc(),
-            remedy="make it an array with dyn.numpy.asarray.",
-        )
-    value = lift(trace, leaf)
-    return trace.emit("convert", value, dtype=value.dtype) if value.type.weak else value
-
-
-def _initial(trace: Trace, leaf: Any, array: Value, name: str) -> Value:
-    """An initial value in the dtype of its operand: only Python numbers change theirs."""
-    value = lift(trace, leaf) if is_liftable(leaf) else _lifted(trace, leaf, name)
-    default = dtypes.dtype(config.current().default_float)
-    if value.type.weak and dtypes.weak_promote(value.dtype.kind, array.dtype, default) is array.dtype:
-        number = trace.builder.uniform(value)
-        if number is None:
-            value = trace.emit("convert", value, dtype=array.dtype)
-        else:  # a constant of that dtype at once: it may be an identity
-            value = trace.constant(_in_dtype(number.item(), array.dtype, name))
-    if value.type.rank or value.dtype is not array.dtype:
-        raise ShapeError(
-            f"reduce: the initial value {name} is {value.type}, and its operand {array.type}.",
-            loc=user_loc(),
-            remedy=f"give a scalar of dtype {array.dtype.name}.",
-        )
-    return value
-
-
-def _in_dtype(number: complex, dtype: DType, name: str) -> np.ndarray[Any, Any]:
-    try:
-        with np.errstate(all="ignore"):
-            return np.array(number, dtype.np)
-    except OverflowError:
-        raise UnsupportedOpError(
-            f"reduce: the initial value {name} is {number}, which does not fit in {dtype.name}.",
-            loc=user_loc(),
-            remedy="convert the operand to a wider dtype with .astype.",
-        ) from None
+    return folded("reduce_window", operand, init_value, computation, emit)
 
 
 def _axes(dimensions: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -157,8 +99,41 @@ def _axes(dimensions: Sequence[int], rank: int) -> tuple[int, ...]:
 def _joined(trace: Trace, monoid: str, x: Value, init: Value, axes: tuple[int, ...]) -> Value:
     """The reduction with a monoid, joined with its initial value where that is more than the identity."""
     result = trace.emit("reduce", x, axes=axes, combine=monoid, nonempty=False)
-    number = trace.builder.uniform(init)
-    if number is not None and number == np.asarray(identity(monoid, x.dtype)).astype(x.dtype.np):
+    if is_identity(trace, init, monoid):
         return result
     start = trace.emit("broadcast_in_dim", init, shape=result.shape, dims=()) if result.shape else init
     return trace.emit(monoid, start, result)
+
+
+def _sizes(given: Sequence[Any]) -> tuple[Dim, ...]:
+    sizes: list[Dim] = []
+    for number in given:
+        size = unwrap_dim(number)
+        if size is None:
+            raise UnsupportedOpError(
+                f"reduce_window does not take the {type(number).__name__} {number!r} for a size.",
+                loc=user_loc(),
+                remedy="use an int, or a dimension such as x.shape[0].",
+            )
+        sizes.append(size)
+    return tuple(sizes)
+
+
+def _padding(
+    padding: str | Sequence[tuple[Any, Any]], sizes: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int]
+) -> tuple[tuple[Dim, Dim], ...]:
+    """What is added in front of and behind each axis, for windows that reach so far."""
+    name = padding.upper() if isinstance(padding, str) else ""
+    if name == "VALID":
+        return ((0, 0),) * len(sizes)
+    if name in ("SAME", "SAME_LOWER"):
+        lower = name == "SAME_LOWER"
+        return tuple(same_padding(n, r, s, lower=lower) for n, r, s in zip(sizes, reach, strides, strict=True))
+    pairs = [] if isinstance(padding, str) else [_sizes(pair) for pair in padding]
+    if len(pairs) != len(sizes) or any(len(pair) != 2 for pair in pairs):
+        raise ShapeError(
+            f"reduce_window: padding is {padding!r}, and {len(sizes)} pairs are needed.",
+            loc=user_loc(),
+            remedy='give (low, high) for each axis, or "SAME", "SAME_LOWER" or "VALID".',
+        )
+    return tuple((low, high) for low, high in pairs)

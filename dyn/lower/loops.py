@@ -18,7 +18,7 @@ from dyn.lower.expressions import Rewriter, stmt_dims
 from dyn.lower.kernel import Buffer, Carry, Expr, Fold, Loop, Ref, Role, Space, Stmt, Store
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, linearize, nest, split
-from dyn.lower.regions import region_values
+from dyn.lower.regions import ordered_carries
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.sweeps import Sweep, Sweeps
 from dyn.lower.target import Target
@@ -204,14 +204,9 @@ class LoopLowering:
     def _carries(self, op: Op, index: Index) -> tuple[Carry, ...]:
         """A reduction in order of what its operands have at an index."""
         count, (body,) = len(op.results), op.regions
-        states = [Ref("state", v.dtype) for v in op.results]
         elements = [self.elements.at(v, index) for v in op.operands[:count]]
         inits = [self.elements.at(v, ()) for v in op.operands[count:]]
-        values = region_values(self.k, body, [*states, *elements])
-        return tuple(
-            Carry(Ref("acc", state.dtype), state, init, value)
-            for state, init, value in zip(states, inits, values, strict=True)
-        )
+        return ordered_carries(self.k, body, inits, elements)
 
     def fold(self, op: Op, index: Index) -> Fold:
         """A reduction of what its operand has at an index."""

@@ -8,7 +8,7 @@ from dyn.errors import IRError
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.opdef import Elements
 from dyn.lower.expressions import ExprBuilder
-from dyn.lower.kernel import Expr
+from dyn.lower.kernel import Carry, Expr, Ref
 
 
 def region_values(k: ExprBuilder, region: Region, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -24,6 +24,16 @@ def region_values(k: ExprBuilder, region: Region, arguments: Sequence[Expr]) -> 
             raise IRError(f"{op.opdef.name} in a region of scalars has no element loops", loc=op.loc)
         values[op.result] = loops.at(k, op, (), _Getter(values, op))
     return tuple(values[v] for v in region.results)
+
+
+def ordered_carries(k: ExprBuilder, body: Region, inits: Sequence[Expr], elements: Sequence[Expr]) -> tuple[Carry, ...]:
+    """What a loop carries that folds ``elements`` with a body, n states and n elements to n states, from ``inits``."""
+    states = [Ref("state", init.dtype) for init in inits]
+    values = region_values(k, body, [*states, *elements])
+    return tuple(
+        Carry(Ref("acc", state.dtype), state, init, value)
+        for state, init, value in zip(states, inits, values, strict=True)
+    )
 
 
 class _Getter:

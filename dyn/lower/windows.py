@@ -11,13 +11,14 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.ir.core import Op
-from dyn.ir.opdef import OpKind, WindowFold
+from dyn.ir.opdef import OpKind, OrderedWindows, WindowFold
 from dyn.lower.elements import Elements, Index
 from dyn.lower.expressions import Rewriter, stmt_dims
 from dyn.lower.kernel import Buffer, Expr, Fold, Ref, Role, Stmt
 from dyn.lower.launch import Launch, bind_kernel
-from dyn.lower.loops import permuted_stores
-from dyn.lower.nest import axis, collapse, fold_nest, index_of, nest, split
+from dyn.lower.loops import constantly, permuted_stores
+from dyn.lower.nest import Axis, axis, collapse, fold_nest, index_of, nest, split
+from dyn.lower.regions import ordered_carries
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.target import Target
 from dyn.ops.complex_parts import part_dtype
@@ -30,18 +31,23 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 def lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
     """The launch of a group around one op that folds windows."""
     (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
-    assert isinstance(op.opdef.loops, WindowFold)
-    return lower_folds(plan, group, target, op, op.opdef.loops)
+    loops = op.opdef.loops
+    assert isinstance(loops, WindowFold | OrderedWindows)
+    return lower_folds(plan, group, target, op, loops)
 
 
-def lower_folds(plan: Plan, group: Group, target: Target, op: Op, windows: WindowFold) -> Launch:
+def lower_folds(plan: Plan, group: Group, target: Target, op: Op, windows: WindowFold | OrderedWindows) -> Launch:
     """A loop over the elements of a group, in which those of ``op`` are folded as ``windows`` says."""
     elements = Elements(plan, group)
     outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
     axes = [None if d == 1 else axis(f"i{a}", d) for a, d in enumerate(group.space)]
     index = index_of(axes)
-    fold, folded = _window(elements, op, windows, index)
-    elements.known[op.result] = lambda index: folded
+    if isinstance(windows, WindowFold):
+        fold, folded = _window(elements, op, windows, index)
+    else:
+        fold, folded = _in_order(elements, op, windows, index)
+    for value, known in zip(op.results, folded, strict=True):
+        elements.known[value] = constantly(known)
     stores = tuple(s for v in group.outputs for s in permuted_stores(elements, outputs[v], v, index))
     body: tuple[Stmt, ...] = (*fold, *stores)
     loops, change = collapse([a for a in axes if a is not None] or [axis("i", 1)], stmt_dims(body))
@@ -55,11 +61,11 @@ def lower_folds(plan: Plan, group: Group, target: Target, op: Op, windows: Windo
     return Launch(group, (*elements.inputs, *outputs), (kernel,))
 
 
-def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tuple[tuple[Stmt, ...], Expr]:
+def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tuple[tuple[Stmt, ...], tuple[Expr]]:
     """The loops over the taps of the window at ``index``, and the folded element."""
     k, dtype = elements.k, op.result.dtype
     wide = dtypes.float32 if dtype in _HALVES else dtype
-    taps = [None if d == 1 else axis(f"t{a}", d) for a, d in enumerate(windows.extents(op))]
+    taps = _taps(windows, op)
 
     def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
         return elements.at(op.operands[i], at, mask, other)
@@ -68,4 +74,25 @@ def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tu
     init = k.const(wide, windows.identity(op.attrs, wide))
     fold = Fold(Ref("acc", wide), windows.combine(op.attrs), init, value)
     done, (last,) = fold_nest([t for t in taps if t is not None] or [axis("t", 1)], Role.SERIAL, (), (fold,))
-    return done, k.cast(last.ref, dtype)
+    return done, (k.cast(last.ref, dtype),)
+
+
+def _in_order(
+    elements: Elements, op: Op, windows: OrderedWindows, index: Index
+) -> tuple[tuple[Stmt, ...], tuple[Expr, ...]]:
+    """The same with the op's region, which each tap goes through in turn."""
+    count, (body,) = len(op.results), op.regions
+    taps = _taps(windows, op)
+    inits = [elements.at(v, ()) for v in op.operands[count:]]
+
+    def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
+        return elements.at(op.operands[i], at, mask, other)
+
+    found = [windows.at(elements.k, op, i, index, index_of(taps), get, init) for i, init in enumerate(inits)]
+    carries = ordered_carries(elements.k, body, inits, found)
+    done, _ = fold_nest([t for t in taps if t is not None] or [axis("t", 1)], Role.SERIAL, (), (), carries)
+    return done, tuple(carry.ref for carry in carries)
+
+
+def _taps(windows: WindowFold | OrderedWindows, op: Op) -> list[Axis | None]:
+    return [None if d == 1 else axis(f"t{a}", d) for a, d in enumerate(windows.extents(op))]

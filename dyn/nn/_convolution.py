@@ -10,6 +10,7 @@ from dyn.numpy._axes import text_of
 from dyn.numpy._manipulation import flip, permuted
 from dyn.numpy._operands import emit, promote, shape_of, size_in
 from dyn.numpy._public import Array, ArrayLike, Size, public
+from dyn.ops.reduce_window import same_padding
 from dyn.shapes import Dim, dim_max, dim_min, floordiv
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -147,20 +148,8 @@ def paddings(
             f"{what} has no padding {padding!r}.", loc=user_loc(), remedy='write "SAME", "SAME_LOWER" or "VALID".'
         )
     return tuple(
-        _same(size, k, s, lower=name == "SAME_LOWER") for size, k, s in zip(sizes, reach, strides, strict=True)
+        same_padding(size, k, s, lower=name == "SAME_LOWER") for size, k, s in zip(sizes, reach, strides, strict=True)
     )
-
-
-def _same(size: Dim, reach: Dim, stride: int, *, lower: bool) -> tuple[Dim, Dim]:
-    """Padding for ``ceil(size / stride)`` windows.
-
-    Where windows overlap nothing is cut off; where they leave elements out, those behind the last window are, which
-    makes the number of windows ``ceil(size / stride)`` by algebra alone.
-    """
-    total = (floordiv(size + stride - 1, stride) - 1) * stride + reach - size
-    added = dim_max(total, 0)
-    low = floordiv(added + 1, 2) if lower else floordiv(added, 2)
-    return low, total - low
 
 
 def _transposed_padding(padding: str, reach: Dim, stride: int) -> tuple[Dim, Dim]:

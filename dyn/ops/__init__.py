@@ -14,10 +14,11 @@ from dyn.ops import (
     scatter,
     shape,
     variadic_reduce,
+    variadic_reduce_window,
 )
 from dyn.ops.scalar import Scalar
 
 __all__ = [
     "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "reduce",
-    "reduce_window", "scatter", "shape", "variadic_reduce",
+    "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
 ]  # fmt: skip

@@ -83,6 +83,18 @@ class WindowAxis:
         return k.apply(Scalar.AND, [on_element, within], dtypes.bool_)
 
 
+def same_padding(size: Dim, reach: Dim, stride: int, *, lower: bool = False) -> tuple[Dim, Dim]:
+    """Padding for ``ceil(size / stride)`` windows; where it is odd, one more behind, or with ``lower`` in front.
+
+    Where windows overlap nothing is cut off; where they leave elements out, those behind the last window are, which
+    makes the number of windows ``ceil(size / stride)`` by algebra alone.
+    """
+    total = (floordiv(size + stride - 1, stride) - 1) * stride + reach - size
+    added = dim_max(total, 0)
+    low = floordiv(added + 1, 2) if lower else floordiv(added, 2)
+    return low, total - low
+
+
 def in_range(k: ScalarBuilder, index: Dim, size: Dim) -> Any:
     """``0 <= index < size`` in one comparison: as an unsigned number a negative index is larger than any size."""
     return k.apply(Scalar.LT, [k.index(dtypes.uint64, index), k.index(dtypes.uint64, size)], dtypes.bool_)
@@ -109,7 +121,8 @@ def _dilated(ctx: TypeContext, size: Dim, step: int) -> Dim:
 # --- reduce_window ------------------------------------------------------------------------------------------------
 
 
-def _axes(shape: tuple[Dim, ...], attrs: Attrs) -> list[WindowAxis]:
+def window_axes(shape: tuple[Dim, ...], attrs: Attrs) -> list[WindowAxis]:
+    """How the windows of an op slide over each axis of an array of that shape."""
     names = ("window", "strides", "base_dilations", "window_dilations")
     window, strides, base, dilations = (attrs[name] for name in names)
     return [
@@ -118,22 +131,28 @@ def _axes(shape: tuple[Dim, ...], attrs: Attrs) -> list[WindowAxis]:
     ]
 
 
-def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    (x,) = operands
+def check_windows(ctx: TypeContext, x: TensorType, attrs: Attrs) -> list[WindowAxis]:
+    """Refuse windows that do not fit the axes of ``x``; how they slide over each."""
     names = ("window", "strides", "padding", "base_dilations", "window_dilations")
     if any(len(attrs[name]) != x.rank for name in names):
         lengths = ", ".join(f"{name} {len(attrs[name])}" for name in names)
         raise ctx.fail(f"{x} has {x.rank} axes, but there are {lengths}", "give one number for each axis.")
-    require_combinable(ctx, x.dtype, attrs["combine"])
-    axes = _axes(x.shape, attrs)
+    axes = window_axes(x.shape, attrs)
     for number, axis in enumerate(axes):
         axis.check(ctx, number)
+    return axes
+
+
+def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,) = operands
+    require_combinable(ctx, x.dtype, attrs["combine"])
+    axes = check_windows(ctx, x, attrs)
     return (TensorType(x.dtype, tuple(axis.count(ctx) for axis in axes), x.weak),)
 
 
 def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
     (x,) = op.operands
-    pairs = [a.read(k, i, tap) for a, i, tap in zip(_axes(x.shape, op.attrs), index, taps, strict=True)]
+    pairs = [a.read(k, i, tap) for a, i, tap in zip(window_axes(x.shape, op.attrs), index, taps, strict=True)]
     mask = all_of(k, [mask for _, mask in pairs])
     place = tuple(i for i, _ in pairs)
     other = None if mask is None else k.const(x.dtype, identity(op.attrs["combine"], x.dtype))

@@ -15,7 +15,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.opdef import Elements, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import COMBINES
-from dyn.shapes import Facts
+from dyn.shapes import Facts, RelKind
 from dyn.source import Loc
 
 
@@ -25,6 +25,23 @@ def scalar_region(dtypes: Sequence[DType], build: Callable[..., Any]) -> Region:
     builder = Builder(Facts.EMPTY, Loc("sample.py", 1))
     results = build(builder, *params)
     return Region(params, tuple(builder.ops), results if isinstance(results, tuple) else (results,))
+
+
+def arrays_and_inits(ctx: TypeContext, operands: Sequence[TensorType]) -> Sequence[TensorType]:
+    """The arrays among the operands of a fold: n of one shape, and then n scalars of their dtypes; and one body."""
+    count, odd = divmod(len(operands), 2)
+    if odd or not count or len(ctx.regions) != 1:
+        raise ctx.fail(f"{len(operands)} operands with {len(ctx.regions)} regions are no arrays, scalars and a body")
+    arrays, inits = operands[:count], operands[count:]
+    first = arrays[0]
+    for number, (x, init) in enumerate(zip(arrays, inits, strict=True)):
+        if init.rank or init.dtype is not x.dtype:
+            raise ctx.fail(f"initial value {number} is {init}, not a scalar of the dtype of {x}")
+        if x.rank != first.rank:
+            raise ctx.fail(f"operands {first} and {x} differ in rank", "reduce arrays of one shape.")
+        for axis, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)):
+            ctx.require(RelKind.EQ, a, b, f"arrays that are reduced together agree on axis {axis}")
+    return arrays
 
 
 def check_scalar_region(

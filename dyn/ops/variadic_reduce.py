@@ -19,28 +19,17 @@ from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.regions import check_scalar_region, scalar_region
+from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
-from dyn.shapes import RelKind
 
 Array = np.ndarray[Any, Any]
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    count, odd = divmod(len(operands), 2)
-    if odd or not count or len(ctx.regions) != 1:
-        raise ctx.fail(f"{len(operands)} operands with {len(ctx.regions)} regions are no arrays, scalars and a body")
-    arrays, inits, axes = operands[:count], operands[count:], attrs["axes"]
+    arrays, axes = arrays_and_inits(ctx, operands), attrs["axes"]
     first = arrays[0]
     if any(not 0 <= a < first.rank for a in axes) or len(set(axes)) != len(axes):
         raise ctx.fail(f"axes {axes} are not distinct axes of {first}")
-    for number, (x, init) in enumerate(zip(arrays, inits, strict=True)):
-        if init.rank or init.dtype is not x.dtype:
-            raise ctx.fail(f"initial value {number} is {init}, not a scalar of the dtype of {x}")
-        if x.rank != first.rank:
-            raise ctx.fail(f"operands {first} and {x} differ in rank", "reduce arrays of one shape.")
-        for axis, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)):
-            ctx.require(RelKind.EQ, a, b, f"arrays that are reduced together agree on axis {axis}")
     own = [x.dtype for x in arrays]
     check_scalar_region(ctx, ctx.regions[0], "its body", [*own, *own], own)
     kept = tuple(d for axis, d in enumerate(first.shape) if axis not in axes)

@@ -16,7 +16,7 @@ from dyn.errors import IRError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, ParamInfo, Value, attrs_key, region_key
 from dyn.ir.evaluate import run_sample
-from dyn.ir.opdef import REGISTRY, Sample
+from dyn.ir.opdef import REGISTRY, OpDef, Sample
 from dyn.ir.types import TensorType
 from dyn.lower.gpu.dialect import dialect_of
 from dyn.lower.kernel import Buffer, Carry, Const, Expr, Kernel, Loop, Ref, Role, Store, check
@@ -31,25 +31,27 @@ from tests.lower.test_gpu_programs import TARGETS, compile_function, run
 from tests.shim.run import ShimModule
 
 Array = np.ndarray[Any, Any]
-OPDEF = REGISTRY["variadic_reduce"]
+OPS = [REGISTRY[name] for name in ("variadic_reduce", "variadic_reduce_window")]
+#: Samples of one op that one program takes, at several sizes.
+Form = tuple[OpDef, list[Sample]]
 
 
-def forms() -> list[list[Sample]]:
-    """The samples by dtypes, ranks, axes and bodies: what one program takes at several sizes."""
+def forms(opdef: OpDef) -> list[Form]:
+    """The samples by dtypes, ranks, axes and bodies."""
     found: dict[object, list[Sample]] = {}
-    for sample in OPDEF.samples():
+    for sample in opdef.samples():
         types = tuple((a.dtype, a.ndim) for a in sample.operands)
         key = (types, attrs_key(sample.attrs), region_key(sample.regions[0], {}))
         found.setdefault(key, []).append(sample)
-    return list(found.values())
+    return [(opdef, samples) for samples in found.values()]
 
 
-def traced_sample(sample: Sample) -> TracedFunction:
+def traced_sample(opdef: OpDef, sample: Sample) -> TracedFunction:
     sizes = [as_dim(symbol(f"n{a}", f"x.shape[{a}]")) for a in range(sample.operands[0].ndim)]
     types = [TensorType(dtypes.dtype(a.dtype), tuple(sizes[: a.ndim])) for a in sample.operands]
     params = [Value(t, "x") for t in types]
     builder = Builder(Facts.EMPTY, Loc("sample.py", 1))
-    results = builder.emit(OPDEF, params, sample.regions, **sample.attrs)
+    results = builder.emit(opdef, params, sample.regions, **sample.attrs)
     infos = tuple(ParamInfo(f"x{i}") for i in range(len(params)))
     function = Function("sample", tuple(params), tuple(builder.ops), results, builder.facts, infos)
     return replace(trace_function(lambda xs: xs[0], "empty", [LeafSpec("x", dtypes.float32, ())]), function=function)
@@ -61,25 +63,26 @@ def same(actual: Array, wanted: Array) -> None:
     assert np.all((actual == wanted) | ((actual != actual) & (wanted != wanted))), (actual, wanted)
 
 
-@pytest.mark.parametrize("number", range(len(forms())))
-def test_compiled_samples(number: int) -> None:
-    samples = forms()[number]
-    compiled = compile_traced(traced_sample(samples[0]), [])
+@pytest.mark.parametrize("form", [form for opdef in OPS for form in forms(opdef)], ids=lambda form: form[0].name)
+def test_compiled_samples(form: Form) -> None:
+    opdef, samples = form
+    compiled = compile_traced(traced_sample(opdef, samples[0]), [])
     for sample in samples:
-        for actual, wanted in zip(run_compiled(compiled, sample.operands), run_sample(OPDEF, sample), strict=True):
+        for actual, wanted in zip(run_compiled(compiled, sample.operands), run_sample(opdef, sample), strict=True):
             same(actual, wanted)
 
 
+@pytest.mark.parametrize("opdef", OPS, ids=lambda opdef: opdef.name)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
-def test_samples_on_gpus(target: Target, require_tool: Callable[..., str]) -> None:
+def test_samples_on_gpus(target: Target, opdef: OpDef, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
-    reals = [s for s in forms() if not any(a.dtype.kind == "c" for a in s[0].operands)]
-    compiled = [compile_function(traced_sample(s[0]).function, target, f"s{i}") for i, s in enumerate(reals)]
+    reals = [s for _, s in forms(opdef) if not any(a.dtype.kind == "c" for a in s[0].operands)]
+    compiled = [compile_function(traced_sample(opdef, s[0]).function, target, f"s{i}") for i, s in enumerate(reals)]
     texts = [text for one in compiled for text in one.texts.values()]
     module = ShimModule(texts, dialect_of(target), target.warp)
     for samples, one in zip(reals, compiled, strict=True):
         for sample in samples:
-            for actual, wanted in zip(run(module, one, sample.operands), run_sample(OPDEF, sample), strict=True):
+            for actual, wanted in zip(run(module, one, sample.operands), run_sample(opdef, sample), strict=True):
                 assert actual is not None
                 same(actual, wanted)
 
