@@ -146,8 +146,9 @@ class Scatter:
     """``loops`` of an op that puts updates into windows of its first operand, in the updates' row-major order.
 
     ``updates(op)`` are those, ``windows(op)`` the dimension numbers that say where they go, with the operands that hold
-    each window's start. ``combine(attrs)`` is how an update joins what is there, None where it takes its place. A
-    window that would leave the array is moved inside with ``clamp``; without, what lies outside of it is left out.
+    each window's start. ``combine(attrs)`` is how an update joins what is there, None where it takes its place, or
+    where the op has a region: that gives what will be there, from what is there and the update. A window that would
+    leave the array is moved inside with ``clamp``; without, what lies outside of it is left out.
     """
 
     updates: Callable[[Any], Any]

@@ -22,6 +22,7 @@ from dyn.lower.kernel import (
     Index,
     Load,
     Loop,
+    Ref,
     Stmt,
     Store,
     TileContract,
@@ -117,11 +118,19 @@ class ExprBuilder:
 
         return self._node(("load", buffer, index, id(mask), id(other)), make)
 
-    def update(self, buffer: Buffer, index: Dim, combine: Scalar | None, value: Expr, mask: Expr | None) -> Update:
+    def update(
+        self,
+        buffer: Buffer,
+        index: Dim,
+        combine: Scalar | None,
+        value: Expr,
+        mask: Expr | None,
+        state: Ref | None = None,
+    ) -> Update:
         """An update at an index that may mention bound values."""
         symbols = sorted(free_symbols(index), key=lambda s: s.uid)
         bound = tuple((s, self.bound[s]) for s in symbols if s in self.bound)
-        return Update(buffer, index, bound, combine, value, mask)
+        return Update(buffer, index, bound, combine, value, mask, state)
 
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
@@ -269,7 +278,8 @@ class Rewriter:
         if isinstance(stmt, Update):
             bound = tuple((s, self.expr(v)) for s, v in stmt.bound)
             mask = None if stmt.mask is None else self.expr(stmt.mask)
-            return Update(stmt.buffer, self.change(stmt.index), bound, stmt.combine, self.expr(stmt.value), mask)
+            index, value = self.change(stmt.index), self.expr(stmt.value)
+            return Update(stmt.buffer, index, bound, stmt.combine, value, mask, stmt.state)
         if isinstance(stmt, Loop):
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))

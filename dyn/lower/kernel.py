@@ -193,6 +193,7 @@ class Store:
 class Update:
     """``buffer[index] = combine(buffer[index], value)`` where ``mask``; with no ``combine``, ``= value``.
 
+    With a ``state`` and no ``combine`` the value may be any function of what was there: that is what ``state`` is.
     ``bound`` names the symbols of ``index`` that stand for computed values, as in a Load: where they lead outside of
     the buffer, ``mask`` is false, and nothing is read or written. float16 and bfloat16 are combined in float32 and
     rounded after each update.
@@ -204,6 +205,7 @@ class Update:
     combine: Scalar | None
     value: Expr
     mask: Expr | None = None
+    state: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,13 +430,17 @@ class _Checker:
         self.stored.add(id(stmt.buffer))
         if stmt.value.dtype is not dtype:
             raise self.fail(f"a {stmt.value.dtype} updates {name}, a {dtype}")
+        if stmt.state is not None and (stmt.combine is not None or stmt.state.dtype is not dtype):
+            raise self.fail(f"{name} is updated with {stmt.state.name}, which is no element of it, or with more")
         if stmt.combine is not None and stmt.combine not in MONOIDS:
             raise self.fail(f"{name} is updated with {stmt.combine.text}, which is no monoid")
         if any(value.dtype is not dtypes.int64 for _, value in stmt.bound):
             raise self.fail(f"an update of {name} has an index that is not computed in i64")
         if stmt.mask is not None and stmt.mask.dtype is not dtypes.bool_:
             raise self.fail(f"an update of {name} has a mask of {stmt.mask.dtype}")
-        self.exprs(stmt_exprs(stmt), symbols, refs)
+        own = refs if stmt.state is None else refs | {id(stmt.state)}
+        self.exprs((stmt.value,), symbols, own)
+        self.exprs(stmt_exprs(stmt)[1:], symbols, refs)
 
     def tile(self, tile: TileContract, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
         if in_lane:

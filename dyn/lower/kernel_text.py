@@ -94,6 +94,10 @@ class _Printer:
                 self.tile(stmt, depth, lets)
 
     def update(self, stmt: Update, depth: int, lets: dict[int, str]) -> None:
+        old = ""
+        if stmt.state is not None:
+            self.refs[id(stmt.state)] = self.fresh("o")
+            old = f" from {self.refs[id(stmt.state)]}"
         value = self.expr(stmt.value, depth, lets)
         bindings = ""
         for symbol, bound in stmt.bound:
@@ -102,7 +106,7 @@ class _Printer:
         place = f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.index)}{bindings}]"
         how = "replaced" if stmt.combine is None else stmt.combine.text
         where = "" if stmt.mask is None else f" where {self.expr(stmt.mask, depth, lets)}"
-        self.line(depth, f"update {place} {how} by {value}{where}")
+        self.line(depth, f"update {place}{old} {how} by {value}{where}")
 
     def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
         inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]

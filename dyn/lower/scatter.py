@@ -20,11 +20,12 @@ from dyn.ir.core import Value
 from dyn.ir.opdef import Scatter
 from dyn.lower.elements import Elements
 from dyn.lower.expressions import Rewriter, stmt_dims
-from dyn.lower.kernel import Buffer, Expr, Role, Stmt, Store, Update
+from dyn.lower.kernel import Buffer, Expr, Ref, Role, Stmt, Store, Update
 from dyn.lower.launch import Condition, Launch, Variant, bind_kernel
 from dyn.lower.nest import Axis, axis, collapse, index_of, linearize, nest, split
 from dyn.lower.schedule import loop_schedule
 from dyn.lower.target import Target
+from dyn.ops.regions import region_values
 from dyn.ops.scalar import Scalar
 from dyn.ops.windows import Windows, clamped
 from dyn.shapes import Dim, Symbol, dim_max, product, substitute
@@ -186,7 +187,11 @@ class _ScatterLowering:
                 mask = inside if mask is None else k.both(mask, inside)
         value = self.elements.at(self.updates, index)
         place = linearize(tuple(places), x.shape)
-        return k.update(self.out, place, self.loops.combine(self.op.attrs), value, mask)
+        if not self.op.regions:
+            return k.update(self.out, place, self.loops.combine(self.op.attrs), value, mask)
+        state = Ref("old", x.dtype)
+        (value,) = region_values(k, self.op.regions[0], [state, value])
+        return k.update(self.out, place, None, value, mask, state)
 
     def _inside(self, place: Dim, size: Dim) -> Expr:
         """Whether a place is one of an axis: as an unsigned number a negative one is greater than any size."""

@@ -9,6 +9,7 @@ from dyn.ops import (
     gather,
     indexing,
     library,
+    map,
     reduce,
     reduce_window,
     scatter,
@@ -19,6 +20,6 @@ from dyn.ops import (
 from dyn.ops.scalar import Scalar
 
 __all__ = [
-    "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "reduce",
-    "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
+    "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "map",
+    "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
 ]  # fmt: skip

@@ -174,23 +174,23 @@ def _turned(function: Function, region: _Region) -> Function:
     remade = region.remade()
     for old in function.ops:
         op = with_operands(old, values)
-        builder.loc = op.loc
-        if old.result in remade and op.opdef.kind is not OpKind.POINTWISE:
-            turned[old.result] = _remade(builder, op, region.order)
-        elif old.result in remade or (old.result in region.members and op.opdef is not reduce):
-            (turned[old.result],) = builder.emit(op.opdef, [turned[v] for v in old.operands], **op.attrs)
-        if old.result in region.entries:
+        builder.loc, result = op.loc, old.results[0]
+        if result in remade and op.opdef.kind is not OpKind.POINTWISE:
+            turned[result] = _remade(builder, op, region.order)
+        elif result in remade or (result in region.members and op.opdef is not reduce):
+            (turned[result],) = builder.emit(op.opdef, [turned[v] for v in old.operands], op.regions, **op.attrs)
+        if result in region.entries:
             (source,) = op.operands
             if old.operands[0] in turned:
                 # Transposed twice by the same order: what the second one leads in is the first one's result.
                 source = builder.op("transpose", turned[old.operands[0]], permutation=region.order)
-            turned[old.result] = source
+            turned[result] = source
         elif old.opdef is transpose and old.operands[0] in turned:
-            values[old.result] = _transposed(builder, op, turned[old.operands[0]], region.order)
-        elif old.result not in region.members or old.result in remade:
+            values[result] = _transposed(builder, op, turned[old.operands[0]], region.order)
+        elif result not in region.members or result in remade:
             builder.append(op)
         elif old.opdef is reduce:
-            values[old.result] = _reduced(builder, op, turned[old.operands[0]], region.order)
+            values[result] = _reduced(builder, op, turned[old.operands[0]], region.order)
     results = tuple(values.get(v, v) for v in function.results)
     return function.with_ops(tuple(builder.ops), results, builder.facts)
 

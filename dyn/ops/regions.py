@@ -11,8 +11,8 @@ from typing import Any
 
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
-from dyn.ir.core import Region, Value
-from dyn.ir.opdef import Elements, TypeContext
+from dyn.ir.core import Op, Region, Value
+from dyn.ir.opdef import Elements, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import COMBINES
 from dyn.shapes import Facts, RelKind
@@ -67,6 +67,29 @@ def check_scalar_region(
 
 def _types(dtypes: Any) -> str:
     return f"({', '.join(f'{dtype.short}[]' for dtype in dtypes)})"
+
+
+def region_values(k: ScalarBuilder, region: Region, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a region that ``check_scalar_region`` takes, as scalar code, for arguments of its dtypes.
+
+    Kernels have no complex numbers: their regions are without them after ``split_complex``.
+    """
+    values: dict[Value, Any] = dict(zip(region.params, arguments, strict=True))
+    for op in region.ops:
+        loops = op.opdef.loops
+        assert isinstance(loops, Elements)
+        values[op.result] = loops.at(k, op, (), _Getter(values, op))
+    return tuple(values[v] for v in region.results)
+
+
+class _Getter:
+    """How the rule of an op in a region reads its operands. There is one element, and it is there."""
+
+    def __init__(self, values: dict[Value, Any], op: Op) -> None:
+        self.values, self.op = values, op
+
+    def __call__(self, i: int, index: object, mask: Any = None, other: Any = None) -> Any:
+        return self.values[self.op.operands[i]]
 
 
 def monoid_of(region: Region) -> tuple[str, ...] | None:

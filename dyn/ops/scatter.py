@@ -9,10 +9,12 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import NotYetError
+from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS
+from dyn.ops.regions import check_scalar_region, scalar_region
 from dyn.ops.rules import ALL_DTYPES
 from dyn.ops.windows import Windows
 from dyn.shapes import RelKind
@@ -27,7 +29,11 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     windows.check(ctx, x, starts)
     if updates.dtype is not x.dtype:
         raise ctx.fail(f"{updates} cannot be put into {x}")
-    if combine != "replace" and (combine not in COMBINES or not _combines(x, combine)):
+    if combine == "body":
+        if len(ctx.regions) != 1:
+            raise ctx.fail(f"{len(ctx.regions)} regions are no body")
+        check_scalar_region(ctx, ctx.regions[0], "its body", [x.dtype, x.dtype], [x.dtype])
+    elif combine != "replace" and (combine not in COMBINES or not _combines(x, combine)):
         raise ctx.unsupported(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
     batch = windows.batch_shape(starts[0])
     if updates.rank != len(batch) + len(windows.window_dims):
@@ -47,7 +53,7 @@ def _combines(x: TensorType, combine: str) -> bool:
     return x.dtype.kind is not Kind.BOOL
 
 
-def _reference(x: Array, *rest: Array, combine: str, **attrs: Any) -> Array:
+def _reference(x: Array, *rest: Array, combine: str, regions: tuple[RegionFunction, ...] = (), **attrs: Any) -> Array:
     *arrays, updates = rest
     windows = Windows.of_scatter(attrs, x.ndim)
     places = windows.places(windows.starts(arrays, x.shape), updates.shape)
@@ -63,6 +69,11 @@ def _reference(x: Array, *rest: Array, combine: str, **attrs: Any) -> Array:
     if combine == "replace":
         for place, value in zip(where.tolist(), values, strict=True):  # the last one stays: NumPy does not promise it
             flat[place] = value
+    elif combine == "body":
+        (body,) = regions
+        with np.errstate(all="ignore"):
+            for place, value in zip(where.tolist(), values, strict=True):
+                (flat[place],) = body(flat[place], value)
     elif dtypes.dtype(x.dtype) in _HALVES:
         for place, value in zip(where.tolist(), values.astype(np.float32), strict=True):
             flat[place] = UFUNCS[combine](flat[place].astype(np.float32), value)
@@ -118,6 +129,15 @@ def _sized_samples() -> list[Sample]:
     return calls
 
 
+def _reflected(b: Any, old: Any, new: Any) -> Any:
+    """An update that depends on the order: what is there, doubled, less what comes."""
+    return b.op("subtract", b.op("add", old, old), new)
+
+
+def _toggled(b: Any, old: Any, new: Any) -> Any:
+    return b.op("and", b.op("not", old), new)
+
+
 def _samples() -> list[Sample]:
     calls = _sized_samples()
     rows = np.array([4, 0, 4, -1, 9, 4, 2])
@@ -127,6 +147,12 @@ def _samples() -> list[Sample]:
                 operands = _values((5, 3), t, 0), rows.astype(np.int32), _values((7, 3), t, 1)
                 attrs = scatter_attrs(combine, update_window_dims=(1,), wrap=combine == "add", **_ROWS)
                 calls.append(Sample(operands, attrs))
+    for t in (dtypes.float32, dtypes.bfloat16, dtypes.int8, dtypes.bool_, dtypes.uint64):
+        body = scalar_region((t, t), _toggled if t is dtypes.bool_ else _reflected)
+        operands = _values((5, 3), t.np, 0), rows.astype(np.int32), _values((7, 3), t.np, 1)
+        calls.append(Sample(operands, scatter_attrs("body", update_window_dims=(1,), **_ROWS), (body,)))
+        single = _values((5,), t.np, 4), rows, _values((7,), t.np, 5)
+        calls.append(Sample(single, scatter_attrs("body", update_window_dims=(), **_ROWS), (body,)))
     # Windows that start at vectors, lie partly outside, overlap, and come first in the updates.
     vectors = np.array([[0, 1], [2, 3], [-1, -2], [1, 1], [0, 2**40]], np.int64)
     x = _values((4, 5), np.float32, 9)
@@ -152,7 +178,8 @@ def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
 #: The first operand with the last, the updates, combined into it: ``scatter(x, *start_indices, updates)``.
 #:
 #: Updates are taken in their row-major order, so that sums are rounded in that order and the last of several that
-#: ``combine="replace"`` puts in one place stays. An update whose place lies outside is dropped, each for itself.
+#: ``combine="replace"`` puts in one place stays. An update whose place lies outside is dropped, each for itself. With
+#: ``combine="body"`` the region says what will be in a place, from what is there and the update.
 scatter = OpDef(
     "scatter",
     OpKind.SCATTER,

@@ -20,12 +20,12 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_import_leaves_for_later_what_few_programs_or_only_calls_need() -> None:
-    later = ("dyn.nn", "dyn.backends", "dyn.pipeline", "logging", "llvmlite", "scipy")
+    later = ("dyn.lax", "dyn.nn", "dyn.backends", "dyn.pipeline", "logging", "llvmlite", "scipy")
     code = (
         "import numpy, sys; before = set(sys.modules); import dyn; "
         f"print([name for name in {later!r} if name in sys.modules and name not in before]); "
         "assert {'nn', 'Device', 'devices', 'jit'} <= set(dir(dyn)); "
-        "assert dyn.nn is sys.modules['dyn.nn'] and dyn.devices.__module__ == 'dyn.backends.devices'"
+        "assert dyn.lax is sys.modules['dyn.lax'] and dyn.nn is sys.modules['dyn.nn'] and dyn.devices.__module__ == 'dyn.backends.devices'"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

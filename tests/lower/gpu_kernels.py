@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.kernel import Apply, Buffer, Const, Expr, Fold, Index, Kernel, Load, Loop, Ref, Role, Space, Stmt, Store
+from dyn.lower.kernel import (
+    Apply,
+    Buffer,
+    Carry,
+    Const,
+    Expr,
+    Fold,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Space,
+    Stmt,
+    Store,
+)
 from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
 
@@ -100,6 +117,19 @@ def column_sum() -> Kernel:
     down = serial(r, rows, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + column)),))
     body = lane(c, dim_min(32, cols - tile * 32), down, Store(y, column, total))
     return kernel("column_sum", (x, y), (rows, cols), grid(tile, floordiv(cols + 31, 32), body))
+
+
+def exchanged() -> Kernel:
+    """``a, b = b + x[r, c], a`` for each row, from 0 and 1: what is carried changes places."""
+    rows, cols, tile, c, r = map(var, ("rows", "cols", "tile", "c", "r"))
+    x, y, z = Buffer("x", F32), Buffer("y", F32), Buffer("z", F32)
+    a, b, first, second = (Ref(name, F32) for name in ("a", "b", "first", "second"))
+    column = tile * 32 + c
+    own = call(Scalar.ADD, b, Load(x, r * cols + column))
+    carries = (Carry(first, a, number(0.0), own), Carry(second, b, number(1.0), a))
+    down = replace(serial(r, rows), carries=carries)
+    body = lane(c, dim_min(32, cols - tile * 32), down, Store(y, column, first), Store(z, column, second))
+    return kernel("exchanged", (x, y, z), (rows, cols), grid(tile, floordiv(cols + 31, 32), body))
 
 
 def gather() -> Kernel:
@@ -255,7 +285,8 @@ def bitcasts(source: DType) -> Kernel:
 def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
-        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), gather(), concat(), turn(), norms(), reductions(),
+        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), gather(), concat(), turn(),
+        norms(), reductions(),
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

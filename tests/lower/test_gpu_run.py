@@ -121,6 +121,18 @@ def test_column_sum(machine: Machine, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
+def test_what_is_carried_changes_places(machine: Machine, n: int) -> None:
+    for rows in (0, 1, 50):
+        x, y, z = floats(rows, n), np.empty(n, np.float32), np.empty(n, np.float32)
+        every_order(machine, "exchanged", [x], [y, z], [rows, n])
+        first, second = np.zeros(n, np.float32), np.ones(n, np.float32)
+        for row in x:
+            first, second = second + row, first
+        np.testing.assert_array_equal(y, first)
+        np.testing.assert_array_equal(z, second)
+
+
+@pytest.mark.parametrize("n", SIZES)
 def test_gather(machine: Machine, n: int) -> None:
     table = floats(6, n)
     index = np.array([0, 5, -3, 99, 2, 2, 4], np.int32)

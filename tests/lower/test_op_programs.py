@@ -11,7 +11,8 @@ import pytest
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
-from dyn.ir.core import Function, ParamInfo, Value, attrs_key
+from dyn.ir.core import Function, ParamInfo, Value, attrs_key, region_key
+from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind, Sample
 from dyn.ir.types import TensorType
 from dyn.shapes import Facts, as_dim, symbol
@@ -37,7 +38,8 @@ def forms(opdef: OpDef) -> dict[object, list[Sample]]:
     found: dict[object, list[Sample]] = {}
     for sample in opdef.samples():
         types = tuple((a.dtype, a.ndim) for a in sample.operands)
-        found.setdefault((types, attrs_key(sample.attrs)), []).append(sample)
+        regions = tuple(region_key(region, {}) for region in sample.regions)
+        found.setdefault((types, attrs_key(sample.attrs), regions), []).append(sample)
     return found
 
 
@@ -50,7 +52,7 @@ def program(opdef: OpDef, samples: list[Sample]) -> Function:
         sizes = [as_dim(symbol(f"n{number}_{a}", f"n{number}")) for a in range(max(x.ndim for x in sample.operands))]
         own = [Value(TensorType(dtypes.dtype(a.dtype), tuple(sizes[: a.ndim])), "x") for a in sample.operands]
         params += own
-        results += builder.emit(opdef, own, **sample.attrs)
+        results += builder.emit(opdef, own, sample.regions, **sample.attrs)
     infos = tuple(ParamInfo(f"x{i}") for i in range(len(params)))
     return Function("samples", tuple(params), tuple(builder.ops), tuple(results), builder.facts, infos)
 
@@ -76,5 +78,5 @@ def test_samples(name: str) -> None:
         samples = [group[turn % len(group)] for group in groups]
         results = run_compiled(compiled, [a for sample in samples for a in sample.operands])
         for sample, actual in zip(samples, results, strict=True):
-            wanted = np.asarray(opdef.reference(*sample.operands, **sample.attrs))
+            (wanted,) = run_sample(opdef, sample)
             near(actual, wanted, dtypes.dtype(wanted.dtype))

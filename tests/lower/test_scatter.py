@@ -14,7 +14,7 @@ from dyn.backends.reference import run_reference
 from dyn.errors import IRError, NotYetError
 from dyn.ir.core import Function
 from dyn.lower.gpu.emit import emit_kernel as emit_gpu
-from dyn.lower.kernel import Buffer, Const, Kernel, Load, Space, Store, Update, check
+from dyn.lower.kernel import Buffer, Const, Kernel, Load, Ref, Space, Store, Update, check
 from dyn.lower.kernel_text import kernel_text
 from dyn.lower.target import Target
 from dyn.ops.scalar import Scalar
@@ -156,6 +156,10 @@ def test_an_update_checks() -> None:
 BROKEN: dict[str, tuple[Callable[[Update], Any], str]] = {
     "value": (lambda u: replace(u, value=Const(dtypes.float64, 1.0)), "kernel k: a f64 updates y, a f32"),
     "combine": (lambda u: replace(u, combine=Scalar.SUB), "kernel k: y is updated with sub, which is no monoid"),
+    "state": (
+        lambda u: replace(u, state=Ref("old", dtypes.float32)),
+        "kernel k: y is updated with old, which is no element of it, or with more",
+    ),
     "mask": (
         lambda u: replace(u, mask=Const(dtypes.int32, 1)), "kernel k: an update of y has a mask of i32",
     ),

@@ -139,7 +139,7 @@ def store(em: KernelEmitter, stmt: Store) -> None:
 
 def update(em: KernelEmitter, stmt: Update) -> None:
     """Read, combine and write in the open scope; a mask that all lanes have in common is a branch around that."""
-    value = em.eval(stmt.value)
+    value = em.eval(stmt.value) if stmt.state is None else None
     mask = em.eval(stmt.mask) if stmt.mask is not None else None
     for _, expr in stmt.bound:
         em.eval(expr)
@@ -152,21 +152,30 @@ def update(em: KernelEmitter, stmt: Update) -> None:
             fn.start(some)
         _bind(em, stmt.bound)
         lanes = em.scopes.top.lanes
-        varies = value.varying or em.indices.varies(stmt.index) or (mask is not None and mask.varying)
+        varies = em.indices.varies(stmt.index) or (mask is not None and mask.varying)
+        if value is not None:
+            varies = varies or value.varying
         if lanes is None or not varies:
             _update_one(em, stmt, value)
         else:
-            _update_lanes(em, stmt, em.spread(value), mask.parts if mask is not None and not branch else None)
+            masks = mask.parts if mask is not None and not branch else None
+            _update_lanes(em, stmt, value if value is None else em.spread(value), masks)
         _unbind(em, stmt.bound)
         if branch:
             fn.branch(skip)
             fn.start(skip)
 
 
-def _update_one(em: KernelEmitter, stmt: Update, value: Value) -> None:
+def _update_one(em: KernelEmitter, stmt: Update, value: Value | None) -> None:
+    """The value is None where it is a function of what is there."""
     fn, dtype = em.fn, stmt.buffer.dtype
     elem = em.memory(dtype)
     pointer = em.address(stmt.buffer, stmt.index)
+    if value is None:
+        assert stmt.state is not None
+        old = from_memory(fn, dtype, elem, fn.load(elem, pointer, dtype.itemsize))
+        em.bind_ref(stmt.state, (old,), varying=False)
+        value = em.eval(stmt.value)
     new = value.parts[0]
     if stmt.combine is not None:
         old = from_memory(fn, dtype, elem, fn.load(elem, pointer, dtype.itemsize))
@@ -174,11 +183,17 @@ def _update_one(em: KernelEmitter, stmt: Update, value: Value) -> None:
     fn.store(elem, to_memory(fn, dtype, value.ty, new, elem), pointer, dtype.itemsize)
 
 
-def _update_lanes(em: KernelEmitter, stmt: Update, value: Value, masks: tuple[str, ...] | None) -> None:
+def _update_lanes(em: KernelEmitter, stmt: Update, value: Value | None, masks: tuple[str, ...] | None) -> None:
+    """The same for vectors. All are read first: the lanes' places are distinct."""
     fn, dtype, lanes = em.fn, stmt.buffer.dtype, em.lanes
     elem = em.memory(dtype, lanes.width)
     where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
     masks = _and_masks(fn, lanes, masks)
+    if value is None:
+        assert stmt.state is not None
+        loaded = [where.load(u, elem, masks[u] if masks is not None else None, None) for u in range(lanes.unroll)]
+        em.bind_ref(stmt.state, tuple([from_memory(fn, dtype, elem, part) for part in loaded]))
+        value = em.spread(em.eval(stmt.value))
     for u, part in enumerate(value.parts):
         mask, new = masks[u] if masks is not None else None, part
         if stmt.combine is not None:

@@ -12,6 +12,7 @@ from dyn.lower.kernel import (
     Role,
     Stmt,
     TileContract,
+    Update,
     children,
     walk_stmts,
 )
@@ -43,6 +44,9 @@ class Varying:
                     self._known[id(fold.ref)] = stmt.role is not Role.LANE and self(fold.value)
             elif isinstance(stmt, TileContract):
                 self._block(stmt.epilogue)
+            elif isinstance(stmt, Update) and stmt.state is not None:
+                moves = isinstance(stmt.index, SymExpr) and not self.symbols.isdisjoint(stmt.index.atoms)
+                self._known[id(stmt.state)] = moves or any(self(value) for _, value in stmt.bound)
 
     def _carried(self, loop: Loop) -> None:
         """Decide what a loop carries: a state is varying where its first value or a later one is.
