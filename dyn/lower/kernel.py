@@ -211,12 +211,20 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class TileSchedule:
     """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
-    right operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension at once."""
+    right operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension at once.
+
+    ``panels`` packed panels lie side by side and take turns at each tile of rows, which is then read less often.
+    ``depth``, unless 0, is the most steps of the reduced dimension that are packed at once. A packed panel is asked for
+    ``ahead`` steps before it is read.
+    """
 
     rows: int
     vectors: int
     pack_rhs: bool = True
     unroll: int = 4
+    panels: int = 1
+    depth: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)

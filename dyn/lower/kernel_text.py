@@ -134,6 +134,8 @@ class _Printer:
         acc = self.refs[id(tile.acc)] = self.fresh("acc")
         s = tile.schedule
         packed = "packed" if s.pack_rhs else "direct"
+        if s.panels > 1:
+            packed = f"{s.panels} packed"
         extents = f"{row} < {self.dim(tile.row_extent)}, {col} < {self.dim(tile.col_extent)}"
         self.line(
             depth,

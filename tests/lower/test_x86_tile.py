@@ -46,6 +46,8 @@ BLOCKED = ((9, 50, 3000), (300, 49, 2100), (17, 100, 1025), (3, 500, 1100))
 
 PACKED = TileSchedule(8, 3, pack_rhs=True, unroll=1)
 DIRECT = TileSchedule(4, 6, pack_rhs=False, unroll=1)
+#: Panels that take turns at each tile of rows, and short blocks of the reduced dimension.
+SHARED = TileSchedule(8, 3, pack_rhs=True, unroll=2, panels=2, depth=64, ahead=8)
 
 Values = np.ndarray
 
@@ -198,6 +200,33 @@ def test_tile_shapes(schedule: TileSchedule) -> None:
     both = [schedule, replace(schedule, pack_rhs=False)]
     for kernel in compile_kernels([contraction("g", "mk", "kn", s, epilogue=store_bias(F32)) for s in both]):
         check_all(kernel, F32, [*sample(40), *BLOCKED[:2]], "mk", "kn")
+
+
+SHARING = (SHARED, replace(SHARED, rows=6, vectors=4, panels=3), replace(SHARED, rows=1, vectors=2, panels=4, depth=0))
+
+
+@pytest.mark.parametrize("schedule", SHARING)
+def test_panels_that_share_rows(schedule: TileSchedule) -> None:
+    """Every layout; as many columns as come, so that some panels are narrow."""
+    kernels = compile_kernels([contraction("g", x, y, schedule, epilogue=store_bias(F32)) for x, y in LAYOUTS])
+    for (left, right), kernel in zip(LAYOUTS, kernels, strict=True):
+        check_all(kernel, F32, [*sample(40), *BLOCKED], left, right)
+
+
+@pytest.mark.parametrize("schedule", SHARING)
+def test_one_kernel_packs_panels_that_are_all_whole(schedule: TileSchedule) -> None:
+    """Its tile has as few rows as there are panels; there may be fewer rows or panels than that, or none."""
+    statics = [(None, 96, 64), (None, 384, None), (None, 192, 40), (3, 240, None), (None, 100, 130), (None, 48, 7)]
+    cases = [contraction("g", "mk", "kn", schedule, extents=x, epilogue=store_bias(F32)) for x in statics]
+    plain = [contraction("g", "mk", "kn", PACKED, extents=x, epilogue=store_bias(F32)) for x in statics]
+    pairs = zip(compile_kernels(cases), compile_kernels(plain), strict=True)
+    for (kernel, other), (rows, n, depth) in zip(pairs, statics, strict=True):
+        for m in SIZES if rows is None else (rows,):
+            for k in (0, 1, 63, 64, 65, 200) if depth is None else (depth,):
+                a, b, bias = values((m, k), F32, 1), values((k, n), F32, 2), values((n,), F32, 3)
+                got = run(kernel, a, b, bias)
+                close(got, a, b, bias)
+                np.testing.assert_array_equal(got, run(other, a, b, bias))
 
 
 def test_static_extents() -> None:
@@ -374,23 +403,25 @@ def chunked(schedule: TileSchedule, rows: int, cols: int, lhs: str = "mk", stati
 
 def test_results_depend_on_no_cutting() -> None:
     """Chunks, spans of the grid, tiles, packing, and the rows beside it: a row's bits are the same."""
-    whole, direct, low, chunks, transposed = compile_kernels(
+    whole, direct, low, chunks, transposed, shared = compile_kernels(
         [
             contraction("g", "mk", "kn", PACKED),
             contraction("g", "mk", "kn", TileSchedule(8, 3, False, 1)),
             contraction("g", "mk", "kn", DIRECT),
             chunked(PACKED, 16, 96),
             chunked(PACKED, 16, 96, "km"),
+            chunked(SHARED, 16, 96),
         ]
     )
-    (static,) = compile_kernels([chunked(PACKED, 16, 96, static=192)])
-    a, b = values((37, 100), F32, 1), values((100, 192), F32, 2)
-    np.testing.assert_array_equal(run(static, a, b), run(whole, a, b))
+    statics = [chunked(PACKED, 16, 96, static=192), chunked(SHARED, 16, 96, static=192)]
+    for static in compile_kernels(statics):
+        a, b = values((37, 100), F32, 1), values((100, 192), F32, 2)
+        np.testing.assert_array_equal(run(static, a, b), run(whole, a, b))
     for m, n, k in [(100, 200, 64), (37, 49, 100), (300, 50, 2100), (1, 100, 1030)]:
         a, b = values((m, k), F32, 1), values((k, n), F32, 2)
         want = run(whole, a, b)
         close(want, a, b)
-        for kernel in (direct, low, chunks):
+        for kernel in (direct, low, chunks, shared):
             np.testing.assert_array_equal(run(kernel, a, b), want)
         np.testing.assert_array_equal(run(transposed, a, b, lhs="km"), want)
         for rows in (1, 3, 5):
@@ -405,8 +436,9 @@ def test_results_depend_on_no_cutting() -> None:
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
-    for lhs, rhs in LAYOUTS:
-        size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
+    deep = replace(SHARED, depth=768)
+    for lhs, rhs, schedule in [(x, y, s) for x, y in LAYOUTS for s in (PACKED, deep)]:
+        size = emit_kernel(contraction("g", lhs, rhs, schedule), target).scratch_bytes
         assert isinstance(size, int)
         assert size < 1 << 20
     assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * 6 * target.vector_bytes
@@ -436,6 +468,7 @@ def test_other_targets(cpu: str) -> None:
 
 TARGETS = (
     Target("x86", "znver5", vector_bytes=64, registers=32),
+    Target("x86", "cascadelake", vector_bytes=64, registers=32),
     Target("x86", "x86-64-v3", vector_bytes=32, registers=16),
     Target("x86", "x86-64", vector_bytes=16, registers=16),
 )
@@ -479,3 +512,16 @@ def test_schedules_divide_the_columns() -> None:
     assert [(v.schedule.rows, v.schedule.vectors, v.schedule.pack_rhs) for v in wide] == [(4, 6, False), (4, 6, True)]
     assert [(v.min_rows, v.max_rows) for v in wide] == [(0, 4), (5, None)]
     assert contract_schedules(target, F32, col_contiguous=True, cols=100)[1].schedule.rows == 8
+
+
+def test_schedules_of_intels_caches() -> None:
+    """High tiles, whatever the columns, in panels that share them; other processors keep what they have."""
+    first, unknown, intel = [
+        contract_schedules(Target("x86", name, vector_bytes=64, registers=32), F32, col_contiguous=True, cols=768)
+        for name in ("znver5", "x86-64-v4", "cascadelake")
+    ]
+    assert (first[1].schedule, first[1].row_chunk, first[1].col_panel) == (TileSchedule(4, 6, True, 1), 256, 96)
+    assert unknown == first
+    assert intel[1].schedule == TileSchedule(8, 3, True, unroll=2, panels=2, depth=768, ahead=8)
+    assert (intel[1].row_chunk, intel[1].col_panel) == (528, 96)
+    assert intel[0] == replace(first[0], row_chunk=528)

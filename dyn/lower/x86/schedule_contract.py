@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from dyn.dtypes import DType
 from dyn.lower.kernel import TileSchedule
 from dyn.lower.target import Target
+from dyn.lower.x86.blocking import blocking
 from dyn.shapes import Dim
 
-#: Rows that one GRID iteration takes: so many that packing the right operand again for each costs nothing.
-ROW_CHUNK = 256
-#: The same, where the left operand is packed too: as many as its block in scratch has.
+#: Rows that one GRID iteration takes where the left operand is packed too: as many as its block in scratch has.
 PACKED_ROW_CHUNK = 96
 #: Vectors of columns that share a packed left operand.
 PACKED_VECTORS = 12
@@ -65,10 +64,10 @@ def contract_schedules(
     """
     lanes = target.lanes(dtype.itemsize)
     rows, vectors = _tile(target, dtype, cols, wide=col_contiguous)
-    panels = 1 if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
-    chunk = ROW_CHUNK if lhs_contiguous else PACKED_ROW_CHUNK
-    chunk = max(chunk // rows, 1) * rows
-    main = TileSchedule(rows, vectors, pack_rhs=True, unroll=1)
+    own = blocking(target)
+    panels = own.panels if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
+    chunk = max((own.rows if lhs_contiguous else PACKED_ROW_CHUNK) // rows, 1) * rows
+    main = TileSchedule(rows, vectors, True, own.unroll, own.panels, own.depth, own.ahead)
     note = f"packed {rows}x{vectors * lanes}"
     direct = col_contiguous or (red_contiguous and lhs_contiguous)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
@@ -93,7 +92,7 @@ def _tile(target: Target, dtype: DType, cols: Dim | None, *, wide: bool) -> tupl
     if isinstance(cols, int):
         lanes = target.lanes(dtype.itemsize)
         for rows, vectors in ((4, 6), (8, 3), (6, 4), (12, 2)):
-            if cols % (vectors * lanes) == 0 and (wide or vectors < 6):
+            if cols % (vectors * lanes) == 0 and (vectors < 6 or (wide and blocking(target).low_tiles)):
                 return rows, vectors
     return 8, 3
 

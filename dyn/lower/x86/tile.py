@@ -23,15 +23,16 @@ block of partial accumulators when the reduced dimension may need more than one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dyn.lower.kernel import TileContract
-from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import Block, Packer, define, strided
+from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Part, Rows
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
 #: Bytes of a packed block of the left operand.
 LHS_BYTES = 384 * 1024
-#: Rows of partial accumulators.
-PARTIAL_ROWS = 256
+#: Rows of partial accumulators: all that a GRID iteration takes.
+PARTIAL_ROWS = 528
 #: Panels that share one packed block of the left operand.
 PANELS_PER_LHS = 8
 
@@ -52,37 +53,6 @@ def emit_tile(em: KernelEmitter, tile: TileContract) -> None:
     em.scopes.clobber()
     _Tile(em, tile).nest()
     em.scopes.clobber()
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows from ``i0`` on, ``depth`` steps of the reduced dimension from ``k0``; whether these are the first and the
-    last of them."""
-
-    i0: str
-    k0: str
-    depth: str
-    first: str
-    last: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    """``cols`` columns from ``j`` on."""
-
-    number: str
-    is_wide: str
-    j: str
-    cols: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows ``begin`` to ``end`` of a block, and their accumulators."""
-
-    begin: str
-    end: str
-    acc: str
 
 
 class _Tile:
@@ -116,18 +86,31 @@ class _Tile:
         #: PACKED if the panel is packed before the micro-kernels run.
         self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if schedule.pack_rhs else Rhs.DIRECT
 
-        self.block = max(PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize) // 64, 1) * 64
+        #: Panels that lie packed side by side, and take turns at each tile of rows.
+        self.group = schedule.panels if self.mode is not Rhs.DIRECT else 1
+        most = PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize * self.group) // 64
+        self.block = min(schedule.depth // 64 if schedule.depth else most, most)
+        self.block = max(self.block, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
         static = isinstance(tile.red_extent, int) and tile.red_extent <= self.block
         self.resumes = packs and not static
 
+        self._panel_kinds()
+        #: Rows of the first tile, where one kernel packs all panels of a group: as wide as they are, and as low. It is
+        #: as if the first ``shift`` rows of that tile did not exist.
+        self.lead = 0
+        if self.mode is Rhs.PACKING and self.group > 1 and not self.has_narrow:
+            self.lead = max(self.height // self.group, 1)
+        self.shift = self.height - self.lead if self.lead else 0
+
         self.lhs_rows = 0
         if self.lhs is None:
             self.lhs_rows = max(LHS_BYTES // (self.block * itemsize) // self.height, 2) * self.height
         self.partial_rows = self.lhs_rows if self.lhs_rows else PARTIAL_ROWS // self.height * self.height
-        self.tiles = max(self.partial_rows // self.height, 1)
-        self.panels = PANELS_PER_LHS if self.lhs is None else 1
+        self.tiles = max(self.partial_rows // self.height, 1) + (1 if self.lead else 0)
+        self.panels = max(PANELS_PER_LHS if self.lhs is None else 1, self.group)
+        self.epilogue = Epilogue(em, tile, self.vec)
         self._scratch(itemsize)
         self._leaves()
         # What ``nest`` finds first. ``slot`` is the number of elements from the accumulators of one tile to those of
@@ -141,9 +124,10 @@ class _Tile:
 
     def _scratch(self, itemsize: int) -> None:
         em, tile = self.em, self.tile
-        slots = self.tiles * (self.panels - 1 + -(-self.vectors // self.narrow)) if self.resumes else 1
-        self.acc = em.alloc_scratch(slots * self.height * self.width * itemsize)
-        packed = (self._depth() * self.width + self.w) * itemsize
+        most = self.panels - 1 + (-(-self.vectors // self.narrow) if self.has_narrow else 1)
+        slots = self.tiles * most if self.resumes else 1
+        self.acc = em.alloc_scratch(slots * max(self.height, self.lead * self.group) * self.width * itemsize)
+        packed = (self._depth() * self.width * self.group + self.w) * itemsize
         self.panel = em.alloc_scratch(packed) if self.mode is not Rhs.DIRECT else "null"
         if self.rhs is None:
             self.rhs_packer = Packer(em, tile.rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
@@ -158,33 +142,48 @@ class _Tile:
         red = self.tile.red_extent
         return min(self.block, -(-max(red, 1) // self.w) * self.w) if isinstance(red, int) else self.block
 
+    def _panel_kinds(self) -> None:
+        """Whether there may be narrow panels, and wide ones."""
+        cols = self.tile.col_extent
+        self.has_wide, narrow = True, True
+        if isinstance(cols, int):
+            full, rest = divmod(cols, self.width)
+            self.has_wide = full > 0 or rest > self.width - self.narrow * self.w
+            narrow = 0 < rest <= self.width - self.narrow * self.w
+        self.has_narrow = narrow and not self.dots and known_factor(cols) % self.width != 0
+
     def _leaves(self) -> None:
         """The micro-kernels that may be needed, by height and whether the panel is narrow."""
         tile = self.tile
-        cols = tile.col_extent
-        wide, narrow = True, True
-        if isinstance(cols, int):
-            full, rest = divmod(cols, self.width)
-            wide = full > 0 or rest > self.width - self.narrow * self.w
-            narrow = 0 < rest <= self.width - self.narrow * self.w
-        if self.dots or known_factor(cols) % self.width == 0:
-            narrow = False
-        self.has_narrow = narrow
-        vectors = self.vectors if wide or not narrow else self.narrow
+        narrow = self.has_narrow
+        vectors = self.vectors if self.has_wide or not narrow else self.narrow
         rhs = Rhs.DIRECT if self.mode is Rhs.DIRECT else Rhs.PACKED
         #: The micro-kernels for a wide panel, for a narrow one, for half a tile of rows, and the one that packs.
         self.main = self._leaf(self.height, vectors, rhs)
         self.main_narrow = self._leaf(self.height, self.narrow, rhs) if narrow else self.main
         whole = known_factor(tile.row_extent) % self.height == 0
         self.low = self.main if whole else self._leaf(self.half, vectors, rhs)
-        self.packing = self._leaf(self.height, vectors, Rhs.PACKING) if self.mode is Rhs.PACKING else self.main
+        self.packing = self.main
+        if self.lead:
+            self.packing = self._leaf(self.lead, self.group * vectors, Rhs.PACKING)
+        elif self.mode is Rhs.PACKING:
+            self.packing = self._leaf(self.height, vectors, Rhs.PACKING)
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
-        fma, unroll = self.em.machine.has_fma, self.tile.schedule.unroll
+        fma, schedule = self.em.machine.has_fma, self.tile.schedule
         if self.dots:
             leaf = Dot(self.vec, rows, self.width, fma).leaf()
+        elif rhs is Rhs.PACKED:
+            micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, schedule.unroll, fma, schedule.ahead)
+            leaf = micro.leaf()
+        elif self.lead:
+            apart = self._depth() * self.width
+            micro = Micro(
+                self.vec, rows, vectors, self.group * self.width, rhs, self.resumes, 1, fma, 0, self.vectors, apart
+            )
+            leaf = micro.leaf()
         else:
-            leaf = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma).leaf()
+            leaf = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, schedule.unroll, fma).leaf()
         define(self.em, leaf)
         return f"@{leaf.name}"
 
@@ -204,7 +203,7 @@ class _Tile:
             once = ints.test("eq", blocks, "1")
             row_step = ints.pick(once, row_step, str(self.partial_rows))
             col_step = ints.pick(once, col_step, str(self.panels * self.width))
-            self.slot = ints.pick(once, "0", str(self.height * self.width))
+            self.slot = ints.pick(once, "0", str(max(self.height, self.lead * self.group) * self.width))
         with em.scope(guarded=True):
             # Where nothing is packed or cut by rows or columns, there is one block of all of them.
             down = fn.loop("0", rows, row_step, hint="rows") if self.resumes or self.lhs is None else None
@@ -221,10 +220,10 @@ class _Tile:
                         first = ints.test("eq", reds.index, "0")
                         last = ints.test("eq", ints.add(reds.index, "1"), blocks)
                         size = ints.least(ints.sub(red, k0), depth)
-                        self._block(j0, width, _Part(i0, k0, size, first, last))
+                        self._block(j0, width, Part(i0, k0, size, first, last))
                         reds.close()
                     else:
-                        self._block(j0, width, _Part(i0, "0", red, "true", "true"))
+                        self._block(j0, width, Part(i0, "0", red, "true", "true"))
                 if across is not None:
                     across.close()
             if down is not None:
@@ -234,118 +233,145 @@ class _Tile:
         """How a block of rows is cut into tiles: from ``first_low`` on they have half the height."""
         ints = self.ints
         self.rows = rows
+        tiles = rows
+        rows = ints.add(rows, str(self.shift))
         self.row_tiles = ints.ceil_div(rows, self.height)
+        if self.shift:
+            self.row_tiles = ints.least(self.row_tiles, tiles)  # none where there are no rows
         self.first_low = ints.div(ints.add(rows, str(self.height - self.half - 1)), str(self.height))
 
-    def _block(self, j0: str, width: str, part: _Part) -> None:
+    def _block(self, j0: str, width: str, part: Part) -> None:
         """One block of rows × columns × reduced dimension."""
         em, ints = self.em, self.ints
         if self.lhs is None:
             self.lhs_packer.pack(Block(part.i0, part.k0, self.rows, part.depth, self.lhs_block, self.lhs_step))
-        narrow_width = self.narrow * self.w if self.has_narrow else self.width
+        narrow_width = str(self.narrow * self.w if self.has_narrow else self.width)
         whole = ints.div(width, str(self.width))
         covered = ints.mul(whole, str(self.width))
         rest = ints.sub(width, covered)
-        fits = ints.test("sgt", rest, str(self.width - narrow_width))  # narrow panels would cost as much
+        # Narrow panels that would cost as much as a wide one are one.
+        fits = ints.test("sgt", rest, ints.sub(str(self.width), narrow_width))
         wide = ints.add(whole, ints.pick(fits, "1", "0"))
-        panels = ints.add(whole, ints.pick(fits, "1", ints.ceil_div(rest, narrow_width)))
+        panels = ints.add(whole, ints.pick(fits, "1", ints.ceil_div(rest, int(narrow_width))))
+        cut = Cut(j0, width, covered, wide, narrow_width)
         with em.scope(guarded=True):
-            loop = self.fn.loop("0", panels, 1, hint="panel")
-            panel = loop.index
-            is_wide = ints.test("slt", panel, wide) if self.has_narrow else "true"
-            at = ints.mul(panel, str(self.width))
-            size = str(self.width)
-            if self.has_narrow:
-                at_narrow = ints.add(covered, ints.mul(ints.sub(panel, wide), str(narrow_width)))
-                at = ints.pick(is_wide, at, at_narrow)
-                size = ints.pick(is_wide, size, str(narrow_width))
-            self._panel(_Panel(panel, is_wide, ints.add(j0, at), ints.least(ints.sub(width, at), size)), part)
+            loop = self.fn.loop("0", panels, self.group, hint="panel")
+            first = loop.index
+            if self.group == 1:
+                panel = self._cut(cut, first)
+                source = self._source(panel, part, self.panel, pack=True)
+                self._down(lambda tile: self._tile(tile, panel, part, self.panel, source))
+            else:
+                self._shared(cut, first, ints.least(ints.sub(panels, first), str(self.group)), part)
             loop.close()
 
-    def _panel(self, panel: _Panel, part: _Part) -> None:
-        """A panel of columns: the right operand's block of it, and every tile of rows."""
-        em, fn, ints, tile = self.em, self.fn, self.ints, self.tile
-        b, ldb = self.panel, str(self.width)
-        source, lds = b, ldb
+    def _cut(self, cut: Cut, number: str) -> Panel:
+        """A panel of a block, by its number."""
+        ints = self.ints
+        is_wide = ints.test("slt", number, cut.wide) if self.has_narrow else "true"
+        at = ints.mul(number, str(self.width))
+        size = str(self.width)
+        if self.has_narrow:
+            at_narrow = ints.add(cut.covered, ints.mul(ints.sub(number, cut.wide), cut.narrow_width))
+            at = ints.pick(is_wide, at, at_narrow)
+            size = ints.pick(is_wide, size, cut.narrow_width)
+        return Panel(number, is_wide, ints.add(cut.j0, at), ints.least(ints.sub(cut.width, at), size))
+
+    def _shared(self, cut: Cut, first: str, count: str, part: Part) -> None:
+        """``count`` panels from number ``first`` on, which take every tile of rows while it is near."""
+        em, ints = self.em, self.ints
+
+        def each(count: str, do: Callable[[Panel, str], None]) -> None:
+            with em.scope(guarded=True):
+                loop = self.fn.loop("0", count, 1, hint="member")
+                place = self.fn.gep(self.vec.elem, self.panel, ints.mul(loop.index, str(self._depth() * self.width)))
+                do(self._cut(cut, ints.add(first, loop.index)), place)
+                loop.close()
+
         if self.rhs is None:
-            self.rhs_packer.pack(Block(part.k0, panel.j, part.depth, panel.cols, self.panel, self.width))
-        else:
-            with em.scope():
-                em.bind(tile.red, part.k0)
-                em.bind(tile.col, panel.j)
-                source = em.address(self.rhs.buffer, self.rhs.index)
-            lds = em.dim(self.rhs.fast if self.dots else self.rhs.slow)
-            if self.mode is Rhs.DIRECT:
-                b, ldb = source, lds
-        main = ints.choose(panel.is_wide, self.main, self.main_narrow)
-        lda = str(self.lhs_step) if self.lhs is None else em.dim(self.lhs.slow)
-        with em.scope(guarded=True):
-            loop = fn.loop("0", self.row_tiles, 1, hint="tile")
-            begin = ints.mul(loop.index, str(self.height))
-            rows = ints.least(ints.sub(self.rows, begin), str(self.height))
-            if self.lhs is None:
-                a = fn.gep(self.vec.elem, self.lhs_block, ints.mul(begin, str(self.lhs_step)))
-            else:
-                with em.scope():
-                    em.bind(tile.row, ints.add(part.i0, begin))
-                    em.bind(tile.red, part.k0)
-                    a = em.address(self.lhs.buffer, self.lhs.index)
-            acc = self.acc
-            if self.resumes:
-                number = ints.add(ints.mul(panel.number, str(self.tiles)), loop.index)
-                acc = fn.gep(self.vec.elem, acc, ints.mul(number, self.slot))
-            kernel = ints.choose(ints.test("slt", loop.index, self.first_low), main, self.low)
-            if self.mode is Rhs.PACKING:
-                is_first = ints.test("eq", loop.index, "0")
-                kernel = ints.choose(is_first, self.packing, kernel)
-                b, ldb = ints.choose(is_first, source, b), ints.pick(is_first, lds, ldb)
-            fn.emit(
-                f"call void {kernel}(ptr {a}, i64 {lda}, i64 {rows}, ptr {b}, i64 {ldb}, i64 {panel.cols}, "
-                f"i64 {part.depth}, ptr {acc}, i1 {part.first}, ptr {self.panel})"
-            )
-            self._finish(part, panel, _Rows(begin, ints.add(begin, rows), acc))
+            each(count, lambda panel, place: self._pack(panel, part, place))
+
+        def tile(number: str) -> None:
+            is_first = ints.test("eq", number, "0")
+
+            def member(panel: Panel, place: str) -> None:
+                if self.lead:
+                    most = ints.least(ints.sub(ints.add(cut.j0, cut.width), panel.j), str(self.group * self.width))
+                    panel = replace(panel, cols=ints.pick(is_first, most, panel.cols))
+                self._tile(number, panel, part, place, self._source(panel, part, place, pack=False))
+
+            # The first tile of rows packs all of the panels.
+            each(ints.pick(is_first, "1", count) if self.lead else count, member)
+
+        self._down(tile)
+
+    def _down(self, tile: Callable[[str], None]) -> None:
+        """Every tile of rows of the block."""
+        with self.em.scope(guarded=True):
+            loop = self.fn.loop("0", self.row_tiles, 1, hint="tile")
+            tile(loop.index)
             loop.close()
 
-    # --- the epilogue ------------------------------------------------------------------------------------------
+    def _pack(self, panel: Panel, part: Part, place: str) -> None:
+        self.rhs_packer.pack(Block(part.k0, panel.j, part.depth, panel.cols, place, self.width))
 
-    def _finish(self, part: _Part, panel: _Panel, rows: _Rows) -> None:
-        """The epilogue for a tile's rows, after the last block of the reduced dimension.
+    def _source(self, panel: Panel, part: Part, place: str, *, pack: bool) -> tuple[str, str]:
+        """Where the right operand's panel lies, and the distance of its rows: in ``place``, if it has to be packed
+        beforehand."""
+        em, tile = self.em, self.tile
+        if self.rhs is None:
+            if pack:
+                self._pack(panel, part, place)
+            return place, str(self.width)
+        with em.scope():
+            em.bind(tile.red, part.k0)
+            em.bind(tile.col, panel.j)
+            source = em.address(self.rhs.buffer, self.rhs.index)
+        return source, em.dim(self.rhs.fast if self.dots else self.rhs.slow)
 
-        Columns outside, rows inside: what depends on the column alone, such as a bias, is loaded once a tile.
-        """
-        fn, ints = self.fn, self.ints
-        with self.em.scope(guarded=True):
-            done = ""
-            if part.last != "true":
-                finish, done = fn.label("finish"), fn.label("more")
-                fn.branch_if(part.last, finish, done)
-                fn.start(finish)
-            if known_factor(self.tile.col_extent) % self.w == 0:
-                self._vectors("0", panel.cols, part, panel, rows, masked=False)
-            elif self.em.machine.avx512:
-                self._vectors("0", panel.cols, part, panel, rows, masked=True)
-            else:
-                whole = ints.mul(ints.div(panel.cols, str(self.w)), str(self.w))
-                self._vectors("0", whole, part, panel, rows, masked=False)
-                self._vectors(whole, panel.cols, part, panel, rows, masked=True)
-            if done:
-                fn.branch(done)
-                fn.start(done)
+    def _tile(self, number: str, panel: Panel, part: Part, place: str, source: tuple[str, str]) -> None:
+        """A tile of rows of a panel, which is packed in ``place``, or to be packed there by the first tile."""
+        ints = self.ints
+        main = ints.choose(panel.is_wide, self.main, self.main_narrow)
+        kernel = ints.choose(ints.test("slt", number, self.first_low), main, self.low)
+        at = ints.sub(ints.mul(number, str(self.height)), str(self.shift))
+        end = ints.least(self.rows, ints.add(at, str(self.height)))
+        stride = str(self.width)
+        if self.mode is Rhs.PACKING:
+            is_first = ints.test("eq", number, "0")
+            kernel = ints.choose(is_first, self.packing, kernel)
+            b, ldb = source
+            source = ints.choose(is_first, b, place), ints.pick(is_first, ldb, stride)
+            if self.lead:
+                stride = ints.pick(is_first, str(self.group * self.width), stride)
+        rows = Rows(ints.most(at, "0") if self.shift else at, end, self._acc(panel, number), stride)
+        self._call(kernel, rows, panel, part, source, place)
 
-    def _vectors(self, lower: str, upper: str, part: _Part, panel: _Panel, tiled: _Rows, *, masked: bool) -> None:
-        """The epilogue for the panel's columns in ``range(lower, upper)``, a vector at a time."""
-        em, fn, ints, tile, vec = self.em, self.fn, self.ints, self.tile, self.vec
-        with em.scope(guarded=True):
-            vectors = fn.loop(lower, upper, self.w, hint="vector")
-            v = vectors.index
-            masks = (em.fn.first_lanes(ints.sub(panel.cols, v), self.w),) if masked else None
-            em.bind_lanes(Lanes(tile.col, self.w, 1, ints.add(panel.j, v), masks))
-            with em.scope():
-                rows = fn.loop(tiled.begin, tiled.end, 1, at_least_once=True, hint="row")
-                offset = ints.add(ints.mul(ints.sub(rows.index, tiled.begin), str(self.width)), v)
-                value = fn.load(vec, fn.gep(vec.elem, tiled.acc, offset), vec.bits // 8)
-                em.bind(tile.row, ints.add(part.i0, rows.index))
-                em.bind_ref(tile.acc, (value,))
-                em.statements(tile.epilogue)
-                rows.close()
-            vectors.close()
+    def _left(self, part: Part, row: str) -> tuple[str, str]:
+        """Where the left operand's row lies, from the block of the reduced dimension on, and the distance of rows."""
+        em, ints, tile = self.em, self.ints, self.tile
+        if self.lhs is None:
+            step = str(self.lhs_step)
+            return self.fn.gep(self.vec.elem, self.lhs_block, ints.mul(row, step)), step
+        with em.scope():
+            em.bind(tile.row, ints.add(part.i0, row))
+            em.bind(tile.red, part.k0)
+            return em.address(self.lhs.buffer, self.lhs.index), em.dim(self.lhs.slow)
+
+    def _acc(self, panel: Panel, number: str) -> str:
+        """Where the accumulators of a tile of rows lie."""
+        if not self.resumes:
+            return self.acc
+        slot = self.ints.add(self.ints.mul(panel.number, str(self.tiles)), number)
+        return self.fn.gep(self.vec.elem, self.acc, self.ints.mul(slot, self.slot))
+
+    def _call(self, kernel: str, rows: Rows, panel: Panel, part: Part, source: tuple[str, str], place: str) -> None:
+        """A micro-kernel, and the epilogue for what it has finished."""
+        ints = self.ints
+        a, lda = self._left(part, rows.begin)
+        b, ldb = source
+        self.fn.emit(
+            f"call void {kernel}(ptr {a}, i64 {lda}, i64 {ints.sub(rows.end, rows.begin)}, ptr {b}, i64 {ldb}, "
+            f"i64 {panel.cols}, i64 {part.depth}, ptr {rows.acc}, i1 {part.first}, ptr {place})"
+        )
+        self.epilogue.emit(part, panel, rows)

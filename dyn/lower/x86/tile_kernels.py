@@ -66,11 +66,17 @@ class Micro:
     resumes: bool
     unroll: int
     fma: bool
+    #: How many steps ahead the right operand is asked for; 0 leaves a packed panel to the processor.
+    ahead: int = 0
+    #: Of one that packs several panels: the vectors of each, and the distance of their packed elements.
+    panel: int = 0
+    apart: int = 0
 
     @property
     def name(self) -> str:
         kind = self.rhs.value + ("" if self.resumes else ".whole")
-        return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
+        name = f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
+        return name + (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> Leaf:
@@ -106,6 +112,11 @@ class Micro:
         fn.start("start")
         return [fn.value(f"phi {self.vec.text} [ {zero}, %zero ], [ {x}, %partial ]") for x in loaded]
 
+    def _packed(self, vector: int) -> int:
+        """Where a step's vector goes in the packed panels."""
+        member, v = divmod(vector, self.panel) if self.panel else (0, vector)
+        return member * self.apart + v * self.vec.lanes
+
     def _acc(self, fn: FunctionText, row: int, vector: int) -> str:
         return fn.gep(self.vec.elem, "%acc", str(row * self.stride + vector * self.vec.lanes))
 
@@ -133,19 +144,22 @@ class Micro:
                 offset = str(v * vec.lanes)
                 p = fn.gep(elem, b, offset)
                 if self.rhs is Rhs.PACKED:
+                    if self.ahead:
+                        prefetch(fn, fn.gep(elem, b, str(self.ahead * self.stride + v * vec.lanes)))
                     columns.append(fn.load(vec, p, size))
                     continue
                 prefetch(fn, fn.gep(elem, ahead, offset))
                 columns.append(fn.masked_load(vec, p, size, masks[v], constant(0, vec)))
                 if self.rhs is Rhs.PACKING:
-                    fn.store(vec, columns[-1], fn.gep(elem, pointers[1], offset), size)
+                    fn.store(vec, columns[-1], fn.gep(elem, pointers[1], str(self._packed(v))), size)
             k = loop.index if u == 0 else fn.value(f"add nuw nsw i64 {loop.index}, {u}")
             for r in range(self.rows):
                 lhs = fn.splat(vec, fn.load(vtype(elem), fn.gep(elem, a_rows[r], k), size))
                 for v in range(self.vectors):
                     i = r * self.vectors + v
                     accs[i] = multiply_add(fn, vec, lhs, columns[v], accs[i], fma=self.fma)
-            steps = [str(self.stride) if self.rhs is Rhs.PACKED else "%ldb", str(self.stride)]
+            packed = str(self.panel * vec.lanes if self.panel else self.stride)
+            steps = [packed if self.rhs is Rhs.PACKED else "%ldb", packed]
             pointers = [fn.gep(elem, p, step) for p, step in zip(pointers, steps, strict=False)]
         final = loop.close([*accs, *pointers])
         return final[: len(accs)], final[len(accs) :]
