@@ -101,7 +101,8 @@ class _Tile:
         #: as if the first ``shift`` rows of that tile did not exist.
         self.lead = 0
         if self.mode is Rhs.PACKING and self.group > 1 and not self.has_narrow:
-            self.lead = max(self.height // self.group, 1)
+            across = self.group * self.vectors
+            self.lead = max(min(self.height // self.group, (em.target.registers - 1) // across - 1), 1)
         self.shift = self.height - self.lead if self.lead else 0
 
         self.lhs_rows = 0
@@ -170,20 +171,20 @@ class _Tile:
             self.packing = self._leaf(self.height, vectors, Rhs.PACKING)
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
-        fma, schedule = self.em.machine.has_fma, self.tile.schedule
+        fma, schedule, red = self.em.machine.has_fma, self.tile.schedule, self.tile.red_extent
         if self.dots:
             leaf = Dot(self.vec, rows, self.width, fma).leaf()
-        elif rhs is Rhs.PACKED:
-            micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, schedule.unroll, fma, schedule.ahead)
-            leaf = micro.leaf()
-        elif self.lead:
-            apart = self._depth() * self.width
-            micro = Micro(
-                self.vec, rows, vectors, self.group * self.width, rhs, self.resumes, 1, fma, 0, self.vectors, apart
-            )
-            leaf = micro.leaf()
         else:
-            leaf = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, schedule.unroll, fma).leaf()
+            unroll = schedule.unroll if rows == self.height else 1
+            micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma)
+            if rhs is Rhs.PACKED:
+                # Blocks of the reduced dimension are multiples of W, but for the last.
+                ragged = not (unroll > 1 and self.w % unroll == 0 and known_factor(red) % unroll == 0)
+                micro = replace(micro, ahead=schedule.ahead, ragged=ragged)
+            elif self.lead:
+                stride, apart = self.group * self.width, self._depth() * self.width
+                micro = replace(micro, stride=stride, unroll=1, panel=self.vectors, apart=apart)
+            leaf = micro.leaf()
         define(self.em, leaf)
         return f"@{leaf.name}"
 

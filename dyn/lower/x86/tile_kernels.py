@@ -71,12 +71,15 @@ class Micro:
     #: Of one that packs several panels: the vectors of each, and the distance of their packed elements.
     panel: int = 0
     apart: int = 0
+    #: Whether ``depth`` may be anything, rather than a multiple of ``unroll``.
+    ragged: bool = True
 
     @property
     def name(self) -> str:
         kind = self.rhs.value + ("" if self.resumes else ".whole")
         name = f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
-        return name + (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
+        name += (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
+        return name if self.ragged else name + ".even"
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> Leaf:
@@ -89,10 +92,13 @@ class Micro:
         accs = self._initial(fn)
         pointers = ["%b", "%panel"] if self.rhs is Rhs.PACKING else ["%b"]
         whole = "0"
-        if self.unroll > 1:
+        if not self.ragged:
+            accs, _ = self._loop(fn, accs, a_rows, masks, pointers, "0", "%depth", self.unroll)
+        elif self.unroll > 1:
             whole = fn.op("sub nsw", I64, "%depth", fn.op("urem", I64, "%depth", str(self.unroll)))
             accs, pointers = self._loop(fn, accs, a_rows, masks, pointers, "0", whole, self.unroll)
-        accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
+        if self.ragged:
+            accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
         for i, acc in enumerate(accs):
             fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
         fn.emit("ret void")
