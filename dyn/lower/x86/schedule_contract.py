@@ -3,10 +3,12 @@
 Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a single tile of rows,
 which reads the right operand where it lies, once, and one for all others, which packs it.
 
-Where the columns are known to fill them, tiles are low and wide: the right operand is read in long pieces of each row.
-With 8 rows over weights that no cache holds, pieces of 96 columns are read in three quarters of the time that pieces of
-48 take; with hundreds of rows, where arithmetic decides, 4x96 and 8x48 are equals. Reading it where it lies again for
-every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into few sets of the caches.
+Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles are low and wide: the right
+operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns are read
+in three quarters of the time that pieces of 48 take; with hundreds of rows, where arithmetic decides, 4x96 and 8x48 are
+equals there. Elsewhere one low kernel packs the panels of several high tiles, which comes to the same. Reading it where
+it lies again for every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into few sets of
+the caches.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@
               micro-kernel: tile accumulators in scratch (+)= left * right
               after the last block of the reduced dimension: the epilogue
 
+Panels may come in groups, whose members take turns at each tile of rows: the innermost loop is then one over them, and
+the first tile is as wide as all of them and as low, so that one kernel packs them in long pieces of each row.
+
 The micro-kernels and the packing are functions (``tile_kernels.py``) that the loops here call through pointers chosen
 per panel, so a tail costs no second copy of the nest. Accumulators go through a tile in the first-level cache: the
 epilogue is then one loop over vectors, with one copy of its code however heavy it is, at the price of one store and
