@@ -14,6 +14,8 @@
     softmax.explain()
 """
 
+from dyn import version as version  # isort: skip  # first, since it notes the time
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

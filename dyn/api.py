@@ -29,7 +29,7 @@ from dyn.errors import (
     UnsupportedOpError,
     is_short_of_memory,
 )
-from dyn.forking import importing, lock
+from dyn.forking import lock
 from dyn.hosts import Host
 from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
 from dyn.source import user_loc
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 
     from dyn.backends.x86_runtime import LoadedProgram
     from dyn.call import CallTable
-    from dyn.explain import Explanation, MadeFor
-    from dyn.pipeline import Optimized, Record
+    from dyn.explain.explanation import Explanation
+    from dyn.explain.versions import MadeFor
+    from dyn.lower.host import Bind
+    from dyn.pipeline import Optimized
+    from dyn.program import Program
+    from dyn.record import Record
 
 Array = np.ndarray[Any, Any]
-
-#: Address space for the modules behind tracing, which take 10 MiB.
-_COMPILER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,22 @@ class Version:
     made_for: MadeFor | None = None
     because: str = ""
 
-    def __init__(self, traced: TracedFunction, optimized: Optimized, loaded: LoadedProgram, record: Record) -> None:
-        self.traced = traced
-        self.optimized = optimized
+    def __init__(self, program: Program, loaded: LoadedProgram) -> None:
+        self.program = program
+        self.traced = program.traced
         self.loaded = loaded
-        self.record = record
-        self.guards = traced.guards
-        self.binds = optimized.host.binds if self.guards else ()
+        self.record = program.record
+        self.guards = self.traced.guards
+
+    @property
+    def optimized(self) -> Optimized:
+        """What it was lowered to; made now where the program was found whole on disk."""
+        return self.program.optimized
+
+    @functools.cached_property
+    def binds(self) -> Sequence[Bind]:
+        """How the symbols that guards ask about follow from the arguments' sizes."""
+        return self.program.binds() if self.guards else ()
 
     def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
         """The size of each symbol which a guard may ask about; one that was declared as ``2*k + 1`` is solved for."""
@@ -317,14 +327,14 @@ class Jitted:
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
-            from dyn.explain import log_compiled, log_miss
+            from dyn.explain.log import log_compiled, log_miss
 
             made_for = self._made_for(bound, leaves)
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced = self._trace(bound, leaves)
-            version = _build(traced, *_optimized(traced, time.perf_counter() - start))
+            version = _build(_program(traced, time.perf_counter() - start))
             version.made_for, version.because = made_for, because
             with self._lock:
                 self._versions[key] = [*self._versions.get(key, ()), version]
@@ -334,7 +344,7 @@ class Jitted:
 
     def _made_for(self, bound: Bound, leaves: list[_Leaf]) -> MadeFor:
         """What decides which program a call takes, in words."""
-        from dyn.explain import Argument, MadeFor
+        from dyn.explain.versions import Argument, MadeFor
 
         names = self._signature.leaf_names(bound)
         settings = config.current()
@@ -347,7 +357,7 @@ class Jitted:
 
     def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
         """Why the programs that there are do not do, next to the nearest of them."""
-        from dyn.explain import broken_guard, why_new
+        from dyn.explain.versions import broken_guard, why_new
 
         versions = self._in_order
         known = [version.made_for for version in versions if version.made_for is not None]
@@ -415,7 +425,9 @@ class Jitted:
 
     def explain(self) -> Explanation:
         """What was traced, assumed, proved, stitched and generated, and why. Prints as text; in Jupyter it is HTML."""
-        from dyn.explain import Explanation, make_report
+        _import_explain()
+        from dyn.explain.explanation import Explanation
+        from dyn.explain.report import make_report
 
         versions = self._in_order
         parts = [make_report(v.optimized, v.traced, v.record, v.because) for v in versions]
@@ -451,7 +463,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Optimise, stitch and generate kernels, for this machine."""
-        return Lowered(self, *_optimized(self.traced, self.seconds))
+        return Lowered(self, _program(self.traced, self.seconds))
 
 
 @dataclass(eq=False)
@@ -459,8 +471,17 @@ class Lowered:
     """An optimised program with its kernels. ``compile()`` makes machine code."""
 
     stage: Traced
-    optimized: Optimized
-    record: Record
+    program: Program
+
+    @property
+    def optimized(self) -> Optimized:
+        """The program after all passes, with its kernels and its host program."""
+        return self.program.optimized
+
+    @property
+    def record(self) -> Record:
+        """What has happened in this compilation so far."""
+        return self.program.record
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``."""
@@ -483,7 +504,7 @@ class Lowered:
         """Machine code for this machine."""
         if target is not None:
             raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
-        return Compiled(self.stage, _build(self.stage.traced, self.optimized, self.record))
+        return Compiled(self.stage, _build(self.program))
 
 
 @dataclass(eq=False)
@@ -530,12 +551,9 @@ class Compiled:
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
-        optimized, record = self.version.optimized, self.version.record
         if dialect in ("llvm", "asm"):
-            from dyn.backends.x86 import X86Backend
-
-            return record.code(dialect, X86Backend(optimized.target))
-        return Lowered(self.stage, optimized, record).as_text(dialect)
+            return self.version.program.code(dialect)
+        return Lowered(self.stage, self.version.program).as_text(dialect)
 
     def memory_analysis(self) -> str:
         """Bytes of intermediate memory as a formula over the dims."""
@@ -556,7 +574,7 @@ def _no_more_compiling() -> BackendUnavailableError:
 
 
 def _load_compiler() -> None:
-    """Import what compiling needs."""
+    """Import what every compilation needs; ``dyn.program`` imports the rest where it lowers."""
     if sys.is_finalizing():
         raise _no_more_compiling()
     _import_compiler()
@@ -564,41 +582,52 @@ def _load_compiler() -> None:
 
 @functools.lru_cache(maxsize=1)
 def _import_compiler() -> None:
-    """Import it once, which no fork divides; MemoryError where there is no room for it."""
     try:
-        from dyn.backends.room import room
+        from dyn.backends.loading import loading
 
-        # Asked for beforehand: not all of Python's own modules bear to be imported without, and half of hashlib stays.
-        with importing, room(_COMPILER_BYTES, "load the compiler"):
-            from dyn import call, explain, pipeline
+        with loading():
+            from dyn import call, program
+            from dyn.explain import log, versions
 
-            _ = call, explain, pipeline
-    except (ImportError, OSError) as error:  # in the words of the dynamic loader
+            _ = call, program, log, versions
+    except (ImportError, OSError) as error:
         if is_short_of_memory(error):
             raise MemoryError("no memory to load the compiler") from error
         raise
 
 
-def _optimized(traced: TracedFunction, trace_seconds: float) -> tuple[Optimized, Record]:
-    """A traced program with its kernels for this machine, and what has happened so far."""
+@functools.lru_cache(maxsize=1)
+def _import_explain() -> None:
+    from dyn.backends.loading import loading
+
+    with loading():
+        from dyn.explain import explanation, report
+
+        _ = explanation, report
+
+
+def _program(traced: TracedFunction, trace_seconds: float) -> Program:
+    """A traced program for this machine: found whole, or optimised, with its kernels."""
     _load_compiler()
     from dyn.backends.x86 import host_target
-    from dyn.pipeline import Record, optimize
+    from dyn.program import Program
+    from dyn.record import Record
 
     record = Record()
     record.seconds["trace"] = trace_seconds
-    optimized = optimize(traced, host_target(), record)
-    _warn_of_useless(optimized)
-    return optimized, record
+    program = Program(traced, host_target(), record)
+    _warn_of_useless(program)
+    return program
 
 
-def _warn_of_useless(optimized: Optimized) -> None:
+def _warn_of_useless(program: Program) -> None:
     """Once a program: which arguments were donated in vain."""
-    if optimized.useless:
-        names = ", ".join(optimized.function.infos[number].name for number in optimized.useless)
+    if program.useless:
+        function = program.traced.function
+        names = ", ".join(function.infos[number].name for number in program.useless)
         loc = user_loc()
         warnings.warn_explicit(
-            f"{optimized.function.name}(): no result can take the memory of the donated {names}: "
+            f"{function.name}(): no result can take the memory of the donated {names}: "
             "none is known to have the same dtype and size and to be written after the last use.",
             UserWarning,
             loc.file or "<unknown>",
@@ -606,14 +635,9 @@ def _warn_of_useless(optimized: Optimized) -> None:
         )
 
 
-def _build(traced: TracedFunction, optimized: Optimized, record: Record) -> Version:
-    """Machine code for an optimised program."""
-    from dyn.backends.x86 import X86Backend
-    from dyn.pipeline import compile_x86
-
-    captured = [as_numpy(a) for a in traced.captured]
-    loaded = compile_x86(optimized, captured, X86Backend(optimized.target), record)
-    return Version(traced, optimized, loaded, record)
+def _build(program: Program) -> Version:
+    """A program with its machine code in memory."""
+    return Version(program, program.load([as_numpy(a) for a in program.traced.captured]))
 
 
 def jit(

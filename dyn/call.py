@@ -232,7 +232,7 @@ def _plan(form: Form) -> _Words:
 
 def _version(program: LoadedProgram, out_tree: TreeSpec) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
-    function = program.program.function
+    function = program.interface.function
     version = _Words(Version.BYTES // 8)
     version.put(Version.GUARDS, program.guards or 0)
     version.put(Version.RUN, program.address)

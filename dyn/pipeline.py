@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dyn import config
 from dyn.backends.base import Effort, Source
-from dyn.backends.binaries import Origin
 from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
-from dyn.backends.x86_runtime import LoadedProgram
+from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
 from dyn.ir.core import Function
 from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
@@ -29,6 +27,7 @@ from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import KernelText, emit_kernel
 from dyn.ops.layout import propagate_transposes
+from dyn.record import Record
 from dyn.shapes import Dim, Symbol, substitute
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
@@ -45,44 +44,6 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     eliminate_dead_code,
 )
 # Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile
-
-
-@dataclass(eq=False)
-class Record:
-    """What happened in a compilation: for ``explain()``, ``as_text`` and the dump."""
-
-    #: Text after each stage, in order, where the setting ``dump`` asks for it.
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-    #: The number of distinct kernels.
-    kernels_compiled: int = 0
-    #: The rendered kernels, and then the host program.
-    sources: tuple[Source, ...] = ()
-    #: Where the binary of each source came from.
-    origins: tuple[Origin, ...] = ()
-
-    def kernel_origins(self) -> tuple[Origin, ...]:
-        """Where the machine code of each distinct kernel came from."""
-        return self.origins[: self.kernels_compiled]
-
-    def timed(self, stage: str) -> _Timer:
-        return _Timer(self, stage)
-
-    def code(self, dialect: str, backend: X86Backend) -> str:
-        """The LLVM IR or the assembly of everything that was compiled."""
-        return "\n".join(s.text if dialect == "llvm" else backend.assembly(s) for s in self.sources)
-
-
-class _Timer:
-    def __init__(self, record: Record, stage: str) -> None:
-        self.record, self.stage = record, stage
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *exc: object) -> None:
-        spent = time.perf_counter() - self.start
-        self.record.seconds[self.stage] = self.record.seconds.get(self.stage, 0.0) + spent
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -127,10 +88,20 @@ def _checked(function: Function, step: str, verify_ir: bool) -> Function:
     return verify(function, step) if verify_ir else function
 
 
-def compile_x86(
-    optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
-) -> LoadedProgram:
-    """Machine code for this machine, in memory. Equal kernels are rendered and compiled once."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Rendered:
+    """The texts of a program: its ``kernels`` distinct kernels, the host program, and its guards if it has any.
+
+    ``calls`` are the entries of its library calls (``dyn.backends.library``).
+    """
+
+    sources: tuple[Source, ...]
+    kernels: int
+    calls: tuple[int, ...]
+
+
+def render(optimized: Optimized) -> Rendered:
+    """The texts of a program. Equal kernels are rendered once."""
     numbers: dict[str, int] = {}
     #: The layers of a model share kernel objects: each is hashed once.
     names: dict[int, str] = {}
@@ -138,54 +109,59 @@ def compile_x86(
     rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
     calls: list[int] = []
-    with record.timed("render"):
-        for launch in optimized.launches:
-            row: list[tuple[int, Dim]] = []
-            if launch.call is not None:
-                row.append((-1 - len(calls), 0))
-                calls.append(register(launch.call, optimized.host.symbols))
-            for variant in launch.variants:
-                key = names.get(id(variant.kernel))
-                if key is None:
-                    key = names[id(variant.kernel)] = f"k_{kernel_hash(variant.kernel)}"
-                if key not in numbers:
-                    numbers[key] = len(numbers)
-                    text = emit_kernel(replace(variant.kernel, name=key), optimized.target)
-                    rendered[key] = (text, variant.kernel.dims)
-                    sources.append(Source(text.text, (key,)))
-                text, symbols = rendered[key]
-                # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
-                scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))
-                row.append((numbers[key], scratch))
-            table.append(row)
+    for launch in optimized.launches:
+        row: list[tuple[int, Dim]] = []
+        if launch.call is not None:
+            row.append((-1 - len(calls), 0))
+            calls.append(register(launch.call, optimized.host.symbols))
+        for variant in launch.variants:
+            key = names.get(id(variant.kernel))
+            if key is None:
+                key = names[id(variant.kernel)] = f"k_{kernel_hash(variant.kernel)}"
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                text = emit_kernel(replace(variant.kernel, name=key), optimized.target)
+                rendered[key] = (text, variant.kernel.dims)
+                sources.append(Source(text.text, (key,)))
+            text, symbols = rendered[key]
+            # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
+            scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))
+            row.append((numbers[key], scratch))
+        table.append(row)
     # Library calls come after the kernels, whose number is known now.
     table = [
         [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
     ]
-    record.kernels_compiled = len(sources)
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
+    hosts = [Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)]
+    if optimized.host.guards:
+        hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
+    return Rendered((*sources, *hosts), len(sources), tuple(calls))
+
+
+def compile_x86(
+    optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
+) -> LoadedProgram:
+    """Machine code for this machine, in memory. Equal kernels are rendered and compiled once."""
     with record.timed("render"):
-        hosts = [Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)]
-        if optimized.host.guards:
-            hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
-    record.sources = (*sources, *hosts)
+        rendered = render(optimized)
+    record.kernels_compiled, record.sources = rendered.kernels, rendered.sources
     if config.current().dump:
-        record.texts["llvm"] = record.code("llvm", backend)
+        record.texts["llvm"] = "\n".join(source.text for source in rendered.sources)
     with record.timed("compile"):
         built = backend.build_all(record.sources)
     record.origins = tuple([b.origin for b in built])
     with record.timed("load"):
-        loaded = [backend.load_once(b.binary) for b in built]
-    kernels = [code.address(key) for key, code in zip(numbers, loaded, strict=False)]
+        interface = interface_of(optimized.host)
+        loaded = load_program(backend, built, rendered.kernels, interface, captured, rendered.calls)
     _dump(optimized.function.name, record)
-    host, *guards = loaded[len(sources) :]
-    return LoadedProgram(
-        optimized.host,
-        host.address("dyn_host"),
-        [*kernels, *calls],
-        tuple(captured),
-        guards=guards[0].address("dyn_guards") if guards else None,
-    )
+    return loaded
+
+
+def interface_of(host: HostProgram) -> Interface:
+    """What calls must know of a host program that is at hand."""
+    calls = any(launch.call is not None for launch in host.launches)
+    return Interface(host.function, host.reuses, calls, lambda: host)
 
 
 def _dump(name: str, record: Record) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from dyn.backends import x86_runtime
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import LoadedProgram
-from dyn.pipeline import Record, compile_x86, optimize
+from dyn.pipeline import compile_x86, optimize
+from dyn.record import Record
 from dyn.trace.function import TracedFunction
 
 Array = np.ndarray[Any, Any]

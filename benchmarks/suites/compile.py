@@ -26,7 +26,7 @@ from benchmarks.report import Report, Table
 #: Where machine code comes from, in the order of the columns.
 WAYS = ("cold", "from disk", "from memory")
 #: Stages that have rows of their own; the others are passes over the program.
-STAGES = ("trace", "passes", "stitch", "lower", "render", "compile", "load")
+STAGES = ("trace", "find", "passes", "stitch", "lower", "render", "compile", "load")
 #: What imports are compared; the first is what every program pays.
 IMPORTS = ("numpy", "dyn")
 
@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> Report:
     notes = (
         f"{describe_cpu()}; load {load:.1f} when it began; the quickest of {arguments.repeats} runs each.",
         "cold: a new process and an empty cache; the rest is mostly the import of llvmlite. From disk: a new process "
-        "that finds all machine code, and imports no llvmlite; from memory: the same program again in that process.",
+        "that finds the whole program, and imports neither llvmlite nor what lowers; from memory: the same program "
+        "again in that process.",
         "Seconds by the clock; `CPU` is what the process computed for, which other processes disturb less.",
     )
     title = f"compile: {', '.join(programs)}"

@@ -12,13 +12,11 @@ from functools import lru_cache
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.loading import loading
+from dyn.backends.programs import build_own
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.forking import lock
-from dyn.lower.native import Module
-from dyn.lower.runtime_blocks import add_blocks
-from dyn.lower.runtime_calls import add_calls
-from dyn.lower.runtime_launch import add_arena, add_launch
-from dyn.lower.runtime_pool import MOST_THREADS, add_pool
+from dyn.lower.runtime_limits import MOST_THREADS
 
 _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
@@ -33,7 +31,14 @@ _LEAST_IDLE, _MOST_IDLE = 64 << 20, 1 << 30
 
 
 def runtime_source() -> Source:
-    """The runtime's text."""
+    """The runtime's text. What writes it is imported here: a process that finds its object does without."""
+    with loading():
+        from dyn.lower.native import Module
+        from dyn.lower.runtime_blocks import add_blocks
+        from dyn.lower.runtime_calls import add_calls
+        from dyn.lower.runtime_launch import add_arena, add_launch
+        from dyn.lower.runtime_pool import add_pool
+
     module = Module()
     add_blocks(module)
     add_pool(module)
@@ -89,7 +94,7 @@ def idle_limit() -> int:
 
 def _load() -> NativeRuntime:
     backend = X86Backend(host_target())
-    code = backend.load(backend.compile(runtime_source()))
+    code = backend.load(build_own(backend, "runtime", runtime_source).binary)
     runtime = NativeRuntime({symbol: code.address(symbol) for symbol in _SYMBOLS})
     long = ctypes.c_int64
     # Without spare CPUs spinning takes the time of those that work; the pool sees to that worker by worker.

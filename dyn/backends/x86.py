@@ -186,13 +186,24 @@ class X86Backend:
         found.update(zip(missing, run_apart([partial(build, key) for key in missing]), strict=True))
         built = [one for key in keys if (one := found[key]) is not None]
         for source, one in zip(sources, built, strict=True):
-            self._tell(source, one)
+            self._tell(source.symbols, one)
         return built
 
-    def _tell(self, source: Source, built: Built) -> None:
+    def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
+        """The objects of these keys, each with its symbols, if none needs to be compiled."""
+        store = current_store()
+        found = [_BINARIES.find(key, symbols, store) for key, symbols in objects]
+        built = [one for one in found if one is not None]
+        if len(built) < len(found):
+            return None
+        for (_, symbols), one in zip(objects, built, strict=True):
+            self._tell(symbols, one)
+        return built
+
+    def _tell(self, symbols: tuple[str, ...], built: Built) -> None:
         """A line in the log. It is written by the thread that asked, whose settings count."""
         how = f"compiled for {self._target}" if built.origin is Origin.COMPILED else built.origin.found
-        events.cache("%s: %s", ", ".join(source.symbols), how)
+        events.cache("%s: %s", ", ".join(symbols), how)
 
     def assembly(self, source: Source) -> str:
         """The assembly that :meth:`compile` would make an object of."""

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn.backends.base import Effort, Source
+from dyn.backends.loading import loading
+from dyn.backends.programs import build_own
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import RUNTIME_WORDS
 from dyn.forking import lock
-from dyn.lower.entry.text import SYMBOLS, entry_text
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
 _FLAGS = 0x80 | 0x02
@@ -30,12 +31,19 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+def _entry_source() -> Source:
+    with loading():  # a process that finds the object does without
+        from dyn.lower.entry.text import SYMBOLS, entry_text
+
+    return Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.FULL)
+
+
 class Entry:
     """The entry of this process. ``addresses`` are those of ``layout.API``, in its order."""
 
     def __init__(self, addresses: Sequence[int]) -> None:
         backend = X86Backend(host_target())
-        code = backend.load(backend.compile(Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.FULL)))
+        code = backend.load(build_own(backend, "entry", _entry_source).binary)
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         setup = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("dyn_entry_setup"))
         setup(ctypes.addressof(table))

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dyn import config
+from dyn.backends.binaries import Built
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.runtime import native_runtime, thread_count
+from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError
 from dyn.forking import lock
-from dyn.lower.donate import Reuse
-from dyn.lower.host import Fault, HostProgram, render_failure
-from dyn.lower.runtime_calls import UNANSWERED
+from dyn.ir.core import Function
+from dyn.lower.runtime_limits import UNANSWERED
+
+if TYPE_CHECKING:
+    from dyn.lower.donate import Reuse
+    from dyn.lower.host import HostProgram
 
 Array = np.ndarray[Any, Any]
 
@@ -184,6 +190,21 @@ def block_functions() -> dict[str, int]:
     return {name: symbols[name] for name in _BLOCKS}
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Interface:
+    """What calls must know of a host program beside its code.
+
+    ``function`` has its parameters and results: their dtypes, their ranks and the sizes that are fixed. It is the
+    traced function or what the passes made of it, which have the same. ``calls`` says whether a library is called;
+    ``host()`` is the host program itself, which is needed where a call fails, to say why.
+    """
+
+    function: Function
+    reuses: tuple[Reuse, ...]
+    calls: bool
+    host: Callable[[], HostProgram]
+
+
 class LoadedProgram:
     """A host program in memory, ready to be called from many threads at once.
 
@@ -195,16 +216,16 @@ class LoadedProgram:
 
     def __init__(
         self,
-        program: HostProgram,
+        interface: Interface,
         address: int,
         kernels: Sequence[int],
         captured: Sequence[Array],
         guards: int | None = None,
     ) -> None:
-        self.program = program
+        self.interface = interface
         self.address, self.guards = address, guards
         self.captured = tuple(captured)
-        function = program.function
+        function = interface.function
         self._arguments = len(function.params) - len(self.captured)
         self._check_captured()
         self._run = _RUN(address)
@@ -220,10 +241,11 @@ class LoadedProgram:
 
     def _check_captured(self) -> None:
         """That captured arrays are what was traced: the host program does not look at their sizes again."""
-        hidden = sum(info.hidden for info in self.program.function.infos)
+        function = self.interface.function
+        hidden = sum(info.hidden for info in function.infos)
         if hidden != len(self.captured):
-            raise IRError(f"{self.program.function.name} has {hidden} captured arrays, not {len(self.captured)}")
-        for value, array in zip(self.program.function.params[self._arguments :], self.captured, strict=True):
+            raise IRError(f"{function.name} has {hidden} captured arrays, not {len(self.captured)}")
+        for value, array in zip(function.params[self._arguments :], self.captured, strict=True):
             static = all(not isinstance(d, int) or d == n for d, n in zip(value.shape, array.shape, strict=True))
             if not static or value.dtype.np != array.dtype.newbyteorder("="):
                 raise IRError(f"{value!r} was captured, and is {array.dtype}{array.shape}")
@@ -232,11 +254,10 @@ class LoadedProgram:
     def native(self) -> bool:
         """Whether a call runs no Python code: no library is called, captured arrays are read where they lie, and no
         argument's memory is looked at for a result."""
-        calls = any(launch.call is not None for launch in self.program.launches)
-        return not (self._copied or calls or self.program.reuses)
+        return not (self._copied or self.interface.calls or self.interface.reuses)
 
     def _frame(self) -> _Frame:
-        frame = _Frame(self._ranks, len(self.program.function.params), self._dtypes)
+        frame = _Frame(self._ranks, len(self.interface.function.params), self._dtypes)
         for number, array in enumerate(self.captured):
             frame.put(self._arguments + number, array)
         return frame
@@ -266,11 +287,12 @@ class LoadedProgram:
             held.append(_dense_copy(self.captured[index]))
             frame.put(self._arguments + index, held[-1])
         taken: tuple[Reuse, ...] = ()
-        if self.program.reuses and beside is not None:
+        reuses = self.interface.reuses
+        if reuses and beside is not None:
             same = {id(array) for array in arguments}
             others = (*self.captured, *(array for array in beside if id(array) not in same))
-            free = free_memory([*arguments, *others], [reuse.input for reuse in self.program.reuses])
-            taken = tuple(reuse for reuse in self.program.reuses if reuse.input in free)
+            free = free_memory([*arguments, *others], [reuse.input for reuse in reuses])
+            taken = tuple(reuse for reuse in reuses if reuse.input in free)
             for reuse in taken:
                 frame.give(reuse.input, 1)
         frame.begin()
@@ -292,7 +314,7 @@ class LoadedProgram:
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
-            if error is None and not interrupted and self.program.sites[site] is Fault.LIBRARY:
+            if error is None and not interrupted and self.interface.calls and self._is_library(site):
                 error = take_error()
                 interrupted = error is None
             if error is not None:
@@ -300,9 +322,36 @@ class LoadedProgram:
             if interrupted:
                 # ctypes has reported what was raised, and dropped it; it came from a signal's handler.
                 raise KeyboardInterrupt
-            raise render_failure(self.program, site, values, [a.shape for a in (*arguments, *self.captured)])
+            host = self.interface.host()
+            from dyn.lower.host import render_failure
+
+            raise render_failure(host, site, values, [a.shape for a in (*arguments, *self.captured)])
         return outputs
+
+    def _is_library(self, site: int) -> bool:
+        """Whether what failed was a library call."""
+        host = self.interface.host()
+        from dyn.lower.host import Fault
+
+        return host.sites[site] is Fault.LIBRARY
 
 
 def _dense_copy(array: Array) -> Array:
     return np.array(array, array.dtype.newbyteorder("="), order="C", subok=False)
+
+
+def load_program(
+    backend: X86Backend,
+    built: Sequence[Built],
+    kernels: int,
+    interface: Interface,
+    captured: Sequence[Array],
+    calls: Sequence[int] = (),
+) -> LoadedProgram:
+    """A program from its objects: ``kernels`` kernels, the host program, and its guards if it has any.
+
+    Each object defines one symbol. ``calls`` are the entries of library calls, which are numbered after the kernels.
+    """
+    addresses = [backend.load_once(one.binary).address(one.binary.symbols[0]) for one in built]
+    host, *guards = addresses[kernels:]
+    return LoadedProgram(interface, host, [*addresses[:kernels], *calls], captured, guards[0] if guards else None)

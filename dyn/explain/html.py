@@ -9,7 +9,7 @@ from dyn.explain.graph import make_graph
 from dyn.explain.picture import draw
 from dyn.explain.report import FactRow, GroupRow, Report, Status
 from dyn.explain.style import style
-from dyn.explain.text import counted
+from dyn.explain.words import counted
 from dyn.ir.printer import print_function
 from dyn.lower.kernel_text import kernel_text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyn import events
-from dyn.explain.text import counted
-from dyn.pipeline import Record
+from dyn.explain.words import counted
+from dyn.record import Record
 from dyn.shapes import Relation
 
 

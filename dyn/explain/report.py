@@ -11,7 +11,8 @@ from dyn.backends.binaries import Origin
 from dyn.ir.core import Function
 from dyn.lower.host import AxisCheck, HostProgram, site_text
 from dyn.lower.launch import Launch, by_group
-from dyn.pipeline import Optimized, Record
+from dyn.pipeline import Optimized
+from dyn.record import Record
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, product
 from dyn.source import Loc
 from dyn.stitch.groups import Group

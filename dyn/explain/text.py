@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyn.explain.report import DimRow, GroupRow, Report, Status
+from dyn.explain.words import counted
 
 
 def version_text(report: Report) -> str:
@@ -27,11 +28,6 @@ def version_text(report: Report) -> str:
         lines.append(f"  {title}" if entries else f"  {title}: none")
         lines += [f"    {entry}" for entry in entries]
     return "\n".join(lines)
-
-
-def counted(count: int, what: str) -> str:
-    """``1 compile``, ``2 compiles``"""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def group_title(row: GroupRow) -> str:

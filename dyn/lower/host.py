@@ -147,7 +147,14 @@ def build_host(
 ) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
-    binds, checks, symbols = _bind(function)
+    binds, checks = bind_dims(function)
+    symbols = [bind.symbol for bind in binds]
+    for symbol in function.symbols():
+        if symbol not in symbols:
+            raise NotYetError(
+                f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
+                remedy="let an axis of some argument be that dimension alone.",
+            )
     sites: list[Site] = [*checks]
     sites += [
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
@@ -166,8 +173,11 @@ def build_host(
     )
 
 
-def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]]:
-    """How every symbol gets its value, and which axes must agree with one that another axis gave."""
+def bind_dims(function: Function) -> tuple[list[Bind], list[AxisCheck]]:
+    """How every symbol that can be gets its value, and which axes must agree with one that another axis gave.
+
+    It follows from the parameters' own dims, and so is the same before all passes and after them.
+    """
     binds: list[Bind] = []
     checks: list[AxisCheck] = []
     known: dict[Symbol, None] = {}
@@ -195,13 +205,7 @@ def _bind(function: Function) -> tuple[list[Bind], list[AxisCheck], list[Symbol]
                 binds.append(Bind(unknown[0], number, position, *linear))
                 progress = True
     checks += [AxisCheck(number, position, dim) for number, position, dim in pending]
-    for symbol in function.symbols():
-        if symbol not in known:
-            raise NotYetError(
-                f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
-                remedy="let an axis of some argument be that dimension alone.",
-            )
-    return binds, checks, list(known)
+    return binds, checks
 
 
 def function_dims(function: Function) -> Iterator[Dim]:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dyn.lower.entry.layout import Tensor
 from dyn.lower.native import Module
-
-UNANSWERED = -1
+from dyn.lower.runtime_limits import UNANSWERED
 
 
 def add_calls(m: Module) -> None:

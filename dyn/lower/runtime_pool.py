@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from dyn.lower.host_llvm import THREADS
 from dyn.lower.native import Function, Module, Var
+from dyn.lower.runtime_limits import MOST_THREADS
 
 #: The bits of the word that count pieces; the others hold the job's number.
 _PIECE_BITS = 24
 MOST_PIECES = (1 << _PIECE_BITS) - 1
 #: Pieces for each thread: more balance better, fewer cost less.
 PIECES_PER_THREAD = 4
-MOST_THREADS = 1024
 _STACK_BYTES = 1 << 20
 #: The bytes of a set of CPUs.
 _CPU_SET = 128

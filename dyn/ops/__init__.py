@@ -1,5 +1,6 @@
 """Every op, once. Importing this package fills ``dyn.ir.opdef.REGISTRY``."""
 
+from dyn.ir.opdef import REGISTRY
 from dyn.ops import (
     bits,
     complex,
@@ -19,7 +20,10 @@ from dyn.ops import (
 )
 from dyn.ops.scalar import Scalar
 
+#: The ops that dyn itself is made of: what others define is no part of its version.
+OWN_OPS = frozenset(REGISTRY.values())
+
 __all__ = [
-    "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library", "map",
-    "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
+    "OWN_OPS", "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library",
+    "map", "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
 ]  # fmt: skip

@@ -29,7 +29,10 @@ class Tracer:
     def __init__(self, trace: Trace, value: Value) -> None:
         self._trace = trace
         self._value = value
-        self._loc: Loc = user_loc()
+        # Nearly every tracer is of an op that was made for it just now, whose line is known: to walk the stack once
+        # more would be a twentieth of a trace.
+        made = trace.builder.producer(value)
+        self._loc: Loc = user_loc() if made is None else made.loc
 
     # What it is -----------------------------------------------------------------------------------------------
 

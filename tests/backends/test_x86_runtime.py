@@ -18,7 +18,8 @@ from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.errors import IRError, ShapeError
 from dyn.ir.core import Function
-from dyn.pipeline import Record, compile_x86, optimize
+from dyn.pipeline import compile_x86, optimize
+from dyn.record import Record
 from dyn.shapes import Reason, Relation, RelKind, floordiv
 from dyn.trace.function import TracedFunction
 from tests.stitch.models import LOC, Model, transformer

@@ -18,7 +18,8 @@ from dyn.lower.gpu.dialect import CUDA, HIP
 from dyn.lower.gpu.emit import KernelText, emit_kernel
 from dyn.lower.launch import Variant
 from dyn.lower.target import Target
-from dyn.pipeline import Optimized, Record, optimize
+from dyn.pipeline import Optimized, optimize
+from dyn.record import Record
 from dyn.shapes import evaluate, substitute
 from tests.shim.run import ShimModule
 

@@ -22,7 +22,8 @@ from dyn.lower.gpu.emit import KernelText, emit_kernel
 from dyn.lower.kernel_text import kernel_text
 from dyn.lower.launch import Launch, Variant
 from dyn.lower.target import Target
-from dyn.pipeline import Optimized, Record, optimize
+from dyn.pipeline import Optimized, optimize
+from dyn.record import Record
 from dyn.shapes import Symbol, evaluate
 from dyn.trace.function import TracedFunction
 from tests.shim.run import ShimModule

@@ -9,7 +9,8 @@ import pytest
 
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.ir.opdef import REGISTRY, OpKind
-from dyn.pipeline import Record, compile_x86, optimize
+from dyn.pipeline import compile_x86, optimize
+from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.canary import run_compiled
 from tests.numpy.differential import compare

@@ -19,13 +19,14 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
     "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "forking": 0, "dtypes": 0, "short": 0,
+    "version": 0,
     "shapes": 1,
     "ir": 2,
     "ops": 3,
     "trace": 4, "stitch": 4,
     "lower": 5,
     "backends": 6, "hosts": 6,
-    "pipeline": 7, "explain": 7, "array": 7, "call": 7, "api": 7,
+    "record": 7, "pipeline": 7, "program": 7, "explain": 7, "array": 7, "call": 7, "api": 7,
     "lax": 8, "numpy": 8, "nn": 8, "random": 8, "interop": 8,
     "__init__": 9, "doctor": 9, "__main__": 9,
 }  # fmt: skip
@@ -34,7 +35,7 @@ ROOMS = {
 LEFT_TO_RIGHT = [
     ("source", "errors", "config", "events"),
     ("source", "errors", "dtypes", "short"),
-    ("pipeline", "explain", "array", "call", "api"),
+    ("record", "pipeline", "program", "explain", "array", "call", "api"),
     ("lax", "numpy", "nn", "random"),
     ("__init__", "doctor", "__main__"),
 ]

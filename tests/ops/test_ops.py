@@ -17,12 +17,14 @@ from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value
 from dyn.ir.evaluate import run_sample
+from dyn.ir.identity import function_identity
 from dyn.ir.opdef import NO_GRAD, NOT_YET, REGISTRY, Elements, Library, OpDef, OpKind, Reduction, Sample
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import map_attr_dims
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
+from dyn.ops import OWN_OPS
 from dyn.ops.elementwise import convert_array
 from dyn.ops.scalar import MONOIDS, Scalar
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast, evaluate, symbol
@@ -83,6 +85,14 @@ def test_every_rule_is_set(name: str) -> None:
     assert isinstance(opdef.loops, Library) == (opdef.kind is OpKind.OPAQUE)
     assert opdef.loops is not None
     assert opdef.kind is OpKind.VIEW or not opdef.keeps_order
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_can_be_found_again(name: str) -> None:
+    """Programs are kept by their identity: an attribute of a kind that has none would be compiled again each time."""
+    for sample in op_samples(name):
+        function, _ = function_of(REGISTRY[name], sample)
+        assert function_identity(function, OWN_OPS) is not None, sample
 
 
 @pytest.mark.parametrize("name", OPS)

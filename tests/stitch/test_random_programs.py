@@ -17,7 +17,8 @@ from dyn.backends.x86 import X86Backend, host_target
 from dyn.backends.x86_runtime import LoadedProgram
 from dyn.errors import IRError, NotYetError, ShapeError
 from dyn.ir.printer import print_function
-from dyn.pipeline import Optimized, Record, compile_x86, optimize
+from dyn.pipeline import Optimized, compile_x86, optimize
+from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.stitch.oracle import agree, evaluate_function
 from tests.stitch.programs import Program, programs

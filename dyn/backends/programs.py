@@ -1,0 +1,128 @@
+"""Whole programs on disk: which object files a traced program was made into, so that it need not be lowered again.
+
+An entry lists the keys of objects, which are entries of their own (``dyn.backends.x86``), and the little that a call
+must know beside them. It is found by what the program was made from: the traced program's identity, the target, LLVM,
+NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
+
+The texts of the native runtime and of the native entry depend on nothing but the latter, and are found the same way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from dyn import config
+from dyn.backends.base import Source
+from dyn.backends.binaries import Built
+from dyn.backends.cache import Store, current_store
+from dyn.backends.x86 import X86Backend, toolchain
+from dyn.version import code_version, is_unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An object file, by its key, and the symbols that it defines."""
+
+    key: str
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program that was compiled before: ``kernels`` objects, the host program's, and that of its guards if any.
+
+    ``reuses`` are the results, by number, that may lie in an argument's memory, each with that argument; ``useless``
+    the arguments that were donated in vain.
+    """
+
+    parts: tuple[Part, ...]
+    kernels: int
+    reuses: tuple[tuple[int, int], ...] = ()
+    useless: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """As it is kept: a line for each field."""
+        lines = [f"kernels {self.kernels}"]
+        lines += [f"part {part.key} {','.join(part.symbols)}" for part in self.parts]
+        lines += [f"reuse {output} {input}" for output, input in self.reuses]
+        lines += [f"useless {number}" for number in self.useless]
+        return "\n".join(lines)
+
+
+def parse_found(text: str) -> Found:
+    """What :meth:`Found.text` has written. ValueError for anything else."""
+    rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": []}
+    for line in text.splitlines():
+        what, *fields = line.split(" ")
+        if what not in rows:
+            raise ValueError(f"{line!r} is no line of a program")
+        rows[what].append(fields)
+    ((kernels,),) = rows["kernels"]
+    return Found(
+        tuple(Part(key, tuple(symbols.split(","))) for key, symbols in rows["part"]),
+        int(kernels),
+        tuple((int(output), int(input)) for output, input in rows["reuse"]),
+        tuple(int(number) for (number,) in rows["useless"]),
+    )
+
+
+class Programs:
+    """The programs of one backend, in the folder that the settings in force name.
+
+    Whoever wants to see the passes at work, in a dump or by the verifier, wants them to run: nothing is found then.
+    """
+
+    def __init__(self, backend: X86Backend) -> None:
+        self._backend = backend
+        settings = config.current()
+        self._store: Store | None = None if settings.verify_ir or settings.dump else current_store()
+
+    def key(self, identity: Callable[[], str | None]) -> str | None:
+        """The name of the entry for what ``identity()`` stands for; None where it is None, or nothing is kept."""
+        version = None if self._store is None else code_version()
+        what = None if version is None else identity()
+        if version is None or what is None:
+            return None
+        made_of = (what, repr(self._backend.target), toolchain(), version, np.__version__, sys.version)
+        digest = sha256("\0".join(made_of).encode()).hexdigest()
+        return f"program_{digest}"
+
+    def find(self, key: str | None) -> tuple[Found, list[Built]] | None:
+        """A program with all of its objects, or None."""
+        data = None if key is None or self._store is None else self._store.read(key)
+        if data is None:
+            return None
+        try:
+            found = parse_found(data.decode())
+        except ValueError:  # whole, and yet no program: somebody else's idea of the format
+            return None
+        built = self._backend.find_all([(part.key, part.symbols) for part in found.parts])
+        return None if built is None else (found, built)
+
+    def keep(self, key: str | None, found: Found) -> None:
+        """Keep a program for other processes, unless the sources are no longer those that have made it."""
+        if key is not None and self._store is not None and is_unchanged():
+            self._store.write(key, found.text().encode())
+
+
+def build_own(backend: X86Backend, name: str, source: Callable[[], Source]) -> Built:
+    """The object of a text that depends on dyn's sources alone; ``source()`` writes the text if it has to be."""
+    programs = Programs(backend)
+    key = programs.key(lambda: f"own {name}")
+    known = programs.find(key)
+    if known is not None:
+        return known[1][0]
+    made = source()
+    built = backend.build(made)
+    programs.keep(key, Found((Part(backend.key(made), made.symbols),), 0))
+    return built
+
+
+def parts_of(backend: X86Backend, sources: Sequence[Source]) -> tuple[Part, ...]:
+    """The objects that sources are compiled to."""
+    return tuple(Part(backend.key(source), source.symbols) for source in sources)

@@ -1,0 +1,132 @@
+"""What a function is, as a digest: equal only where every pass must do the same.
+
+The text of a function (``dyn.ir.printer``) is for people and the parser: it says nothing of a NaN's bits, or in which
+order dims were declared. Here everything counts that a pass could look at, and nothing else: source lines and the
+reasons of facts do not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from hashlib import sha256
+
+from dyn.dtypes import DType
+from dyn.ir.core import Attr, Dense, Function, Op, Value
+from dyn.ir.opdef import OpDef
+from dyn.ir.types import TensorType
+from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols
+
+
+def function_identity(function: Function, ops: Collection[OpDef], guards: Iterable[Relation] = ()) -> str | None:
+    """The digest of a function, and of relations that go with it.
+
+    None where it has an op that is not among ``ops``, which are known by their names, or an attribute of an unknown
+    kind. Names of arguments and dims count, since they stand in notes and messages; so do the relative ages of dims.
+    """
+    writer = _Writer(ops)
+    try:
+        writer.function(function)
+        for guard in guards:
+            writer.relation(guard)
+        writer.ages()
+    except _ForeignError:
+        return None
+    return sha256("\n".join(writer.lines).encode(errors="surrogatepass")).hexdigest()
+
+
+class _ForeignError(Exception):
+    """An attribute of a kind that is not known here, or an op that is not among those that are."""
+
+
+class _Writer:
+    """Lines of fields, each field free of blanks or quoted, so that no two functions write the same."""
+
+    def __init__(self, ops: Collection[OpDef]) -> None:
+        self.ops = ops
+        self.lines: list[str] = []
+        #: Symbols by their first appearance.
+        self.names: dict[Symbol, str] = {}
+        self.values: dict[Value, int] = {}
+        self.types: dict[TensorType, str] = {}
+        self.dims: dict[Dim, str] = {}
+
+    def function(self, function: Function) -> None:
+        self.lines.append(repr(function.name))
+        for param, info in zip(function.params, function.infos, strict=True):
+            dims = "own" if info.dims is None else self.shape(info.dims)
+            self.lines.append(f"param {self.define(param)} {info.name!r} {info.hidden} {dims}")
+        for declared in function.facts.declarations:
+            self.lines.append(
+                f"dim {self.dim(as_dim(declared.symbol))} {declared.min} {declared.max} {declared.multiple_of} "
+                f"{declared.likely}"
+            )
+        for relation in function.facts.relations:
+            self.relation(relation)
+        self.block(function.ops, function.results)
+
+    def ages(self) -> None:
+        """The order of the symbols, which is that of the terms of a dim."""
+        for symbol in sorted(self.names, key=lambda s: s.uid):
+            self.lines.append(f"{self.names[symbol]} {symbol.name!r} {symbol.origin!r}")
+
+    def relation(self, relation: Relation) -> None:
+        shapes = [None if s is None else self.shape(s) for s in (relation.lhs_shape, relation.rhs_shape)]
+        self.lines.append(f"{relation.kind.value} {self.dim(relation.lhs)} {self.dim(relation.rhs)} {shapes}")
+
+    def block(self, ops: tuple[Op, ...], results: tuple[Value, ...]) -> None:
+        values = self.values
+        for op in ops:
+            if op.opdef not in self.ops:
+                raise _ForeignError
+            operands = [values[v] for v in op.operands]
+            attrs = [f"{name}={self.attr(op.attrs[name])}" for name in sorted(op.attrs)] if op.attrs else ()
+            for region in op.regions:
+                self.lines.append(f"region {' '.join([self.define(v) for v in region.params])}")
+                self.block(region.ops, region.results)
+            results_ = [self.define(v) for v in op.results]
+            self.lines.append(f"{op.opdef.name} {operands} {attrs} {results_}")
+        self.lines.append(f"return {[self.values[v] for v in results]}")
+
+    def define(self, value: Value) -> str:
+        """The type of a value, which gets the next number."""
+        self.values[value] = len(self.values)
+        text = self.types.get(value.type)
+        if text is None:
+            weak = "~" if value.type.weak else ""
+            text = self.types[value.type] = f"{value.dtype.name}{self.shape(value.shape)}{weak}"
+        return text
+
+    def shape(self, dims: Iterable[Dim]) -> str:
+        return f"[{','.join([self.dim(d) for d in dims])}]"
+
+    def dim(self, dim: Dim) -> str:
+        text = self.dims.get(dim)
+        if text is None:
+            for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
+                self.names.setdefault(symbol, f"d{len(self.names)}")
+            text = self.dims[dim] = format_dim(dim, self.names).replace(" ", "")
+        return text
+
+    def attr(self, value: Attr) -> str:
+        """An attribute, with its kind: True is not 1, 1 not 1.0, and a NaN is its bits."""
+        kind = type(value)
+        if kind is int or kind is SymExpr:
+            return self.dim(value)
+        if kind is tuple:
+            return f"({','.join([self.attr(v) for v in value])})"
+        if kind is str:
+            return repr(value)
+        if kind is bool:
+            return str(value)
+        if kind is float:
+            return f"f{struct.pack('<d', value).hex()}"
+        if kind is DType:
+            return f"#{value.name}"
+        if kind is Dense:
+            array = value.array
+            return f"dense {array.dtype.name} {array.shape} {sha256(array.tobytes()).hexdigest()}"
+        for plain in (int, float, str):  # NumPy's numbers, and enumerations
+            if isinstance(value, plain):
+                return f"{kind.__module__}.{kind.__qualname__} {self.attr(plain(value))}"
+        raise _ForeignError

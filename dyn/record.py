@@ -1,0 +1,43 @@
+"""What happened in a compilation: for ``explain()``, ``as_text`` and the dump."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from dyn.backends.base import Source
+from dyn.backends.binaries import Origin
+
+
+@dataclass(eq=False)
+class Record:
+    """A compilation's times, texts and origins, filled stage by stage."""
+
+    #: Text after each stage, in order, where the setting ``dump`` asks for it.
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    #: The number of distinct kernels.
+    kernels_compiled: int = 0
+    #: The rendered kernels, and then the host program; none where the program was found whole.
+    sources: tuple[Source, ...] = ()
+    #: Where the binary of each source came from.
+    origins: tuple[Origin, ...] = ()
+
+    def kernel_origins(self) -> tuple[Origin, ...]:
+        """Where the machine code of each distinct kernel came from."""
+        return self.origins[: self.kernels_compiled]
+
+    def timed(self, stage: str) -> _Timer:
+        return _Timer(self, stage)
+
+
+class _Timer:
+    def __init__(self, record: Record, stage: str) -> None:
+        self.record, self.stage = record, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        spent = time.perf_counter() - self.start
+        self.record.seconds[self.stage] = self.record.seconds.get(self.stage, 0.0) + spent
