@@ -17,7 +17,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import config
+from dyn import config, lax
 from dyn.api import Compiled
 from dyn.backends import programs, x86
 from dyn.backends.cache import current_store
@@ -197,6 +197,20 @@ def test_constants_are_part_of_a_program() -> None:
 
     x = np.zeros(3, np.float32)
     assert [float(make(value)(x)[0]) for value in (0.0, -0.0, 0.0, -0.0)] == [1, -1, 1, -1]
+
+
+def test_the_bodies_of_reductions_are_part_of_a_program() -> None:
+    def make(body: Callable[[Any, Any], Any]) -> Any:
+        return dyn.jit(lambda x: lax.reduce(x, np.float32(1), body, (0,)))
+
+    bodies: list[Callable[[Any, Any], Any]] = [
+        lambda a, b: a * 2 + b, lambda a, b: a + b * 2, lambda a, b: b * 2 + a * 3, lambda a, b: a * 2 + b
+    ]  # fmt: skip
+    x = np.array([3, 5], np.float32)
+    functions = [make(body) for body in bodies]
+    assert [float(function(x)) for function in functions] == [15, 17, 37, 15]
+    lowered = ["lower" in function._in_order[0].record.seconds for function in functions]
+    assert lowered == [True, True, True, False]
 
 
 # ---- what is not found -----------------------------------------------------------------------------------------------
