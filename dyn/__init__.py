@@ -50,6 +50,19 @@ from dyn.trace.lift import install_view
 if TYPE_CHECKING:
     from dyn import lax, nn
     from dyn.backends.devices import Device, devices
+    from dyn.transforms import (
+        grad,
+        hessian,
+        jacfwd,
+        jacobian,
+        jacrev,
+        jvp,
+        linearize,
+        stop_gradient,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
 
 install_namespace(NAMESPACE)
 install_view(view)
@@ -57,12 +70,16 @@ install_view(view)
 __version__ = "0.1.0.dev0"
 
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
-_LAZY = {"Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "lax": "dyn.lax", "nn": "dyn.nn"}
+_LAZY = {
+    "Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "lax": "dyn.lax",
+    "nn": "dyn.nn",
+    **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
+                     "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
+}  # fmt: skip
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
-    {"checkpoint", "custom_jvp", "custom_vjp", "device_put", "grad", "hessian", "jacfwd", "jacrev",
-     "jvp", "linearize", "load", "profile", "stop_gradient", "tree", "value_and_grad", "vjp", "vmap"}
+    {"checkpoint", "custom_jvp", "custom_vjp", "device_put", "load", "profile", "tree"}
 )  # fmt: skip
 
 
@@ -86,8 +103,9 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
-    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c64", "c128", "complex64", "complex128", "config",
-    "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "hosts", "i8", "i16", "i32",
-    "i64", "int8", "int16", "int32", "int64", "jit", "lax", "nn", "numpy", "u8", "u16", "u32", "u64", "uint8", "uint16",
-    "uint32", "uint64",
+    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "complex128", "complex64", "config",
+    "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "grad", "hessian", "hosts",
+    "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "lax", "linearize", "nn", "numpy", "stop_gradient", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64",
+    "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
 from dyn.ir.core import Function
+from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
@@ -22,7 +23,7 @@ from dyn.lower.donate import donate
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm import emit_guards, emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
-from dyn.lower.launch import Launch
+from dyn.lower.launch import Launch, walk_launches
 from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
 from dyn.lower.x86.emit import KernelText, emit_kernel
@@ -36,12 +37,12 @@ from dyn.trace.function import TracedFunction
 #: Function -> Function, each leaving IR that the verifier accepts.
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
     refine_shapes,
-    simplify,
-    eliminate_common_subexpressions,
-    propagate_transposes,
+    in_regions(simplify),
+    in_regions(eliminate_common_subexpressions),
+    in_regions(propagate_transposes),
     own_results,
     split_complex,
-    eliminate_dead_code,
+    in_regions(eliminate_dead_code),
 )
 # Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile
 
@@ -79,7 +80,9 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()
-        record.texts["kernels"] = "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
+        record.texts["kernels"] = "\n".join(
+            kernel_text(v.kernel) for launch in walk_launches(launches) for v in launch.variants
+        )
         record.texts["host"] = host.text()
     return Optimized(function, plan, launches, host, target, donations.useless)
 
@@ -109,7 +112,7 @@ def render(optimized: Optimized) -> Rendered:
     rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
     calls: list[int] = []
-    for launch in optimized.launches:
+    for launch in walk_launches(optimized.launches):
         row: list[tuple[int, Dim]] = []
         if launch.call is not None:
             row.append((-1 - len(calls), 0))
@@ -160,7 +163,7 @@ def compile_x86(
 
 def interface_of(host: HostProgram) -> Interface:
     """What calls must know of a host program that is at hand."""
-    calls = any(launch.call is not None for launch in host.launches)
+    calls = any(launch.call is not None for launch in walk_launches(host.launches))
     return Interface(host.function, host.reuses, calls, lambda: host)
 
 

@@ -218,6 +218,9 @@ def group_row(launch: Launch) -> GroupRow:
     variants = [VariantRow(v.note, f"when {when}" if (when := v.when()) else "always") for v in launch.variants]
     if launch.call is not None:
         variants.append(VariantRow("a library call", "always"))
+    for body in launch.bodies:
+        for inner in by_group(body.launches):
+            variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))
     return GroupRow(
         group.kind.value,
         group.name,

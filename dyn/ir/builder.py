@@ -49,6 +49,8 @@ class Builder:
         self._outer: Builder | None = None
         self.loc = loc
         self.ops: list[Op] = []
+        #: Whether what it built is finished, so that its values have no place in what is built now.
+        self.closed = False
         self._producers: dict[Value, Op] = {}
 
     @property

@@ -1,8 +1,8 @@
 """What an op is: one record that holds everything dyn knows of it.
 
 The class stands here so that the IR can refer to it; the records themselves are the business of ``dyn/ops``. A rule
-that waits for a later version is :data:`NOT_YET`: asking for it raises. An op that has no derivative says
-:data:`NO_GRAD`.
+that waits for a later version is :data:`NOT_YET`: asking for it raises. An op whose derivative is zero wherever it has
+one says so, with the reason (:class:`NoGrad`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dyn.dtypes import DType
 from dyn.errors import IRError, NotYetError
 from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, RelKind
+from dyn.source import Loc
 
 
 class OpKind(Enum):
@@ -39,17 +40,33 @@ class OpKind(Enum):
     CONTRACT = "contract"
     #: A copy of the first operand with updates combined into it at computed places.
     SCATTER = "scatter"
+    #: Runs its regions: a loop, or a choice.
+    CONTROL = "control"
     #: Has no loops; one lowering of its own.
     OPAQUE = "opaque"
 
 
-class _Missing(Enum):
+class _Marks(Enum):
     NOT_YET = "not yet"
-    NO_GRAD = "no gradient"
+    FROM_VJP = "from vjp"
 
 
-NOT_YET = _Missing.NOT_YET
-NO_GRAD = _Missing.NO_GRAD
+#: A rule that is not written yet.
+NOT_YET = _Marks.NOT_YET
+#: The ``jvp`` of an op whose Jacobian is diagonal: what its ``vjp`` makes of a cotangent, it makes of a tangent.
+FROM_VJP = _Marks.FROM_VJP
+
+
+@dataclass(frozen=True, slots=True)
+class NoGrad:
+    """Instead of ``vjp`` and ``jvp``: nothing comes through, and why that is right."""
+
+    reason: str
+
+
+PIECEWISE_CONSTANT = NoGrad("it is piecewise constant: its derivative is 0 wherever there is one")
+NOT_CONTINUOUS = NoGrad("its results, or its operands, are integers, booleans or bits")
+READS_NOTHING = NoGrad("it reads no elements")
 
 Attrs = Mapping[str, Any]
 
@@ -136,6 +153,19 @@ class Contraction:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
 
+class Control(Enum):
+    """``loops`` of an op that runs its regions, from the host program: how."""
+
+    #: While the first region, of the carried values, gives true, they become what the second one gives.
+    WHILE = "while"
+    #: The first region for each slice of the arrays, with carried values (``attrs``: carries, length, reverse).
+    SCAN = "scan"
+    #: The region that the first operand numbers; the last one for numbers that there are no regions for.
+    CASE = "case"
+    #: The first region where the first operand is true, else the second.
+    IF = "if"
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
@@ -204,6 +234,7 @@ Loops = (
     | Contraction
     | Convolution
     | Scatter
+    | Control
     | Library
     | None
 )
@@ -211,6 +242,16 @@ TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorTy
 #: ``reference(*arrays, **attrs)``: the result, or a tuple of them where there are several. An op's regions are one
 #: more argument, ``regions``: functions on arrays (``dyn.ir.evaluate``).
 Reference = Callable[..., Any]
+#: ``vjp(b, op, cotangents)``: from the cotangents of an op's results (None where one is zero, but not for all) those
+#: of its operands (None where one is zero, or has no derivative), made with the builder ``b``. Nothing is conjugated:
+#: of ``y = f(z)`` with complex numbers it is ``ct * f'(z)``, as in JAX.
+VjpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
+#: ``jvp(b, op, tangents)``: from the tangents of an op's operands (None where one is zero, but not for all) those of
+#: its results. ``op`` is in the program already.
+JvpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
+#: ``batch(b, op, operands, batched, size)``: the results for ``size`` examples at once, each with the new axis in
+#: front. Of ``operands`` those that are ``batched`` have that axis in front too; there is at least one.
+BatchRule = Callable[[Any, Any, tuple[Any, ...], tuple[bool, ...], Dim], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +270,8 @@ class OpDef:
 
     ``types`` gives the result types and demands what must hold of the dims; ``loops`` says how it computes;
     ``reference`` computes it with NumPy (``reference(*arrays, **attrs)``, with concrete dims); ``samples`` are calls
-    for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules; ``stablehlo`` the two-way codec.
+    for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules (``VjpRule``, ``JvpRule``, ``BatchRule``);
+    ``stablehlo`` the two-way codec.
     ``simplify(b, op)`` may give cheaper values of equal types, or None: it may look at what ``b`` has built
     (``b.producer``, ``b.uniform``, ``b.facts``), and must give the same numbers to the bit.
     """
@@ -240,9 +282,9 @@ class OpDef:
     loops: Loops
     reference: Reference
     samples: Callable[[], list[Sample]]
-    vjp: Any
-    jvp: Any
-    batch: Any
+    vjp: VjpRule | NoGrad | _Marks
+    jvp: JvpRule | NoGrad | _Marks
+    batch: BatchRule | _Marks
     stablehlo: Any
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
@@ -250,6 +292,10 @@ class OpDef:
     #: How it acts on complex numbers, in real ops: ``parts(b, op, operands)``, where a complex operand is the pair of
     #: its parts, gives a value or such a pair. None for what moves elements: it moves the parts alike.
     parts: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+    #: ``prune(op, live)``: the op without results that are not among the values ``live``.
+    prune: Callable[[Any, Any], Any] | None = None
+    #: ``prepare(op)``: the op with more results, after its own, for a ``vjp`` that is to come.
+    prepare: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:
@@ -259,11 +305,11 @@ class OpDef:
     def __repr__(self) -> str:
         return self.name
 
-    def rule(self, which: str) -> Any:
-        """The transformation rule ``which``, or NotYetError."""
+    def rule(self, which: Literal["vjp", "jvp", "batch", "stablehlo"], loc: Loc | None = None) -> Any:
+        """The transformation rule ``which``; NotYetError, at ``loc``, where there is none yet."""
         rule = getattr(self, which)
         if rule is NOT_YET:
-            raise NotYetError(f"{self.name} has no {which} rule yet.")
+            raise NotYetError(f"{self.name} has no {which} rule yet.", loc=loc)
         return rule
 
 

@@ -9,7 +9,8 @@ from dyn.dtypes import Kind, complex64, complex128, float32, float64
 from dyn.errors import NotYetError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region, Value, with_operands
-from dyn.ir.opdef import OpKind
+from dyn.ir.nested import carries
+from dyn.ir.opdef import Control, OpKind
 from dyn.source import UNKNOWN
 
 Pair = tuple[Value, Value]
@@ -83,7 +84,10 @@ class _Splitter:
     def with_regions(self, op: Op) -> None:
         """The same op of the parts, one after the other; its regions take and give them so too."""
         regions = tuple(self.region(region) for region in op.regions)
-        results = list(self.builder.emit(op.opdef, self.flat(op.operands), regions, **op.attrs))
+        attrs = dict(op.attrs)
+        if op.opdef.loops is Control.SCAN:
+            attrs["carries"] = len(self.flat(op.operands[: carries(op)]))
+        results = list(self.builder.emit(op.opdef, self.flat(op.operands), regions, **attrs))
         for value in op.results:
             if _is_complex(value):
                 self.pairs[value] = results.pop(0), results.pop(0)

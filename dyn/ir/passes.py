@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region, Value, attrs_key, map_attr_dims, with_operands
+from dyn.ir.nested import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.opdef import OpKind
 from dyn.ir.simplify import FOLD_LIMIT, simplify
 from dyn.shapes import Dim, Facts
@@ -105,12 +106,15 @@ def eliminate_common_subexpressions(function: Function) -> Function:
 def eliminate_dead_code(function: Function) -> Function:
     """Ops whose results nobody reads go.
 
-    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used.
+    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used. Ops that
+    can do without some of their results lose those that nobody reads (``OpDef.prune``).
     """
     live = set(function.results)
     kept: list[Op] = []
     for op in reversed(function.ops):
         if any(v in live for v in op.results):
+            if op.opdef.prune is not None:
+                op = op.opdef.prune(op, live)
             kept.append(op)
             live.update(op.reads())
     return function.with_ops(tuple(reversed(kept)))
@@ -121,7 +125,40 @@ def own_results(function: Function) -> Function:
 
     Needs nothing. Leaves results that are distinct, computed values, or views of distinct computed values, so that a
     result's memory can be what its producer writes to. A value that is itself a result stays one before its views do.
+    The same holds in the regions of loops and choices. What a loop changes from step to step starts as a copy that
+    nothing else reads, and is copied where it is a result: it has no memory of its own.
     """
+    function = with_regions(_own_starts(function), _own_regions)
+    return _own_results(function)
+
+
+def _own_starts(function: Function) -> Function:
+    """The function with a copy of each value that a loop starts from and changes."""
+    if not any(carries(op) for op in function.ops):
+        return function
+    builder = Builder(function.facts, UNKNOWN)
+    for op in function.ops:
+        builder.loc = op.loc
+        starts = [v if same else builder.op("copy", v) for v, same in zip(op.operands, unchanged(op), strict=False)]
+        builder.append(replace(op, operands=(*starts, *op.operands[len(starts) :])) if starts else op)
+    return function.with_ops(tuple(builder.ops), facts=builder.facts)
+
+
+def _own_regions(function: Function, op: Op) -> tuple[Region, ...]:
+    """The op's regions; what a loop hands on unchanged stays as it is."""
+    made: list[Region] = []
+    for region in op.regions:
+        same = unchanged(op) if region is body_of(op) else ()
+        kept = [*same, *(False,) * (len(region.results) - len(same))]
+        changed = tuple([v for v, keep in zip(region.results, kept, strict=True) if not keep])
+        own = own_results(region_function(function, Region(region.params, region.ops, changed)))
+        left = iter(own.results)
+        results = tuple([v if keep else next(left) for v, keep in zip(region.results, kept, strict=True)])
+        made.append(Region(own.params, own.ops, results))
+    return tuple(made)
+
+
+def _own_results(function: Function) -> Function:
     producers = function.producers()
     start = function.ops[0].loc if function.ops else UNKNOWN
     builder = Builder(function.facts, start)
@@ -129,8 +166,7 @@ def own_results(function: Function) -> Function:
     owner: dict[Value, int] = {}
     for direct in (True, False):
         for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
-            computed = base in producers and producers[base].opdef.kind is not OpKind.GENERATE
-            if computed and (value is base) is direct:
+            if base in producers and _has_memory(base, producers[base]) and (value is base) is direct:
                 owner.setdefault(base, i)
     results: list[Value] = []
     for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
@@ -140,6 +176,11 @@ def own_results(function: Function) -> Function:
             builder.loc = producers[value].loc if value in producers else start
             results.append(builder.op("copy", value))
     return function.with_ops((*function.ops, *builder.ops), tuple(results), builder.facts)
+
+
+def _has_memory(value: Value, op: Op) -> bool:
+    """Whether the op that makes a value can write it to where it is wanted."""
+    return op.opdef.kind is not OpKind.GENERATE and value not in op.results[: carries(op)]
 
 
 def _base(value: Value, producers: dict[Value, Op]) -> Value:

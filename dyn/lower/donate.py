@@ -75,6 +75,22 @@ def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> 
     )
 
 
+def update_in_place(
+    plan: Plan, launches: tuple[Launch, ...], carried: Sequence[int]
+) -> tuple[tuple[Launch, ...], frozenset[int]]:
+    """The launches of a loop's step, and which of the ``carried`` values it may write the next one of over.
+
+    Nobody else reads a carried value: where it can be taken, it is.
+    """
+    matcher = _Matcher(plan, launches)
+    found = [Reuse(i, i) for i in carried if matcher.fits(i, plan.function.params[i])]
+    changed: list[Launch] = []
+    for launch in matcher.with_variants(found):
+        inside = tuple([replace(v, in_place=None) for v in launch.variants if v.in_place is not None])
+        changed.append(replace(launch, variants=inside) if inside else launch)
+    return tuple(changed), frozenset(reuse.output for reuse in found)
+
+
 class _Matcher:
     """What launches do with the values of a plan, and when."""
 
@@ -120,7 +136,7 @@ class _Matcher:
 
 def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
     """Whether every kernel of a launch may have one memory for what it reads and what it writes."""
-    if launch.call is not None or launch.buffers.count(read) != 1 or launch.when is not None:
+    if launch.call is not None or launch.bodies or launch.buffers.count(read) != 1 or launch.when is not None:
         return False
     out, source = launch.buffers.index(written), launch.buffers.index(read)
     allowed = _only_copies if launch.group.kind is GroupKind.SCATTER else _meets_itself

@@ -6,18 +6,18 @@ chooses variants and launches kernels. ``dyn.lower.host_llvm`` makes it native c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from dyn.errors import NotYetError, ShapeError
-from dyn.ir.core import Function, Value, attr_dims
-from dyn.lower.donate import Reuse, stored_results
-from dyn.lower.launch import Launch
+from dyn.ir.core import Function, Op, Value, attr_dims
+from dyn.lower.donate import Reuse
+from dyn.lower.launch import Launch, walk_launches
+from dyn.lower.layout import LoopPlaces, Place, lay_out
 from dyn.shapes import (
     Declaration,
     Dim,
-    Facts,
     Opaque,
     OpaqueKind,
     Reason,
@@ -26,17 +26,12 @@ from dyn.shapes import (
     Symbol,
     SymExpr,
     as_dim,
-    dim_max,
     evaluate,
-    floordiv,
     format_dim,
     free_symbols,
     linear_in,
 )
 from dyn.stitch.groups import Plan
-
-#: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +67,6 @@ class Fault(Enum):
 Site = AxisCheck | Relation | Declaration | Fault
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a stored value lies: ``input`` or ``output`` number, or an arena slot."""
-
-    kind: str
-    number: int
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class HostProgram:
     """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT.
@@ -99,6 +86,9 @@ class HostProgram:
     #: What the dims have to satisfy for this program to be the one for a call.
     guards: tuple[Relation, ...] = ()
     reuses: tuple[Reuse, ...] = ()
+    #: The variables of each loop, and how many there are in all.
+    loops: Mapping[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
+    variables: int = 0
 
     @property
     def arena(self) -> Dim:
@@ -122,15 +112,25 @@ class HostProgram:
         for number, slot in enumerate(self.slots):
             lines.append(f"  slot {number}: {slot} bytes")
         lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
-        for launch in self.launches:
+        lines += self._lines(self.launches, "  ")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _lines(self, launches: Sequence[Launch], indent: str) -> list[str]:
+        lines: list[str] = []
+        for launch in launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
-            lines.append(f"  {'launch' if launch.call is None else 'call'} {launch.group.name}({arguments}){when}")
+            verb = "run" if launch.bodies else "launch" if launch.call is None else "call"
+            lines.append(f"{indent}{verb} {launch.group.name}({arguments}){when}")
             for variant in launch.variants:
                 dims = ", ".join(str(d) for d in variant.dims)
                 when = f"if {condition}" if (condition := variant.when()) else "always"
-                lines.append(f"    {when}: {variant.note} dims [{dims}] grid {variant.grid}")
-        return "\n".join([*lines, "}"]) + "\n"
+                lines.append(f"{indent}  {when}: {variant.note} dims [{dims}] grid {variant.grid}")
+            if launch in self.loops:
+                lines.append(f"{indent}  {self.loops[launch].text()}")
+            for body in launch.bodies:
+                lines += [f"{indent}  {{", *self._lines(body.launches, f"{indent}    "), f"{indent}  }}"]
+        return lines
 
 
 def site_text(site: Site, names: Sequence[str]) -> str:
@@ -165,12 +165,13 @@ def build_host(
     sites += [relation for relation in function.facts.relations if relation not in guards]
     divides = any(_divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]
-    if any(launch.call is not None for launch in launches):
+    if any(launch.call is not None for launch in walk_launches(launches)):
         sites.append(Fault.LIBRARY)
-    places, slots, sizes = _layout(plan, launches)
+    layout = lay_out(plan, launches)
     return HostProgram(
-        function, tuple(symbols), tuple(binds), tuple(sites), slots, places, sizes, launches, guards, reuses
-    )
+        function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots), layout.places, layout.sizes,
+        launches, guards, reuses, layout.loops, layout.variables,
+    )  # fmt: skip
 
 
 def bind_dims(function: Function) -> tuple[list[Bind], list[AxisCheck]]:
@@ -214,15 +215,21 @@ def function_dims(function: Function) -> Iterator[Dim]:
         yield from param.shape if info.dims is None else info.dims
     for relation in function.facts.relations:
         yield from (relation.lhs, relation.rhs)
-    for op in function.ops:
+    yield from _op_dims(function.ops)
+
+
+def _op_dims(ops: tuple[Op, ...]) -> Iterator[Dim]:
+    for op in ops:
         for result in op.results:
             yield from result.shape
         yield from attr_dims(op.attrs)
+        for region in op.regions:
+            yield from _op_dims(region.ops)
 
 
 def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
     """What the launches are chosen and sized by."""
-    for launch in launches:
+    for launch in walk_launches(launches):
         for variant in launch.variants:
             yield from (*variant.dims, variant.grid)
             yield from (c.dim for c in (launch.when, variant.condition) if c is not None)
@@ -238,63 +245,6 @@ def _divides(dim: Dim) -> bool:
         and isinstance(atom.args[1], SymExpr)
         for atom in dim.atoms
     )
-
-
-def aligned(size: Dim) -> Dim:
-    """A size in bytes rounded up to ALIGNMENT."""
-    if isinstance(size, int):
-        return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
-
-
-def _layout(plan: Plan, launches: tuple[Launch, ...]) -> tuple[dict[Value, Place], tuple[Dim, ...], tuple[Dim, ...]]:
-    """Where each stored value lies. A slot of the arena is used again once the last reader of its value has run."""
-    function = plan.function
-    places = {value: Place("input", i) for i, value in enumerate(function.params)}
-    places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
-    last: dict[Value, int] = {}
-    for time, launch in enumerate(launches):
-        for value in launch.buffers:
-            last[value] = time
-    slots: list[Dim] = []
-    free: list[int] = []
-    for time, launch in enumerate(launches):
-        for value in (*launch.group.outputs, *launch.temporaries):
-            if value not in places:
-                slot = _choose(aligned(value.type.nbytes), slots, free, function.facts)
-                places[value] = Place("arena", slot)
-        for value in launch.buffers:
-            if last[value] == time and places[value].kind == "arena":
-                free.append(places[value].number)
-    # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
-    sizes = tuple(dict.fromkeys(v.type.nbytes for v in places if isinstance(v.type.nbytes, SymExpr)))
-    return places, tuple(slots), sizes
-
-
-def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
-    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one."""
-    same = next((slot for slot in free if slots[slot] == size), None)
-    if same is not None:  # most are, and then nothing needs to be proved
-        free.remove(same)
-        return same
-    best: tuple[int, int, Dim] | None = None
-    for slot in free:
-        have = slots[slot]
-        if facts.ge(have, size).proved:
-            option = (1, slot, have)
-        elif facts.ge(size, have).proved:
-            option = (2, slot, size)
-        else:
-            option = (3, slot, dim_max(have, size))
-        if best is None or option[0] < best[0]:
-            best = option
-    if best is None:
-        slots.append(size)
-        return len(slots) - 1
-    _, slot, grown = best
-    free.remove(slot)
-    slots[slot] = grown
-    return slot
 
 
 def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:

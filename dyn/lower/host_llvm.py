@@ -31,8 +31,9 @@ from collections.abc import Sequence
 from itertools import count
 
 from dyn.ir.core import Op, Value
-from dyn.lower.host import AxisCheck, Fault, HostProgram, Place
-from dyn.lower.launch import Condition, Launch, Variant
+from dyn.lower.host import AxisCheck, Fault, HostProgram
+from dyn.lower.launch import Condition, Launch, Variant, walk_launches
+from dyn.lower.layout import LoopPlaces, Place, Row
 from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
 
@@ -62,7 +63,8 @@ class HostEmitter:
 
     def __init__(self, program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]]) -> None:
         self.program = program
-        self.kernels = kernels
+        #: For each launch, those in loops and choices too, its kernels.
+        self.kernels = dict(zip(walk_launches(program.launches), kernels, strict=False))
         self.lines: list[str] = []
         self.names = count()
         self.known: dict[Dim, str] = {}
@@ -97,8 +99,9 @@ class HostEmitter:
     def text(self, symbol: str) -> str:
         """The module, which defines ``symbol``."""
         self._body()
-        most_dims = max((len(v.dims) for launch in self.program.launches for v in launch.variants), default=0)
-        most_buffers = max((len(launch.buffers) for launch in self.program.launches), default=0)
+        launches = [launch for launch in walk_launches(self.program.launches) if not launch.bodies]
+        most_dims = max((len(v.dims) for launch in launches for v in launch.variants), default=0)
+        most_buffers = max((len(launch.buffers) for launch in launches), default=0)
         head = [
             *_DECLARATIONS,
             f"define i32 @{symbol}(ptr %rt, ptr %ctx, ptr %in, ptr %out) {{",
@@ -107,6 +110,8 @@ class HostEmitter:
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
             f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
             *self._room_for_calls(),
+            *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
+            *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
             "  %site = alloca i32, align 4",
             "  %arena = alloca ptr, align 8",
             "  store ptr null, ptr %arena, align 8",
@@ -143,8 +148,7 @@ class HostEmitter:
         self._branch_on(failures)
         self._sizes()
         self._allocate()
-        for launch, kernels in zip(self.program.launches, self.kernels, strict=True):
-            self._launch(launch, kernels)
+        self._launches(self.program.launches)
         self._free_arena()
         self.emit("ret i32 0")
         self._failure_blocks()
@@ -238,7 +242,10 @@ class HostEmitter:
         for result in self.program.function.results:
             for dim in result.shape:
                 self.dim(dim)
-        for launch, kernels in zip(self.program.launches, self.kernels, strict=True):
+        for loop in self.program.loops.values():
+            for dim in (loop.length, *(row.step for row in loop.rows)):
+                self.dim(dim)
+        for launch, kernels in self.kernels.items():
             if launch.call is not None:
                 for value in (*launch.call.operands, *launch.call.results):
                     for dim in value.shape:
@@ -252,7 +259,7 @@ class HostEmitter:
                     self.dim(dim)
         self._refuse_nonsense()
         # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
-        for launch in self.program.launches:
+        for launch in self.kernels:
             for variant in launch.variants:
                 self.dim(variant.cost)
         self.overflow.clear()
@@ -288,6 +295,10 @@ class HostEmitter:
                 data = self.value(allocate)
                 self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
             self.pointers[Place("output", number)] = data
+        if any(launch.bodies for launch in self.program.launches):
+            # What one branch finds out another one would not know: here all of it is known to all.
+            for place in dict.fromkeys(self.program.places.values()):
+                self._pointer(place)
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
@@ -309,6 +320,8 @@ class HostEmitter:
         return self.value(f"phi ptr [ {given}, %{before} ], [ {data}, %{allocated} ]")
 
     def _pointer(self, place: Place) -> str:
+        if place.kind == "variable":
+            return self.value(f"load ptr, ptr %variable{place.number}, align 8")
         found = self.pointers.get(place)
         if found is None:
             if place.kind == "input":
@@ -323,7 +336,7 @@ class HostEmitter:
 
     def _room_for_calls(self) -> list[str]:
         """Stack for the tensors of a library call, and for their dims."""
-        calls = [call for launch in self.program.launches if (call := launch.call) is not None]
+        calls = [call for launch in walk_launches(self.program.launches) if (call := launch.call) is not None]
         if not calls:
             return []
         tensors = max(len(call.operands) + len(call.results) for call in calls)
@@ -358,6 +371,16 @@ class HostEmitter:
         self._fault(Fault.LIBRARY, self.value(f"icmp ne i32 {status}, 0"))
 
     # Launches ---------------------------------------------------------------------------------------------------
+
+    def _launches(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            loop = self.program.loops.get(launch)
+            if loop is not None:
+                self._loop(launch, loop)
+            elif launch.bodies:
+                self._choice(launch)
+            else:
+                self._launch(launch, self.kernels[launch])
 
     def _launch(self, launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> None:
         if launch.call is not None:
@@ -414,6 +437,82 @@ class HostEmitter:
         )
         status = self.value(f"call i32 {self._runtime(LAUNCH)}({arguments})")
         self._fault(Fault.NO_MEMORY, self.value(f"icmp ne i32 {status}, 0"))
+
+    # Loops and choices ------------------------------------------------------------------------------------------
+
+    def _choice(self, launch: Launch) -> None:
+        """Run one of the regions: the first for true, the last for numbers that there are none for."""
+        index = launch.buffers[0]
+        done, labels = self.fresh("chosen"), [self.fresh("branch") for _ in launch.bodies]
+        element = "i8" if index.dtype.itemsize == 1 else "i32"
+        at = self._pointer(self.program.places[index])
+        number = self.value(f"load {element}, ptr {at}, align {index.dtype.itemsize}")
+        if element == "i8":
+            true, false = labels
+            flag = self.value(f"icmp ne i8 {number}, 0")
+            self.emit(f"br i1 {flag}, label %{true}, label %{false}")
+        else:
+            cases = " ".join(f"i32 {i}, label %{label}" for i, label in enumerate(labels[:-1]))
+            self.emit(f"switch i32 {number}, label %{labels[-1]} [ {cases} ]")
+        for label, body in zip(labels, launch.bodies, strict=True):
+            self.label(label)
+            self._launches(body.launches)
+            self.emit(f"br label %{done}")
+        self.label(done)
+
+    def _loop(self, launch: Launch, loop: LoopPlaces) -> None:
+        number = list(self.program.loops).index(launch)
+        head, step, done = (self.fresh(name) for name in ("again", "step", "finished"))
+        for carried in loop.carried:
+            self._set(carried.current, self._pointer(carried.home))
+            if carried.following is not None and carried.spare is not None:
+                self._set(carried.following, self._pointer(carried.spare))
+        for row in loop.rows:
+            self._set(row.variable, self._first_row(row, loop))
+        self.emit(f"store i64 0, ptr %steps{number}, align 8")
+        self.emit(f"br label %{head}")
+        self.label(head)
+        if loop.condition is not None:
+            self._launches(launch.bodies[0].launches)
+            answer = self.value(f"load i8, ptr {self._pointer(loop.condition)}, align 1")
+            going = self.value(f"icmp ne i8 {answer}, 0")
+        else:
+            taken = self.value(f"load i64, ptr %steps{number}, align 8")
+            going = self.value(f"icmp slt i64 {taken}, {self.dim(loop.length)}")
+        self.emit(f"br i1 {going}, label %{step}, label %{done}")
+        self.label(step)
+        self._launches(launch.bodies[-1].launches)
+        self._advance(number, loop)
+        self.emit(f"br label %{head}")
+        self.label(done)
+
+    def _advance(self, number: int, loop: LoopPlaces) -> None:
+        """What was made becomes what is read; rows go on."""
+        for carried in loop.carried:
+            if carried.following is not None:
+                here, there = (
+                    self.value(f"load ptr, ptr %variable{v}, align 8") for v in (carried.current, carried.following)
+                )
+                self._set(carried.current, there)
+                self._set(carried.following, here)
+        for row in loop.rows:
+            here = self.value(f"load ptr, ptr %variable{row.variable}, align 8")
+            step = self.dim(row.step)
+            by = self.value(f"sub i64 0, {step}") if loop.reverse else step
+            self._set(row.variable, self.value(f"getelementptr i8, ptr {here}, i64 {by}"))
+        taken = self.value(f"load i64, ptr %steps{number}, align 8")
+        self.emit(f"store i64 {self.value(f'add i64 {taken}, 1')}, ptr %steps{number}, align 8")
+
+    def _first_row(self, row: Row, loop: LoopPlaces) -> str:
+        start = self._pointer(row.array)
+        if not loop.reverse:
+            return start
+        last = self.value(f"sub i64 {self.dim(loop.length)}, 1")
+        offset = self.value(f"mul i64 {last}, {self.dim(row.step)}")
+        return self.value(f"getelementptr i8, ptr {start}, i64 {offset}")
+
+    def _set(self, variable: int, pointer: str) -> None:
+        self.emit(f"store ptr {pointer}, ptr %variable{variable}, align 8")
 
     def _free_arena(self) -> None:
         if self.program.slots:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dyn.ir.core import Op, Value
@@ -77,10 +77,24 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Body:
+    """A region of a loop or a choice: its parameters, what it launches, and the values whose memory its results are.
+
+    Of a loop's step, ``in_place`` are the carried values whose next ones are written over them.
+    """
+
+    params: tuple[Value, ...]
+    launches: tuple[Launch, ...]
+    results: tuple[Value, ...]
+    in_place: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Launch:
     """A group's kernels over the same buffers; the first variant whose condition holds runs.
 
-    A library call has no variants: its buffers are the op's operands and results, in order. A group may take several
+    A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
+    which has the same buffers, and ``bodies`` for the op's regions. A group may take several
     launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
     are no values of the function. Where ``when`` does not hold nothing is launched.
     """
@@ -90,11 +104,20 @@ class Launch:
     variants: tuple[Variant, ...]
     temporaries: tuple[Value, ...] = ()
     when: Condition | None = None
+    bodies: tuple[Body, ...] = ()
 
     @property
     def call(self) -> Op | None:
         """The op of a library call."""
         return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+
+
+def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
+    """Every launch, and after a loop or a choice those of its regions."""
+    for launch in launches:
+        yield launch
+        for body in launch.bodies:
+            yield from walk_launches(body.launches)
 
 
 def by_group(launches: Sequence[Launch]) -> tuple[Launch, ...]:

@@ -12,6 +12,11 @@ from dyn.stitch.groups import Group, Plan
 
 def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
     """The launch of a LIBRARY group: its buffers are where the op's operands lie, and then its results."""
+    return Launch(group, memory_of(plan, group), ())
+
+
+def memory_of(plan: Plan, group: Group) -> tuple[Value, ...]:
+    """Where the operands of a group's only op lie, and then its results."""
     (op,) = group.ops
     elements = Elements(plan, group)
 
@@ -21,4 +26,4 @@ def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
             raise IRError(f"{value!r}, which {op.opdef.name} at {op.loc} reads, does not lie in memory")
         return found
 
-    return Launch(group, (*(stored(v) for v in op.operands), *op.results), ())
+    return (*(stored(v) for v in op.operands), *op.results)

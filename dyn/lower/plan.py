@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
+from dyn.ir.nested import body_of, carries, unchanged
 from dyn.ir.opdef import Convolution
 from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
 from dyn.lower.convolution import lower_convolution
-from dyn.lower.launch import Launch
-from dyn.lower.library import lower_library
+from dyn.lower.donate import stored_results, update_in_place
+from dyn.lower.launch import Body, Launch
+from dyn.lower.library import lower_library, memory_of
 from dyn.lower.loops import lower_loops
 from dyn.lower.scatter import lower_scatter
 from dyn.lower.split import lower_reductions
@@ -34,6 +36,19 @@ def _single(lower: Callable[[Plan, Group, Target], Launch]) -> Callable[[Plan, G
     return lambda plan, group, target: (lower(plan, group, target),)
 
 
+def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a loop or a choice, with those of its regions."""
+    (op,) = group.ops
+    bodies: list[Body] = []
+    for region, inner in zip(op.regions, group.bodies, strict=True):
+        launches, in_place = lower_plan(inner, target), frozenset[int]()
+        if carries(op) and region is body_of(op):
+            changing = [i for i, same in enumerate(unchanged(op)) if not same]
+            launches, in_place = update_in_place(inner, launches, changing)
+        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place))
+    return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
+
+
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.LOOP: _single(lower_loops),
     GroupKind.STITCH: lower_reductions,
@@ -41,6 +56,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.WINDOW: _single(lower_windows),
     GroupKind.CONTRACT: _single(_lower_contraction),
     GroupKind.LIBRARY: _single(lower_library),
+    GroupKind.CONTROL: _single(_lower_control),
     GroupKind.SCATTER: _single(lower_scatter),
 }
 
@@ -50,6 +66,11 @@ def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
     known: dict[tuple[object, ...], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
     launches: list[Launch] = []
     for group in plan.groups:
+        if (
+            group.kind is GroupKind.CONTROL
+        ):  # its regions' groups share kernels all the same, which are keyed by content
+            launches += _LOWER[group.kind](plan, group, target)
+            continue
         shape, numbers = group_shape(plan, group)
         found = known.get(shape)
         if found is None:

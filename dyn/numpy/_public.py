@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dyn.numpy._eager import call_eagerly
+from dyn.eager import call_eagerly
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.tracer import Tracer

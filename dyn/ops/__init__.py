@@ -5,6 +5,7 @@ from dyn.ops import (
     bits,
     complex,
     contract,
+    control,
     convolution,
     elementwise,
     gather,
@@ -24,6 +25,7 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "bits", "complex", "contract", "convolution", "elementwise", "gather", "indexing", "library",
+    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
+    "library",
     "map", "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
 ]  # fmt: skip

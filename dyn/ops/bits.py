@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.pointwise import INTS, REALS, draw, pointwise_op
 from dyn.ops.rules import INTEGER, pointwise, same_type
 from dyn.ops.scalar import Scalar
+from dyn.ops.transform_rules import pointwise_batch
 
 Array = np.ndarray[Any, Any]
 
@@ -40,21 +41,21 @@ def _count_leading_zeros(x: Array) -> Array:
 
 
 _shifts = draw(2, INTS, low=-9, high=70)
-shift_left = pointwise_op("shift_left", Scalar.SHL, np.left_shift, _shifts, same_type(INTEGER), grad=NO_GRAD)
+shift_left = pointwise_op("shift_left", Scalar.SHL, np.left_shift, _shifts, same_type(INTEGER), grad=NOT_CONTINUOUS)
 #: The sign comes in from the left, of unsigned integers the highest bit.
 shift_right_arithmetic = pointwise_op(
-    "shift_right_arithmetic", Scalar.SHRA, _shift_right_arithmetic, _shifts, same_type(INTEGER), grad=NO_GRAD
+    "shift_right_arithmetic", Scalar.SHRA, _shift_right_arithmetic, _shifts, same_type(INTEGER), grad=NOT_CONTINUOUS
 )
 #: Zeros come in from the left.
 shift_right_logical = pointwise_op(
-    "shift_right_logical", Scalar.SHRL, _shift_right_logical, _shifts, same_type(INTEGER), grad=NO_GRAD
+    "shift_right_logical", Scalar.SHRL, _shift_right_logical, _shifts, same_type(INTEGER), grad=NOT_CONTINUOUS
 )
 popcnt = pointwise_op(
-    "popcnt", Scalar.POPCNT, _popcnt, draw(1, INTS, low=-99, high=99), same_type(INTEGER), grad=NO_GRAD
+    "popcnt", Scalar.POPCNT, _popcnt, draw(1, INTS, low=-99, high=99), same_type(INTEGER), grad=NOT_CONTINUOUS
 )
 count_leading_zeros = pointwise_op(
     "count_leading_zeros", Scalar.CLZ, _count_leading_zeros, draw(1, INTS, low=-99, high=99), same_type(INTEGER),
-    grad=NO_GRAD,
+    grad=NOT_CONTINUOUS,
 )  # fmt: skip
 
 
@@ -96,6 +97,6 @@ bitcast_convert = OpDef(
     loops=pointwise(Scalar.BITCAST),
     reference=lambda x, dtype: np.asarray(x).view(dtype.np),
     samples=_bitcast_samples,
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=NOT_YET,
     simplify=_same_bits,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from dyn.ir.types import TensorType
 from dyn.ops import rules
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.pointwise import COMPLEXES, draw
+from dyn.ops.transform_rules import elementwise_vjp, linear, pointwise_batch
 
 _OF_PARTS = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
 
@@ -49,7 +50,8 @@ complex_ = OpDef(
     loops=Elements(lambda k, op, index, get: k.pair(get(0, index), get(1, index), op.result.dtype)),
     reference=_joined,
     samples=draw(2, (dtypes.float32, dtypes.float64)),
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=elementwise_vjp(lambda a, ct, y, re, im: (a.f("real", ct), a.neg(a.f("imag", ct)))),
+    jvp=linear(), batch=pointwise_batch, stablehlo=NOT_YET,
     parts=lambda b, op, operands: operands,
 )  # fmt: skip
 
@@ -60,7 +62,8 @@ real = OpDef(
     loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[0]),
     reference=lambda x: np.array(x.real),
     samples=draw(1, COMPLEXES),
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", ct, a.fill(ct, 0)),)),
+    jvp=linear(), batch=pointwise_batch, stablehlo=NOT_YET,
     parts=lambda b, op, operands: operands[0][0],
 )  # fmt: skip
 
@@ -71,6 +74,7 @@ imag = OpDef(
     loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[1]),
     reference=lambda x: np.array(x.imag),
     samples=draw(1, COMPLEXES),
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", a.fill(ct, 0), a.neg(ct)),)),
+    jvp=linear(), batch=pointwise_batch, stablehlo=NOT_YET,
     parts=lambda b, op, operands: operands[0][1],
 )  # fmt: skip

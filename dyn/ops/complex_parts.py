@@ -12,11 +12,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.core import Dense, Value
+from dyn.ir.core import Value
+from dyn.ops.arithmetic import Arithmetic
 
 Pair = tuple[Value, Value]
 #: ``rule(builder, op, operands)``: a result, in real ops.
@@ -30,46 +29,8 @@ def part_dtype(dtype: DType) -> DType:
     return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
 
 
-class Real:
+class Real(Arithmetic):
     """Real arithmetic on values, for rules that are formulas."""
-
-    def __init__(self, b: Any) -> None:
-        self.b = b
-
-    def fill(self, x: Value, value: bool | int | float) -> Value:
-        """``value`` in the shape and dtype of ``x``."""
-        weak: dict[str, Any] = {"weak": True} if x.type.weak else {}
-        made = self.b.op("constant", value=Dense(np.asarray(value).astype(x.dtype.np)), **weak)
-        return self.b.op("broadcast_in_dim", made, shape=x.shape, dims=()) if x.shape else made
-
-    def add(self, x: Value, y: Value | float) -> Value:
-        return self._two("add", x, y)
-
-    def sub(self, x: Value, y: Value | float) -> Value:
-        return self._two("subtract", x, y)
-
-    def mul(self, x: Value, y: Value | float) -> Value:
-        return self._two("multiply", x, y)
-
-    def div(self, x: Value, y: Value | float) -> Value:
-        return self._two("divide", x, y)
-
-    def _two(self, name: str, x: Value, y: Value | float) -> Value:
-        return self.b.op(name, x, y if isinstance(y, Value) else self.fill(x, y))
-
-    def f(self, name: str, *x: Value) -> Value:
-        """The op of that name."""
-        return self.b.op(name, *x)
-
-    def cmp(self, x: Value, direction: str, y: Value | float) -> Value:
-        return self.b.op("compare", x, y if isinstance(y, Value) else self.fill(x, y), direction=direction)
-
-    def where(self, p: Value, x: Value | float, y: Value | float) -> Value:
-        """``x`` where ``p``, else ``y``; one of the two is a value."""
-        like = x if isinstance(x, Value) else y
-        assert isinstance(like, Value)
-        a, c = (v if isinstance(v, Value) else self.fill(like, v) for v in (x, y))
-        return self.b.op("select", p, a, c)
 
     def copysign(self, size: Value, sign: Value) -> Value:
         """``size``, which is not negative, with the sign of ``sign``."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import NOT_YET, Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import Real
 from dyn.ops.rules import NUMBER, require_kinds
-from dyn.shapes import RelKind
+from dyn.ops.transform_rules import again, bilinear, later
+from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
 
@@ -91,6 +94,50 @@ def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     return r.sub(dot(0, 0), dot(1, 1)), r.add(dot(0, 1), dot(1, 0))
 
 
+def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+    """The cotangent's axes are the batch, the free ones of the left operand, and of the right one."""
+    (ct,), (lhs, rhs), at = cts, op.operands, op.attrs
+    lb, rb, lc, rc = at["lhs_batch"], at["rhs_batch"], at["lhs_contracting"], at["rhs_contracting"]
+    free_l, free_r = free_axes(len(lhs.shape), lb, lc), free_axes(len(rhs.shape), rb, rc)
+    batch = tuple(range(len(lb)))
+    own_l = tuple(range(len(lb), len(lb) + len(free_l)))
+    own_r = tuple(range(len(lb) + len(free_l), len(ct.shape)))
+
+    def product(y: Value, y_batch: Any, y_free: Any, ct_free: Any, axes: tuple[int, ...]) -> Value:
+        """``ct`` times an operand over its free axes; ``axes`` say which axis of the other operand each one is."""
+        made = b.op(
+            "dot_general", ct, y, lhs_batch=batch, rhs_batch=y_batch, lhs_contracting=ct_free, rhs_contracting=y_free
+        )
+        order = tuple(int(axis) for axis in np.argsort(axes))
+        return made if order == tuple(range(len(order))) else b.op("transpose", made, permutation=order)
+
+    def by_axis(contracting: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+        """The first, in the order in which the second stand in their operand."""
+        return tuple(contracting[i] for i in np.argsort(others))
+
+    return (
+        product(rhs, rb, free_r, own_r, (*lb, *free_l, *by_axis(lc, rc))),
+        product(lhs, lb, free_l, own_l, (*rb, *free_r, *by_axis(rc, lc))),
+    )
+
+
+def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    """One more batch axis; where one operand has it, a free axis of that one, which goes to the front."""
+    sides = (("lhs_batch", "lhs_contracting"), ("rhs_batch", "rhs_contracting"))
+    attrs = {name: later(op.attrs[name]) for own, names in zip(batched, sides, strict=True) if own for name in names}
+    if all(batched):
+        return again(b, op, operands, **attrs | {name: (0, *attrs[name]) for name in ("lhs_batch", "rhs_batch")})
+    (made,) = again(b, op, operands, **attrs)
+    place = len(op.attrs["lhs_batch"])
+    if batched[1]:
+        lhs, at = op.operands[0], op.attrs
+        place += len(free_axes(len(lhs.shape), at["lhs_batch"], at["lhs_contracting"]))
+    if place == 0:
+        return (made,)
+    order = (place, *(axis for axis in range(len(made.shape)) if axis != place))
+    return (b.op("transpose", made, permutation=order),)
+
+
 dot_general = OpDef(
     "dot_general",
     OpKind.CONTRACT,
@@ -98,6 +145,6 @@ dot_general = OpDef(
     loops=Contraction(),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_vjp, jvp=bilinear, batch=_batch, stablehlo=NOT_YET,
     parts=_parts,
 )  # fmt: skip

@@ -10,9 +10,26 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import (
+    FROM_VJP,
+    NOT_CONTINUOUS,
+    NOT_YET,
+    PIECEWISE_CONSTANT,
+    Attrs,
+    Elements,
+    Get,
+    NoGrad,
+    OpDef,
+    OpKind,
+    Sample,
+    ScalarBuilder,
+    TypeContext,
+)
 from dyn.ir.types import TensorType
-from dyn.ops import complex_parts, rules
+from dyn.ir.vectorize import spread
+from dyn.ops import complex_parts, derivatives, rules
+from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.identities import (
     converted_once,
     first_of,
@@ -28,6 +45,7 @@ from dyn.ops.pointwise import BITS as BITS_DTYPES
 from dyn.ops.pointwise import COMPLEXES, FLOATS, INTS, NUMBERS, REALS, draw, pointwise_op
 from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, INEXACT, NUMBER, REAL, pointwise, predicate, same_type
 from dyn.ops.scalar import Scalar
+from dyn.ops.transform_rules import again, elementwise_vjp, linear, pointwise_batch, unbroadcast
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -84,60 +102,96 @@ def _magnitude(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs)
     return (TensorType(complex_parts.part_dtype(x.dtype), x.shape, x.weak),)
 
 
+#: Asked for by the user.
+STOPPED = NoGrad("it is what stops gradients")
 _INEXACT = (*FLOATS, *COMPLEXES)
 _any1 = draw(1)
 _inexact1 = draw(1, _INEXACT)
 _positive1 = draw(1, _INEXACT, low=0.01, high=9.0)
 negative = pointwise_op(
     "negate", Scalar.NEG, np.negative, draw(1, NUMBERS), same_type(NUMBER),
-    simplify=involution, parts=complex_parts.componentwise,
+    grad=derivatives.negate, simplify=involution, parts=complex_parts.componentwise,
 )  # fmt: skip
 abs_ = pointwise_op(
-    "abs", Scalar.ABS, np.abs, draw(1, NUMBERS), _magnitude, simplify=idempotent, parts=complex_parts.abs_
-)
+    "abs", Scalar.ABS, np.abs, draw(1, NUMBERS), _magnitude,
+    grad=derivatives.abs_, jvp=derivatives.abs_tangent, simplify=idempotent, parts=complex_parts.abs_,
+)  # fmt: skip
 sign = pointwise_op(
     "sign", Scalar.SIGN, np.sign, draw(1, NUMBERS), same_type(NUMBER),
-    grad=NO_GRAD, simplify=idempotent_reals, parts=complex_parts.sign,
+    grad=PIECEWISE_CONSTANT, simplify=idempotent_reals, parts=complex_parts.sign,
 )  # fmt: skip
 exponential = pointwise_op(
-    "exponential", Scalar.EXP, np.exp, _inexact1, same_type(INEXACT), parts=complex_parts.exponential
-)
+    "exponential", Scalar.EXP, np.exp, _inexact1, same_type(INEXACT),
+    grad=derivatives.exponential, parts=complex_parts.exponential,
+)  # fmt: skip
 exponential_minus_one = pointwise_op(
     "exponential_minus_one", Scalar.EXPM1, np.expm1, _inexact1, same_type(INEXACT),
-    parts=complex_parts.exponential_minus_one,
+    grad=derivatives.exponential_minus_one, parts=complex_parts.exponential_minus_one,
 )  # fmt: skip
-log = pointwise_op("log", Scalar.LOG, np.log, _positive1, same_type(INEXACT), parts=complex_parts.log)
+log = pointwise_op(
+    "log", Scalar.LOG, np.log, _positive1, same_type(INEXACT),
+    grad=derivatives.log, parts=complex_parts.log,
+)  # fmt: skip
 log_plus_one = pointwise_op(
     "log_plus_one", Scalar.LOG1P, np.log1p, draw(1, _INEXACT, low=-0.9, high=9.0), same_type(INEXACT),
-    parts=complex_parts.log_plus_one,
+    grad=derivatives.log_plus_one, parts=complex_parts.log_plus_one,
 )  # fmt: skip
-tanh = pointwise_op("tanh", Scalar.TANH, np.tanh, _inexact1, same_type(INEXACT), parts=complex_parts.tanh)
+tanh = pointwise_op(
+    "tanh", Scalar.TANH, np.tanh, _inexact1, same_type(INEXACT),
+    grad=derivatives.tanh, parts=complex_parts.tanh,
+)  # fmt: skip
 logistic = pointwise_op(
-    "logistic", Scalar.LOGISTIC, _logistic, _inexact1, same_type(INEXACT), parts=complex_parts.logistic
-)
-erf = pointwise_op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT))
+    "logistic", Scalar.LOGISTIC, _logistic, _inexact1, same_type(INEXACT),
+    grad=derivatives.logistic, parts=complex_parts.logistic,
+)  # fmt: skip
+erf = pointwise_op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT), grad=derivatives.erf)
 sqrt = pointwise_op(
-    "sqrt", Scalar.SQRT, np.sqrt, draw(1, _INEXACT, low=0.0, high=9.0), same_type(INEXACT), parts=complex_parts.sqrt
-)
+    "sqrt", Scalar.SQRT, np.sqrt, draw(1, _INEXACT, low=0.0, high=9.0), same_type(INEXACT),
+    grad=derivatives.sqrt, parts=complex_parts.sqrt,
+)  # fmt: skip
 rsqrt = pointwise_op(
     "rsqrt", Scalar.RSQRT, lambda x: (1 / np.sqrt(x)).astype(x.dtype), _positive1, same_type(INEXACT),
-    parts=complex_parts.rsqrt,
+    grad=derivatives.rsqrt, parts=complex_parts.rsqrt,
 )  # fmt: skip
-cbrt = pointwise_op("cbrt", Scalar.CBRT, np.cbrt, _any1, same_type(FLOAT))
-sine = pointwise_op("sine", Scalar.SIN, np.sin, _inexact1, same_type(INEXACT), parts=complex_parts.sine)
-cosine = pointwise_op("cosine", Scalar.COS, np.cos, _inexact1, same_type(INEXACT), parts=complex_parts.cosine)
-tan = pointwise_op("tan", Scalar.TAN, np.tan, _inexact1, same_type(INEXACT), parts=complex_parts.tan)
-floor = pointwise_op("floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
-ceil = pointwise_op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent)
+cbrt = pointwise_op("cbrt", Scalar.CBRT, np.cbrt, _any1, same_type(FLOAT), grad=derivatives.cbrt)
+sine = pointwise_op(
+    "sine", Scalar.SIN, np.sin, _inexact1, same_type(INEXACT),
+    grad=derivatives.sine, parts=complex_parts.sine,
+)  # fmt: skip
+cosine = pointwise_op(
+    "cosine", Scalar.COS, np.cos, _inexact1, same_type(INEXACT),
+    grad=derivatives.cosine, parts=complex_parts.cosine,
+)  # fmt: skip
+tan = pointwise_op(
+    "tan", Scalar.TAN, np.tan, _inexact1, same_type(INEXACT),
+    grad=derivatives.tan, parts=complex_parts.tan,
+)  # fmt: skip
+floor = pointwise_op(
+    "floor", Scalar.FLOOR, np.floor, _any1, same_type(FLOAT),
+    grad=PIECEWISE_CONSTANT, simplify=idempotent,
+)  # fmt: skip
+ceil = pointwise_op("ceil", Scalar.CEIL, np.ceil, _any1, same_type(FLOAT), grad=PIECEWISE_CONSTANT, simplify=idempotent)
 round_nearest_even = pointwise_op(
-    "round_nearest_even", Scalar.ROUND_EVEN, np.round, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent
+    "round_nearest_even",
+    Scalar.ROUND_EVEN,
+    np.round,
+    _any1,
+    same_type(FLOAT),
+    grad=PIECEWISE_CONSTANT,
+    simplify=idempotent,
 )
 round_nearest_afz = pointwise_op(
-    "round_nearest_afz", Scalar.ROUND_AFZ, _round_afz, _any1, same_type(FLOAT), grad=NO_GRAD, simplify=idempotent
+    "round_nearest_afz",
+    Scalar.ROUND_AFZ,
+    _round_afz,
+    _any1,
+    same_type(FLOAT),
+    grad=PIECEWISE_CONSTANT,
+    simplify=idempotent,
 )
-is_finite = pointwise_op("is_finite", Scalar.IS_FINITE, np.isfinite, _any1, predicate(FLOAT), grad=NO_GRAD)
+is_finite = pointwise_op("is_finite", Scalar.IS_FINITE, np.isfinite, _any1, predicate(FLOAT), grad=NOT_CONTINUOUS)
 not_ = pointwise_op(
-    "not", Scalar.NOT, np.invert, draw(1, BITS_DTYPES), same_type(BITS), grad=NO_GRAD, simplify=involution
+    "not", Scalar.NOT, np.invert, draw(1, BITS_DTYPES), same_type(BITS), grad=NOT_CONTINUOUS, simplify=involution
 )
 
 _numbers2 = draw(2, NUMBERS)
@@ -145,39 +199,45 @@ _reals2 = draw(2, REALS)
 _bits2 = draw(2, BITS_DTYPES)
 add = pointwise_op(
     "add", Scalar.ADD, np.add, _numbers2, same_type(NUMBER),
-    simplify=neutral(0, -0.0, left=True), parts=complex_parts.componentwise,
+    grad=derivatives.add, simplify=neutral(0, -0.0, left=True), parts=complex_parts.componentwise,
 )  # fmt: skip
 subtract = pointwise_op(
     "subtract", Scalar.SUB, np.subtract, _numbers2, same_type(NUMBER),
-    simplify=neutral(0, 0.0), parts=complex_parts.componentwise,
+    grad=derivatives.subtract, simplify=neutral(0, 0.0), parts=complex_parts.componentwise,
 )  # fmt: skip
 multiply = pointwise_op(
     "multiply", Scalar.MUL, np.multiply, _numbers2, same_type(NUMBER),
-    simplify=neutral(1, 1.0, left=True), parts=complex_parts.multiply,
+    grad=derivatives.multiply, simplify=neutral(1, 1.0, left=True), parts=complex_parts.multiply,
 )  # fmt: skip
 divide = pointwise_op(
     "divide", Scalar.DIV, _truncated_div, _numbers2, same_type(NUMBER),
-    simplify=neutral(1, 1.0), parts=complex_parts.divide,
+    grad=derivatives.divide, simplify=neutral(1, 1.0), parts=complex_parts.divide,
 )  # fmt: skip
-remainder = pointwise_op("remainder", Scalar.REM, _truncated_rem, _reals2, same_type(REAL))
+remainder = pointwise_op("remainder", Scalar.REM, _truncated_rem, _reals2, same_type(REAL), grad=derivatives.remainder)
 power = pointwise_op(
     "power", Scalar.POW, _power, lambda: [*draw(2, _INEXACT, low=0.1)(), *draw(2, INTS)()], same_type(NUMBER),
-    parts=complex_parts.power,
+    grad=derivatives.power, parts=complex_parts.power,
 )  # fmt: skip
-atan2 = pointwise_op("atan2", Scalar.ATAN2, np.arctan2, draw(2), same_type(FLOAT))
-maximum = pointwise_op("maximum", Scalar.MAX, np.maximum, _reals2, same_type(REAL), simplify=of_itself)
-minimum = pointwise_op("minimum", Scalar.MIN, np.minimum, _reals2, same_type(REAL), simplify=of_itself)
+atan2 = pointwise_op("atan2", Scalar.ATAN2, np.arctan2, draw(2), same_type(FLOAT), grad=derivatives.atan2)
+maximum = pointwise_op(
+    "maximum", Scalar.MAX, np.maximum, _reals2, same_type(REAL),
+    grad=derivatives.extreme, simplify=of_itself,
+)  # fmt: skip
+minimum = pointwise_op(
+    "minimum", Scalar.MIN, np.minimum, _reals2, same_type(REAL),
+    grad=derivatives.extreme, simplify=of_itself,
+)  # fmt: skip
 and_ = pointwise_op(
     "and", Scalar.AND, np.bitwise_and, _bits2, same_type(BITS),
-    grad=NO_GRAD, simplify=first_of(of_itself, neutral(-1, 0.0, left=True, bits=1)),
+    grad=NOT_CONTINUOUS, simplify=first_of(of_itself, neutral(-1, 0.0, left=True, bits=1)),
 )  # fmt: skip
 or_ = pointwise_op(
     "or", Scalar.OR, np.bitwise_or, _bits2, same_type(BITS),
-    grad=NO_GRAD, simplify=first_of(of_itself, neutral(0, 0.0, left=True, bits=0)),
+    grad=NOT_CONTINUOUS, simplify=first_of(of_itself, neutral(0, 0.0, left=True, bits=0)),
 )  # fmt: skip
 xor = pointwise_op(
     "xor", Scalar.XOR, np.bitwise_xor, _bits2, same_type(BITS),
-    grad=NO_GRAD, simplify=neutral(0, 0.0, left=True, bits=0),
+    grad=NOT_CONTINUOUS, simplify=neutral(0, 0.0, left=True, bits=0),
 )  # fmt: skip
 
 
@@ -201,6 +261,50 @@ def _clamp_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> An
     return k.apply(Scalar.MIN, [k.apply(Scalar.MAX, [get(1, index), low], dtype), high], dtype)
 
 
+def _clamp_choices(b: Any, op: Op) -> tuple[Value, Value, Value]:
+    """Where the result is the lower bound, the operand, the upper bound. At a bound it is the bound's."""
+    a, (low, x, high) = Arithmetic(b), op.operands
+    low, high = (_like(b, v, x.shape) for v in (low, high))
+    above = a.cmp(a.f("maximum", x, low), "GE", high)
+    below = a.f("and", a.cmp(x, "LE", low), a.f("not", above))
+    return below, a.f("not", a.f("or", above, below)), above
+
+
+def _like(b: Any, value: Value, shape: tuple[Dim, ...]) -> Value:
+    """A bound in the operand's shape."""
+    return value if len(value.shape) == len(shape) else b.op("broadcast_in_dim", value, shape=shape, dims=())
+
+
+def _clamp_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+    a, found = Arithmetic(b), list[Value]()
+    for operand, chosen in zip(op.operands, _clamp_choices(b, op), strict=True):
+        own = a.where(chosen, cts[0], 0)
+        found.append(unbroadcast(b, own, operand.type, tuple(range(len(operand.shape)))))
+    return tuple(found)
+
+
+def _clamp_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+    a, whole = Arithmetic(b), None
+    for tangent, chosen in zip(tangents, _clamp_choices(b, op), strict=True):
+        if tangent is not None:
+            part = a.where(chosen, _like(b, tangent, op.result.shape), 0)
+            whole = part if whole is None else a.add(whole, part)
+    assert whole is not None
+    return (whole,)
+
+
+def _clamp_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    shape = (size, *op.result.shape)
+    full: list[Value] = []
+    for value, own, is_bound in zip(operands, batched, (True, False, True), strict=True):
+        if own and len(value.shape) < len(shape):
+            value = b.op("broadcast_in_dim", value, shape=shape, dims=(0,))
+        elif not own and not (is_bound and not value.shape):
+            value = spread(b, value, size)
+        full.append(value)
+    return again(b, op, full)
+
+
 def _clamp_samples() -> list[Sample]:
     calls: list[Sample] = []
     for sample in draw(3, REALS)():
@@ -218,7 +322,8 @@ clamp = OpDef(
     loops=Elements(_clamp_at),
     reference=lambda low, x, high: np.minimum(np.maximum(x, low), high),
     samples=_clamp_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_clamp_vjp,
+    jvp=_clamp_jvp, batch=_clamp_batch, stablehlo=NOT_YET,
 )  # fmt: skip
 
 
@@ -259,7 +364,7 @@ compare = OpDef(
     loops=pointwise(lambda attrs: _DIRECTIONS[attrs["direction"]][0]),
     reference=lambda x, y, direction: np.asarray(_DIRECTIONS[direction][1](x, y)),
     samples=_compare_samples,
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=NOT_YET,
     parts=complex_parts.compare,
 )  # fmt: skip
 
@@ -285,7 +390,8 @@ select = OpDef(
     loops=pointwise(Scalar.SELECT),
     reference=np.where,
     samples=_select_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=elementwise_vjp(lambda a, ct, y, p, left, right: (None, a.where(p, ct, 0), a.where(p, 0, ct))),
+    jvp=FROM_VJP, batch=pointwise_batch, stablehlo=NOT_YET,
     simplify=one_branch,
     parts=complex_parts.componentwise,
 )  # fmt: skip
@@ -327,6 +433,20 @@ def _convert_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     return real, complex_parts.Real(b).fill(real, 0)
 
 
+def _convert_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+    """The cotangent in the operand's dtype; its real part where that is real."""
+    (x,), (ct,) = op.operands, cts
+    if not x.dtype.is_inexact:
+        return (None,)
+    if ct.dtype.kind is Kind.COMPLEX and x.dtype.kind is not Kind.COMPLEX:
+        ct = b.op("real", ct)
+    return (ct if ct.dtype is x.dtype else b.op("convert", ct, dtype=x.dtype),)
+
+
+def _convert_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+    return (b.op("convert", tangents[0], dtype=op.result.dtype) if op.result.dtype.is_inexact else None,)
+
+
 def _convert_samples() -> list[Sample]:
     """Every dtype to every dtype but complex to real ones."""
     return [
@@ -345,7 +465,8 @@ convert = OpDef(
     loops=pointwise(Scalar.CAST),
     reference=convert_array,
     samples=_convert_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_convert_vjp,
+    jvp=_convert_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
     simplify=converted_once,
     parts=_convert_parts,
 )  # fmt: skip
@@ -358,7 +479,21 @@ copy = OpDef(
     loops=Elements(lambda k, op, index, get: get(0, index)),
     reference=np.array,
     samples=draw(1, (dtypes.bool_, *NUMBERS)),
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=elementwise_vjp(lambda a, ct, y, x: (ct,)),
+    jvp=linear(), batch=pointwise_batch, stablehlo=NOT_YET,
+    simplify=nothing,
+    parts=lambda b, op, operands: operands[0],
+)  # fmt: skip
+
+#: The operand, as a constant of what is differentiated.
+stop_gradient = OpDef(
+    "stop_gradient",
+    OpKind.POINTWISE,
+    types=same_type(INEXACT),
+    loops=Elements(lambda k, op, index, get: get(0, index)),
+    reference=np.array,
+    samples=draw(1, _INEXACT),
+    vjp=STOPPED, jvp=STOPPED, batch=pointwise_batch, stablehlo=NOT_YET,
     simplify=nothing,
     parts=lambda b, op, operands: operands[0],
 )  # fmt: skip

@@ -9,10 +9,11 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.opdef import NOT_YET, OpDef, OpKind, Reference, Sample, TypeRule
+from dyn.ir.opdef import FROM_VJP, NOT_YET, JvpRule, NoGrad, OpDef, OpKind, Reference, Sample, TypeRule
 from dyn.ops.complex_parts import PartsRule
 from dyn.ops.rules import ELEMENT_SHAPES, pointwise, samples
 from dyn.ops.scalar import Scalar
+from dyn.ops.transform_rules import Formula, elementwise_vjp, pointwise_batch
 
 Array = np.ndarray[Any, Any]
 
@@ -52,12 +53,18 @@ def pointwise_op(
     made: Callable[[], list[Sample]],
     types: TypeRule,
     *,
-    grad: Any = NOT_YET,
+    grad: Formula | NoGrad,
+    jvp: JvpRule | None = None,
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None,
     parts: PartsRule | None = None,
 ) -> OpDef:
-    """The op that applies ``fn`` to its operands' elements; ``parts`` says how it acts on complex numbers."""
+    """The op that applies ``fn`` to its operands' elements; ``parts`` says how it acts on complex numbers.
+
+    ``grad`` is the formula of its cotangents, or why there is none; ``jvp`` that of its tangent where it is another.
+    """
+    smooth = not isinstance(grad, NoGrad)
     return OpDef(
         name, OpKind.POINTWISE, types=types, loops=pointwise(fn), reference=quiet(reference), samples=made,
-        vjp=grad, jvp=grad, batch=NOT_YET, stablehlo=NOT_YET, simplify=simplify, parts=parts,
+        vjp=elementwise_vjp(grad) if smooth else grad, jvp=grad if not smooth else FROM_VJP if jvp is None else jvp,
+        batch=pointwise_batch, stablehlo=NOT_YET, simplify=simplify, parts=parts,
     )  # fmt: skip

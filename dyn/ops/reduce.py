@@ -9,11 +9,14 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
+from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.rules import SAMPLE_SHAPES, samples
 from dyn.ops.scalar import Scalar
+from dyn.ops.transform_rules import later, shifted
 from dyn.shapes import RelKind, product
 
 Array = np.ndarray[Any, Any]
@@ -119,6 +122,50 @@ def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     return componentwise(b, op, operands)
 
 
+def _spread_back(b: Any, op: Op, value: Value) -> Value:
+    """A value of the result's shape, in that of the operand."""
+    shape, axes = op.operands[0].shape, op.attrs["axes"]
+    return b.op("broadcast_in_dim", value, shape=shape, dims=tuple(a for a in range(len(shape)) if a not in axes))
+
+
+def _share(b: Any, op: Op) -> Value:
+    """How much each element of the operand moves the result by."""
+    a, (x,), y = Arithmetic(b), op.operands, op.result
+    if op.attrs["combine"] == "multiply":
+        return _others(b, x, op.attrs["axes"])
+    # Equal extremes share.
+    chosen = a.cmp(x, "EQ", _spread_back(b, op, y))
+    ones = a.where(chosen, a.fill(x, 1), 0)
+    count = b.op("reduce", ones, axes=op.attrs["axes"], combine="add", nonempty=False)
+    return a.div(ones, _spread_back(b, op, count))
+
+
+def _others(b: Any, x: Value, axes: tuple[int, ...]) -> Value:
+    """For each element, the product of all others along ``axes``: what stands before it times what stands after it."""
+    kept = tuple(a for a in range(len(x.shape)) if a not in axes)
+    front = b.op("transpose", x, permutation=(*kept, *axes))
+    last = len(kept)
+    flat = b.op("reshape", front, shape=(*front.shape[:last], product(front.shape[last:])))
+    one = b.op("constant", value=Dense(x.dtype.np.type(1)))
+    sides: list[Value] = []
+    for low, high, reverse in ((1, -1, False), (-1, 1, True)):
+        running = b.op("cumulative", flat, dimension=last, combine="multiply", reverse=reverse)
+        edges = {"edge_padding_low": (*(0,) * last, low), "edge_padding_high": (*(0,) * last, high)}
+        sides.append(b.op("pad", running, one, **edges, interior_padding=(0,) * (last + 1)))
+    both = b.op("reshape", b.op("multiply", *sides), shape=front.shape)
+    return b.op("transpose", both, permutation=tuple(int(a) for a in np.argsort((*kept, *axes))))
+
+
+def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+    ct = _spread_back(b, op, cts[0])
+    return (ct if op.attrs["combine"] == "add" else b.op("multiply", ct, _share(b, op)),)
+
+
+def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+    (t,), sums = tangents, {"axes": op.attrs["axes"], "combine": "add", "nonempty": False}
+    return (b.op("reduce", t if op.attrs["combine"] == "add" else b.op("multiply", t, _share(b, op)), **sums),)
+
+
 #: ``combine`` over ``axes``. With ``nonempty`` a reduction of nothing is an error; without, it gives the identity.
 reduce = OpDef(
     "reduce",
@@ -127,7 +174,7 @@ reduce = OpDef(
     loops=Reduction(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=NOT_YET,
     simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
     parts=_parts,
 )  # fmt: skip

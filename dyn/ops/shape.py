@@ -7,14 +7,27 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.ir.core import Dense
-from dyn.ir.opdef import NO_GRAD, NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.core import Dense, Op, Value
+from dyn.ir.differentiate import zeros
+from dyn.ir.opdef import NOT_YET, READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ir.vectorize import spread
 from dyn.ops.complex_parts import Real, part_dtype
 from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
 from dyn.ops.rules import SAMPLE_SHAPES, view
 from dyn.ops.scalar import Scalar
-from dyn.shapes import Dim, RelKind, broadcast, dim_min, floordiv, format_dim, mod, product
+from dyn.ops.transform_rules import (
+    again,
+    later,
+    later_from_0,
+    linear,
+    of_nothing,
+    one_later,
+    shifted,
+    size_in_front,
+    unbroadcast,
+)
+from dyn.shapes import Dim, RelKind, broadcast, dim_max, dim_min, floordiv, format_dim, mod, product
 
 Array = np.ndarray[Any, Any]
 
@@ -55,6 +68,10 @@ def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
+def _broadcast_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+    return (unbroadcast(b, cts[0], op.operands[0].type, op.attrs["dims"]),)
+
+
 broadcast_in_dim = OpDef(
     "broadcast_in_dim",
     OpKind.VIEW,
@@ -67,7 +84,7 @@ broadcast_in_dim = OpDef(
         Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))})
         for s in SAMPLE_SHAPES
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_broadcast_vjp, jvp=linear(), batch=shifted(shape=size_in_front, dims=later_from_0), stablehlo=NOT_YET,
     simplify=broadcast_once,
 )  # fmt: skip
 
@@ -121,6 +138,10 @@ def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
+def _reshape_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+    return (b.op("reshape", cts[0], shape=op.operands[0].shape),)
+
+
 reshape = OpDef(
     "reshape",
     OpKind.VIEW,
@@ -128,7 +149,7 @@ reshape = OpDef(
     loops=view(_reshape_map),
     reference=lambda x, shape: x.reshape(shape),
     samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_reshape_vjp, jvp=linear(), batch=shifted(shape=size_in_front), stablehlo=NOT_YET,
     simplify=reshaped_once,
     keeps_order=True,
 )  # fmt: skip
@@ -151,6 +172,11 @@ def _transpose_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
+def _transpose_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+    inverse = tuple(int(axis) for axis in np.argsort(op.attrs["permutation"]))
+    return (b.op("transpose", cts[0], permutation=inverse),)
+
+
 transpose = OpDef(
     "transpose",
     OpKind.VIEW,
@@ -161,7 +187,7 @@ transpose = OpDef(
         Sample((np.arange(np.prod(s)).reshape(s),), {"permutation": tuple(reversed(range(len(s))))})
         for s in SAMPLE_SHAPES
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_transpose_vjp, jvp=linear(), batch=shifted(permutation=later_from_0), stablehlo=NOT_YET,
     simplify=transposed_once,
 )  # fmt: skip
 
@@ -180,6 +206,22 @@ def _slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
     return (TensorType(x.dtype, tuple(shape), x.weak),)
 
 
+def _slice_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+    """Zeros around the cotangent, and between its elements."""
+    (x,), (ct,), starts, steps = op.operands, cts, op.attrs["start"], op.attrs["strides"]
+    spread = [n if step == 1 else n + dim_max(n - 1, 0) * (step - 1) for n, step in zip(ct.shape, steps, strict=True)]
+    after = tuple(n - start - s for n, start, s in zip(x.shape, starts, spread, strict=True))
+    between = tuple(step - 1 for step in steps)
+    zero = zeros(b, TensorType(ct.dtype, ()))
+    padded = b.op("pad", ct, zero, edge_padding_low=starts, edge_padding_high=after, interior_padding=between)
+    return (padded,)
+
+
+def _slice_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    start, limit, strides = (op.attrs[name] for name in ("start", "limit", "strides"))
+    return again(b, op, operands, start=(0, *start), limit=(size, *limit), strides=(1, *strides))
+
+
 slice_ = OpDef(
     "slice",
     OpKind.VIEW,
@@ -196,12 +238,17 @@ slice_ = OpDef(
         Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
         Sample((np.ones((1, 7)),), {"start": (0, 2), "limit": (1, 7), "strides": (1, 3)}),
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_slice_vjp, jvp=linear(), batch=_slice_batch, stablehlo=NOT_YET,
     simplify=whole_slice,
 )  # fmt: skip
 
 
 # --- reverse ------------------------------------------------------------------------------------------------------
+
+
+def _reverse_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+    return again(b, op, cts)
+
 
 reverse = OpDef(
     "reverse",
@@ -218,7 +265,7 @@ reverse = OpDef(
         for s in SAMPLE_SHAPES
         for axes in ((), tuple(range(len(s))), tuple(range(len(s)))[:1])
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_reverse_vjp, jvp=linear(), batch=shifted(dimensions=later), stablehlo=NOT_YET,
     simplify=lambda b, op: op.operands if not op.attrs["dimensions"] else None,
 )  # fmt: skip
 
@@ -274,6 +321,22 @@ def _concatenate_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get)
     return value
 
 
+def _concatenate_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+    """Each operand's part of the cotangent."""
+    (ct,), axis = cts, op.attrs["dimension"]
+    parts: list[Value] = []
+    start: Dim = 0
+    for operand in op.operands:
+        end = start + operand.shape[axis]
+        first: list[Dim] = [0] * len(ct.shape)
+        last = list(ct.shape)
+        first[axis], last[axis] = start, end
+        strides = (1,) * len(ct.shape)
+        parts.append(b.op("slice", ct, start=tuple(first), limit=tuple(last), strides=strides))
+        start = end
+    return tuple(parts)
+
+
 concatenate = OpDef(
     "concatenate",
     OpKind.INDEXED,
@@ -284,7 +347,7 @@ concatenate = OpDef(
         Sample(tuple(np.full((2, k), k, np.float32) for k in (3, n, 2)), {"dimension": 1})
         for n in (0, 1, 5)
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=_concatenate_vjp, jvp=linear(), batch=shifted(dimension=one_later), stablehlo=NOT_YET,
     simplify=joined_once,
 )  # fmt: skip
 
@@ -327,7 +390,7 @@ constant = OpDef(
     loops=Elements(_constant_at),
     reference=lambda value, weak=False: value.array,
     samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [])],
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
     parts=_constant_parts,
 )  # fmt: skip
 
@@ -351,7 +414,7 @@ iota = OpDef(
         for d in (0, 1)
         for t in (dtypes.int32, dtypes.float32)
     ],
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
     parts=_real_parts,
 )  # fmt: skip
 
@@ -377,7 +440,7 @@ dim_size = OpDef(
     loops=Elements(_size_at),
     reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
     simplify=_static_size,
     parts=_real_parts,
 )  # fmt: skip
@@ -388,6 +451,11 @@ def _dimension_size_types(ctx: TypeContext, operands: tuple[TensorType, ...], at
     if not 0 <= axis < x.rank:
         raise ctx.fail(f"{axis} is not an axis of {x}")
     return (TensorType(dtypes.int32, (), weak=True),)
+
+
+def _size_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value]:
+    own = op.operands[0].shape[op.attrs["dimension"]]
+    return (spread(b, b.op("dim_size", size=own, dtype=dtypes.int32), size),)
 
 
 #: The size of an axis as an int32 scalar, as StableHLO has it; ``dim_size`` after simplification.
@@ -404,7 +472,7 @@ get_dimension_size = OpDef(
     samples=lambda: [
         Sample((np.zeros(s, np.float32),), {"dimension": d}) for s in SAMPLE_SHAPES for d in range(len(s))
     ],
-    vjp=NO_GRAD, jvp=NO_GRAD, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=_size_batch, stablehlo=NOT_YET,
     simplify=lambda b, op: (
         b.op("dim_size", size=op.operands[0].shape[op.attrs["dimension"]], dtype=dtypes.int32),
     ),

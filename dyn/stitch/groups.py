@@ -25,6 +25,8 @@ class GroupKind(Enum):
     SCATTER = "scatter"
     #: A view, or a parameter, that must lie in memory of its own.
     COPY = "copy"
+    #: A loop or a choice, which the host program runs.
+    CONTROL = "control"
     #: An op that a library computes, called from the host program.
     LIBRARY = "library"
 
@@ -46,6 +48,8 @@ class Group:
     outputs: tuple[Value, ...]
     #: Why the group does not go on: a line for each consumer or producer that stayed outside.
     ends: tuple[str, ...] = ()
+    #: The regions of a loop or a choice, cut into groups of their own.
+    bodies: tuple[Plan, ...] = ()
 
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
@@ -81,9 +85,14 @@ class Plan:
             lines.append(f"{group.kind.value} {group.name} [{space}]{reduced} {{")
             for op in group.ops:
                 operands = ", ".join(numbers[v] for v in op.operands)
-                mark = "  -> stored" if op.results[0] in group.outputs else ""
+                mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {names} = {op.opdef.name}({operands}){mark}")
+            for body in group.bodies:
+                given = ", ".join(f"%{v.name or '?'}" for v in body.function.params)
+                lines.append(f"  region({given}) {{")
+                lines.extend(f"    {line}" for line in body.text().splitlines())
+                lines.append("  }")
             lines.extend(f"  stored {numbers[v]}" for v in group.outputs if v not in group.members())
             lines.extend(f"  ends: {end}" for end in group.ends)
             lines.append("}")

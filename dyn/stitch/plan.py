@@ -15,14 +15,16 @@ memory traffic, merging them, or starts a group of its own:
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
 
-An op that a library computes is a group of its own. VIEW and GENERATE ops, and scalar arithmetic on sizes and
-constants, belong to no group: each consumer computes them where it needs them. A view that a later reshape needs in
-memory in its own order is stored by the group that computes what it shows.
+An op that a library computes is a group of its own, and so is a loop or a choice, whose regions are cut in turn. VIEW
+and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each consumer computes them where it
+needs them. A view that a later reshape needs in memory in its own order is stored by the group that computes what it
+shows.
 """
 
 from __future__ import annotations
 
 from dyn.ir.core import Function, Op, Value
+from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction
 from dyn.shapes import Dim, Facts, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
@@ -47,10 +49,12 @@ _ROOTS = {
     OpKind.WINDOW: GroupKind.WINDOW,
     OpKind.SCATTER: GroupKind.SCATTER,
 }
+#: The kinds of ops that the host program runs itself, or has a library compute.
+_WHOLE = {OpKind.OPAQUE: GroupKind.LIBRARY, OpKind.CONTROL: GroupKind.CONTROL}
 #: Groups that others join only as an epilogue, and what that is the epilogue of.
 _EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 #: The kinds of groups that take nothing else.
-_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER)
+_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER, GroupKind.CONTROL)
 
 
 class _Draft:
@@ -88,8 +92,8 @@ class _Stitcher:
 
     def run(self) -> Plan:
         for op in self.function.ops:
-            if op.opdef.kind is OpKind.OPAQUE:
-                self._add(self._new(GroupKind.LIBRARY, op.results[0].shape), op)
+            if op.opdef.kind in _WHOLE:
+                self._add(self._new(_WHOLE[op.opdef.kind], op.results[0].shape if op.results else ()), op)
             elif op.opdef.kind is OpKind.VIEW and op.result in self.pinned:
                 self._place_pinned(op)
             elif op.results[0] in self.pinned or op.results[0] not in self.inline:
@@ -342,9 +346,13 @@ class _Stitcher:
             outputs = tuple(v for op in ops for v in op.results if v in results or self._is_stored(v, draft))
             stored.update(outputs)
             first[draft.number] = position[ops[0]]
+            bodies: tuple[Plan, ...] = ()
+            if draft.kind is GroupKind.CONTROL:
+                bodies = tuple([stitch(region_function(self.function, r)) for op in ops for r in op.regions])
             finished[draft.number] = Group(
-                _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends)
-            )
+                _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends),
+                bodies,
+            )  # fmt: skip
         order = self.order.sorted(lambda number: first[number])
         return Plan(self.function, tuple(finished[number] for number in order), frozenset(stored), self.producers)
 

@@ -7,6 +7,8 @@ from typing import Any
 import optree
 
 from dyn.ending import enter_call, leave_call
+from dyn.errors import ArgumentError
+from dyn.source import user_loc
 
 _NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
@@ -62,3 +64,41 @@ def tree_text(spec: TreeSpec) -> str:
     """A structure as people read it: ``({'w': *, 'b': *}, *)``."""
     text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")")
     return text.removesuffix(f", namespace={_NAMESPACE!r}")
+
+
+def spread_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
+    """An entry of ``prefix`` for each leaf of ``tree``: a number or None there stands for all below it."""
+    found: list[Any] = []
+    _spread(prefix, tree, what, found)
+    return found
+
+
+def _spread(prefix: Any, tree: Any, what: str, found: list[Any]) -> None:
+    if prefix is None or isinstance(prefix, int):
+        found.extend([prefix] * len(flatten(tree)[0]))
+        return
+    mine, theirs = _level(prefix), _level(tree)
+    if type(prefix) is not type(tree) or mine[1] != theirs[1] or len(mine[0]) != len(theirs[0]):
+        raise ArgumentError(
+            f"{what} has {prefix!r} where the arrays are {tree_text(flatten(tree)[1])}.",
+            loc=user_loc(),
+            remedy="give a number or None for all, or a tree of the same structure.",
+        )
+    for own, part in zip(mine[0], theirs[0], strict=True):
+        _spread(own, part, what, found)
+
+
+def _level(tree: Any) -> tuple[list[Any], Any]:
+    """The children of a node and what it is; of a leaf none."""
+    one_level: Any = optree.tree_flatten_one_level
+    try:
+        children, metadata, *_ = one_level(tree, namespace=_NAMESPACE)
+    except ValueError:
+        return [], type(tree)
+    return children, metadata
+
+
+def frozen_tree(tree: Any) -> tuple[Any, ...]:
+    """A tree of numbers and None as something with a hash."""
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    return (*leaves, spec)

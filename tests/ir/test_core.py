@@ -8,7 +8,7 @@ import pytest
 from dyn import dtypes
 from dyn.errors import IRError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Dense, attr_dims, attrs_key, map_attr_dims, with_operands
-from dyn.ir.opdef import NO_GRAD, NOT_YET, REGISTRY, OpDef, OpKind
+from dyn.ir.opdef import NOT_YET, READS_NOTHING, REGISTRY, OpDef, OpKind
 from dyn.ir.types import TensorType, same_type
 from dyn.shapes import Facts, RelKind, as_dim, symbol
 from tests.ir.programs import Program, registered
@@ -107,9 +107,9 @@ def test_an_op_is_defined_once() -> None:
             mine.rule("vjp")
         assert str(not_yet.value) == "mine has no vjp rule yet."
     assert "mine" not in REGISTRY
-    made = OpDef("mine", OpKind.OPAQUE, mine.types, None, np.add, list, NO_GRAD, NOT_YET, NOT_YET, NOT_YET)
+    made = OpDef("mine", OpKind.OPAQUE, mine.types, None, np.add, list, READS_NOTHING, NOT_YET, NOT_YET, NOT_YET)
     del REGISTRY["mine"]
-    assert made.rule("vjp") is NO_GRAD
+    assert made.rule("vjp") is READS_NOTHING
 
 
 # ---- the builder -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value
 from dyn.ir.evaluate import run_sample
 from dyn.ir.identity import function_identity
-from dyn.ir.opdef import NO_GRAD, NOT_YET, REGISTRY, Elements, Library, OpDef, OpKind, Reduction, Sample
+from dyn.ir.opdef import FROM_VJP, NOT_YET, REGISTRY, Elements, Library, NoGrad, OpDef, OpKind, Reduction, Sample
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import map_attr_dims
 from dyn.ir.printer import print_function
@@ -78,10 +78,11 @@ def assert_same(actual: Sequence[Array], wanted: Sequence[Array]) -> None:
 @pytest.mark.parametrize("name", OPS)
 def test_every_rule_is_set(name: str) -> None:
     opdef = REGISTRY[name]
-    for rule in (opdef.vjp, opdef.jvp, opdef.batch, opdef.stablehlo):
-        assert rule in (NOT_YET, NO_GRAD) or callable(rule)
-    assert opdef.batch is not NO_GRAD
-    assert opdef.stablehlo is not NO_GRAD
+    for rule in (opdef.vjp, opdef.jvp):
+        assert rule is NOT_YET or isinstance(rule, NoGrad) or rule is FROM_VJP or callable(rule)
+    assert isinstance(opdef.vjp, NoGrad) == isinstance(opdef.jvp, NoGrad)
+    for rule in (opdef.batch, opdef.stablehlo):
+        assert rule is NOT_YET or callable(rule)
     assert isinstance(opdef.loops, Library) == (opdef.kind is OpKind.OPAQUE)
     assert opdef.loops is not None
     assert opdef.kind is OpKind.VIEW or not opdef.keeps_order

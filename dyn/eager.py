@@ -12,6 +12,7 @@ from dyn.api import Jitted, jit
 from dyn.errors import DynError
 from dyn.forking import lock
 from dyn.hosts import host_of
+from dyn.trace.lift import weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
 
 #: So many programs are remembered, the latest used.
@@ -42,32 +43,40 @@ class _Programs:
 _PROGRAMS = _Programs()
 
 
-def call_eagerly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``fn(*args, **kwargs)``, compiled: arrays become arguments, everything else is part of the program."""
+def call_eagerly(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, numbers: bool = False
+) -> Any:
+    """``fn(*args, **kwargs)``, compiled: arrays become arguments, everything else is part of the program.
+
+    With ``numbers`` Python numbers are arguments too, so that another one needs no program of its own.
+    """
     leaves, tree = flatten((args, kwargs))
-    places = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
+    places = [
+        place for place, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)
+    ]
     arrays = [leaves[place] for place in places]
+    parts = list(leaves)
+    for place in places:
+        parts[place] = None
     try:
-        key = (fn, tree, tuple(None if is_array(leaf) else _part(leaf) for leaf in leaves))
+        key = (fn, tree, numbers, tuple([None if part is None else _part(part) for part in parts]))
         known = _PROGRAMS.find(key)
     except TypeError:  # a part without a hash
-        return _program(fn, leaves, places, tree)(*arrays)
+        return _program(fn, parts, places, tree)(*arrays)
     if known is not None:
         try:
             return known(*arrays)
         except DynError:
             # The error tells of the line that the program was first made for: let a new one tell of this line.
-            return _program(fn, leaves, places, tree)(*arrays)
-    program = _program(fn, leaves, places, tree)
+            return _program(fn, parts, places, tree)(*arrays)
+    program = _program(fn, parts, places, tree)
     result = program(*arrays)
     _PROGRAMS.keep(key, program)
     return result
 
 
-def _program(fn: Callable[..., Any], leaves: list[Any], places: list[int], tree: TreeSpec) -> Jitted:
-    # A program that is kept must not keep the arrays that it was made for.
-    parts = [None if is_array(leaf) else leaf for leaf in leaves]
-
+def _program(fn: Callable[..., Any], parts: list[Any], places: list[int], tree: TreeSpec) -> Jitted:
+    # A program that is kept must not keep the arrays that it was made for: they are not among the parts.
     def program(*arrays: Any) -> Any:
         filled = list(parts)
         for place, array in zip(places, arrays, strict=True):

@@ -1,0 +1,49 @@
+"""Regions written out where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dyn.ir.builder import Builder
+from dyn.ir.core import Op, Region, Value, with_operands
+from dyn.ir.types import TensorType
+
+
+def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
+    """The region's ops at the end of ``b``, with ``args`` for its parameters. Gives its results.
+
+    The values are new, so that a region can be written out more than once. The demands of its ops on the dims have to
+    be known to ``b``. With ``prepare`` the ops are to be differentiated backward (``OpDef.prepare``).
+    """
+    values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
+    for op in region.ops:
+        ready = op.opdef.prepare(op) if prepare and op.opdef.prepare is not None else op
+        b.append(copied(ready, values))
+    return tuple([values.get(v, v) for v in region.results])
+
+
+def copied(op: Op, values: dict[Value, Value]) -> Op:
+    """The op with ``values`` in place of what it reads, and results of its own, which ``values`` learns."""
+    op = with_operands(op, values)
+    results = tuple([Value(v.type, v.name) for v in op.results])
+    values.update(zip(op.results, results, strict=True))
+    return replace(op, results=results, regions=tuple([_fresh(region) for region in op.regions]))
+
+
+def _fresh(region: Region) -> Region:
+    """The region with values of its own: one value is defined in one place."""
+    values = {v: Value(v.type, v.name) for v in region.params}
+    params = tuple(values.values())
+    ops = tuple([copied(op, values) for op in region.ops])
+    return Region(params, ops, tuple([values.get(v, v) for v in region.results]))
+
+
+def build_region(
+    b: Builder, types: Sequence[TensorType], build: Callable[[Builder, tuple[Value, ...]], Sequence[Value]]
+) -> Region:
+    """The region with parameters of ``types`` whose results are what ``build`` makes of them."""
+    inner = b.inner()
+    params = tuple([Value(type) for type in types])
+    results = tuple(build(inner, params))
+    return Region(params, tuple(inner.ops), results)

@@ -1,0 +1,42 @@
+"""Programs for many examples at once: each op by its own rule (``OpDef.batch``).
+
+The axis of examples is in front of every value that has one. What is the same for all examples stays without it, and
+is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dyn.ir.builder import Builder
+from dyn.ir.core import Region, Value
+from dyn.ir.splice import copied
+from dyn.shapes import Dim
+
+
+def batched(
+    b: Builder, region: Region, args: Sequence[Value], flags: Sequence[bool], size: Dim
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    """Write the region out for ``size`` examples; ``flags`` say which of ``args`` have their axis.
+
+    Gives the results, and which of them have it.
+    """
+    values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
+    many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
+    for op in region.ops:
+        b.loc = op.loc
+        own = tuple([v in many for v in op.operands])
+        if not any(own) and not any(v in many for v in op.reads()):
+            b.append(copied(op, values))
+            continue
+        rule = op.opdef.rule("batch", op.loc)
+        operands = tuple([values.get(v, v) for v in op.operands])
+        values.update(zip(op.results, rule(b, op, operands, own, size), strict=True))
+        many.update(op.results)
+    return tuple([values.get(v, v) for v in region.results]), tuple([v in many for v in region.results])
+
+
+def spread(b: Builder, value: Value, size: Dim) -> Value:
+    """The value for each of ``size`` examples, in front."""
+    shape = (size, *value.shape)
+    return b.op("broadcast_in_dim", value, shape=shape, dims=tuple(range(1, len(shape))))

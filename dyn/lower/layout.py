@@ -1,0 +1,270 @@
+"""Where every stored value of a call lies: inputs, outputs, slots of one arena, and what loops change.
+
+A slot of the arena is used again once the last reader of its value has run. What a loop carries lies in two slots that
+take turns, or in one where a step may write the next value over the last; which of them is meant is a *variable* of the
+host program: a pointer that it changes from step to step. A row of a scanned array is one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dyn.errors import IRError
+from dyn.ir.core import Value
+from dyn.ir.nested import carries, is_loop, unchanged
+from dyn.ir.opdef import Control
+from dyn.lower.donate import stored_results
+from dyn.lower.launch import Launch
+from dyn.shapes import Dim, Facts, SymExpr, dim_max, floordiv
+from dyn.stitch.groups import Plan
+
+#: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stored value lies: ``input`` or ``output`` number, an ``arena`` slot, or at a ``variable`` pointer."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that a loop changes: the variable that points to it, which starts at ``home``.
+
+    Where the next value has a variable of its own, that one starts at ``spare``, and the two are swapped after a step.
+    """
+
+    current: int
+    home: Place
+    following: int | None = None
+    spare: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A variable that goes along the rows of an array, ``step`` bytes at a time."""
+
+    variable: int
+    array: Place
+    step: Dim
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LoopPlaces:
+    """The variables of a loop; where its condition's answer lies, if it has one, or how many steps it takes."""
+
+    carried: tuple[Carried, ...]
+    rows: tuple[Row, ...] = ()
+    condition: Place | None = None
+    length: Dim = 0
+    reverse: bool = False
+
+    def text(self) -> str:
+        """The loop as people read it."""
+        what = f"while arena {self.condition.number}" if self.condition is not None else f"{self.length} times"
+        turns = [
+            f"variable {c.current} from {c.home.kind} {c.home.number}"
+            + ("" if c.spare is None else f", in turns with variable {c.following} from arena {c.spare.number}")
+            for c in self.carried
+        ]
+        along = [f"variable {r.variable} along {r.array.kind} {r.array.number} by {r.step} bytes" for r in self.rows]
+        return "; ".join([what + (", backward" if self.reverse else ""), *turns, *along])
+
+
+@dataclass(eq=False)
+class Layout:
+    """The whole layout. ``sizes`` are the bytes of every array, where they depend on the call."""
+
+    places: dict[Value, Place]
+    slots: list[Dim] = field(default_factory=list[Dim])
+    loops: dict[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
+    variables: int = 0
+
+    @property
+    def sizes(self) -> tuple[Dim, ...]:
+        # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
+        return tuple(dict.fromkeys(v.type.nbytes for v in self.places if isinstance(v.type.nbytes, SymExpr)))
+
+
+def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
+    """Where each stored value of a plan and of its loops and choices lies."""
+    function = plan.function
+    places = {value: Place("input", i) for i, value in enumerate(function.params)}
+    places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
+    layouter = _Layouter(Layout(places), function.facts)
+    layouter.block(launches)
+    return layouter.layout
+
+
+def aligned(size: Dim) -> Dim:
+    """A size in bytes rounded up to ALIGNMENT."""
+    if isinstance(size, int):
+        return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+
+
+class _Layouter:
+    def __init__(self, layout: Layout, facts: Facts) -> None:
+        self.layout, self.facts = layout, facts
+        self.places = layout.places
+        self.free: list[int] = []
+        #: The slots that are free once nothing reads a value any more.
+        self.owned: dict[Value, list[int]] = {}
+
+    def block(self, launches: Sequence[Launch]) -> None:
+        """Launches one after the other: of a call, or of a region, whose results have their places."""
+        same = _aliases(launches)
+        last: dict[Value, int] = {}
+        for time, launch in enumerate(launches):
+            for value in launch.buffers:
+                last[same.get(value, value)] = time
+        for time, launch in enumerate(launches):
+            if launch.bodies:
+                self.control(launch)
+            else:
+                for value in (*launch.group.outputs, *launch.temporaries):
+                    self.allocate(value)
+            for value in launch.buffers:
+                value = same.get(value, value)
+                if last[value] == time:
+                    self.free += self.owned.pop(value, ())
+
+    def allocate(self, value: Value) -> None:
+        if value not in self.places:
+            slot = self.slot(value.type.nbytes)
+            self.places[value] = Place("arena", slot)
+            self.owned[value] = [slot]
+
+    def slot(self, nbytes: Dim) -> int:
+        return _choose(aligned(nbytes), self.layout.slots, self.free, self.facts)
+
+    def variable(self) -> int:
+        self.layout.variables += 1
+        return self.layout.variables - 1
+
+    # Loops and choices ------------------------------------------------------------------------------------------
+
+    def control(self, launch: Launch) -> None:
+        (op,) = launch.group.ops
+        count = len(op.operands)
+        operands, results = launch.buffers[:count], launch.buffers[count:]
+        #: Slots for what nobody reads: free after it.
+        aside: list[int] = []
+        if is_loop(op):
+            self.loop(launch, operands, results, aside)
+        else:
+            for result in results:
+                self.result(result, launch, result.type.nbytes, aside)
+            for body in launch.bodies:
+                self.places |= {param: self.places[v] for param, v in zip(body.params, operands[1:], strict=True)}
+                self.places |= {v: self.places[result] for v, result in zip(body.results, results, strict=True)}
+                self.block(body.launches)
+        self.free += aside
+
+    def result(self, result: Value, launch: Launch, nbytes: Dim, aside: list[int]) -> None:
+        """Room for a result; for one that nobody reads as little as ``nbytes``."""
+        if result in self.places:
+            return
+        if result in launch.group.outputs:
+            self.allocate(result)
+        else:
+            aside.append(self.slot(nbytes))
+            self.places[result] = Place("arena", aside[-1])
+
+    def loop(self, launch: Launch, operands: Sequence[Value], results: Sequence[Value], aside: list[int]) -> None:
+        (op,) = launch.group.ops
+        count = carries(op)
+        for i, keep in enumerate(unchanged(op)):
+            if keep:
+                self.places[results[i]] = self.places[operands[i]]
+                self.places |= {b.params[i]: self.places[operands[i]] for b in launch.bodies}
+        carried = [self.carried(i, launch, operands[i], results[i]) for i, keep in enumerate(unchanged(op)) if not keep]
+        rows: list[Row] = []
+        condition: Place | None = None
+        if op.opdef.loops is Control.SCAN:
+            rows = self.rows(launch, operands[count:], results[count:], aside)
+        else:
+            (answer,) = launch.bodies[0].results
+            aside.append(self.slot(answer.type.nbytes))
+            condition = self.places[answer] = Place("arena", aside[-1])
+        for inner in launch.bodies:
+            self.block(inner.launches)
+        self.layout.loops[launch] = LoopPlaces(
+            tuple(carried), tuple(rows), condition, op.attrs.get("length", 0), op.attrs.get("reverse", False)
+        )
+
+    def carried(self, i: int, launch: Launch, start: Value, result: Value) -> Carried:
+        """The variables of the carried value ``i``, whose memory is from now on the result's."""
+        body = launch.bodies[-1]
+        home = self.places[start]
+        if home.kind != "arena":
+            raise IRError(f"{start!r}, which a loop changes, is not its own")
+        current = self.variable()
+        here = Place("variable", current)
+        self.places |= {b.params[i]: here for b in launch.bodies}
+        self.places[result] = here
+        self.owned[result] = self.owned.pop(start, [])
+        if i in body.in_place:
+            self.places[body.results[i]] = here
+            return Carried(current, home)
+        following = self.variable()
+        self.places[body.results[i]] = Place("variable", following)
+        slot = self.slot(result.type.nbytes)
+        self.owned[result].append(slot)
+        return Carried(current, home, following, Place("arena", slot))
+
+    def rows(self, launch: Launch, arrays: Sequence[Value], results: Sequence[Value], aside: list[int]) -> list[Row]:
+        """Variables for the rows that a step reads, and for those that it makes."""
+        body = launch.bodies[-1]
+        rows: list[Row] = []
+        inside = [*body.params[len(body.params) - len(arrays) :], *body.results[len(body.results) - len(results) :]]
+        for array in results:
+            self.result(array, launch, array.type.nbytes, aside)
+        for array, row in zip((*arrays, *results), inside, strict=True):
+            variable = self.variable()
+            self.places[row] = Place("variable", variable)
+            rows.append(Row(variable, self.places[array], row.type.nbytes))
+        return rows
+
+
+def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
+    """What loops hand on unchanged is the same memory after them."""
+    same: dict[Value, Value] = {}
+    for launch in launches:
+        for op in launch.group.ops if launch.bodies else ():
+            count = len(op.operands)
+            for i, keep in enumerate(unchanged(op)):
+                if keep:
+                    before = launch.buffers[i]
+                    same[launch.buffers[count + i]] = same.get(before, before)
+    return same
+
+
+def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
+    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one."""
+    same = next((slot for slot in free if slots[slot] == size), None)
+    if same is not None:  # most are, and then nothing needs to be proved
+        free.remove(same)
+        return same
+    best: tuple[int, int, Dim] | None = None
+    for slot in free:
+        have = slots[slot]
+        if facts.ge(have, size).proved:
+            option = (1, slot, have)
+        elif facts.ge(size, have).proved:
+            option = (2, slot, size)
+        else:
+            option = (3, slot, dim_max(have, size))
+        if best is None or option[0] < best[0]:
+            best = option
+    if best is None:
+        slots.append(size)
+        return len(slots) - 1
+    _, slot, grown = best
+    free.remove(slot)
+    slots[slot] = grown
+    return slot

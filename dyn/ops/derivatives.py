@@ -1,0 +1,144 @@
+"""Derivatives of elementwise ops, as formulas: ``f(a, ct, y, *x)`` gives the cotangents of the operands ``x``.
+
+``a`` is arithmetic on values, ``ct`` the cotangent of the result ``y``. Where a function has a kink the convention is
+JAX's: equal operands of a maximum share, ``abs`` has the slope 0 at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dyn.dtypes import Kind
+from dyn.ir.core import Op, Value
+from dyn.ops.arithmetic import Arithmetic
+
+One = tuple[Value]
+Two = tuple[Value, Value]
+
+
+def negate(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.neg(ct),)
+
+
+def abs_(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    """By the sign; of a complex number by the conjugate of its direction."""
+    direction = a.f("sign", x)
+    if x.dtype.kind is not Kind.COMPLEX:
+        return (a.mul(ct, direction),)
+    return (a.f("complex", a.mul(ct, a.f("real", direction)), a.neg(a.mul(ct, a.f("imag", direction)))),)
+
+
+def abs_tangent(b: Any, op: Op, tangents: tuple[Any, ...]) -> One:
+    """Of ``abs``, which is no holomorphic function: its Jacobian is not what its cotangent is multiplied with."""
+    a, (x,), (t,) = Arithmetic(b), op.operands, tangents
+    direction = a.f("sign", x)
+    if x.dtype.kind is not Kind.COMPLEX:
+        return (a.mul(t, direction),)
+    real, imag = (a.mul(a.f(name, t), a.f(name, direction)) for name in ("real", "imag"))
+    return (a.add(real, imag),)
+
+
+# --- exponentials and roots ---------------------------------------------------------------------------------------
+
+
+def exponential(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, y),)
+
+
+def exponential_minus_one(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.add(y, 1)),)
+
+
+def log(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.div(ct, x),)
+
+
+def log_plus_one(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.div(ct, a.add(x, 1)),)
+
+
+def tanh(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    """``1 - y*y``, as ``(1 + y) * (1 - y)``, which is exact next to ±1."""
+    return (a.mul(a.mul(ct, a.add(y, 1)), a.sub(a.fill(y, 1), y)),)
+
+
+def logistic(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.mul(y, a.sub(a.fill(y, 1), y))),)
+
+
+def erf(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.mul(a.f("exponential", a.neg(a.mul(x, x))), 2 / math.sqrt(math.pi))),)
+
+
+def sqrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.div(a.mul(ct, 0.5), y),)
+
+
+def rsqrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.div(a.mul(y, -0.5), x)),)
+
+
+def cbrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.div(y, a.mul(x, 3))),)
+
+
+# --- trigonometry -------------------------------------------------------------------------------------------------
+
+
+def sine(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.f("cosine", x)),)
+
+
+def cosine(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.neg(a.mul(ct, a.f("sine", x))),)
+
+
+def tan(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.add(a.mul(y, y), 1)),)
+
+
+def atan2(a: Arithmetic, ct: Value, y: Value, up: Value, right: Value) -> Two:
+    share = a.div(ct, a.add(a.mul(up, up), a.mul(right, right)))
+    return a.mul(share, right), a.neg(a.mul(share, up))
+
+
+# --- of two operands ----------------------------------------------------------------------------------------------
+
+
+def add(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    return ct, ct
+
+
+def subtract(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    return ct, a.neg(ct)
+
+
+def multiply(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    return a.mul(ct, right), a.mul(ct, left)
+
+
+def divide(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    share = a.div(ct, right)
+    return share, a.neg(a.mul(share, y))
+
+
+def remainder(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    """Of ``left - trunc(left / right) * right``."""
+    ratio = a.div(left, right)
+    whole = a.mul(a.f("sign", ratio), a.f("floor", a.f("abs", ratio)))
+    return ct, a.neg(a.mul(ct, whole))
+
+
+def power(a: Arithmetic, ct: Value, y: Value, base: Value, exponent: Value) -> Two:
+    """``r * b**(r - 1)``, which is 0 for ``b**0``, and ``log(b) * b**r``, which is 0 for ``0**r``."""
+    constant = a.cmp(exponent, "EQ", 0)
+    slope = a.mul(exponent, a.f("power", base, a.where(constant, 1, a.sub(exponent, 1))))
+    growth = a.mul(a.f("log", a.where(a.cmp(base, "EQ", 0), 1, base)), y)
+    return a.mul(ct, a.where(constant, 0, slope)), a.mul(ct, growth)
+
+
+def extreme(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
+    """To the operand that was chosen; half to each of two equal ones."""
+    own = a.where(a.cmp(left, "EQ", right), a.mul(ct, 0.5), ct)
+    return a.where(a.cmp(left, "EQ", y), own, 0), a.where(a.cmp(right, "EQ", y), own, 0)

@@ -1,0 +1,388 @@
+"""Control flow inside a trace: loops and choices as ops with regions, of the user's functions.
+
+A region reads nothing from outside: what a function closes over is passed to it, by loops as values that stay what they
+are. Small constants are made again inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dyn import config, dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import TraceError, UnsupportedOpError
+from dyn.ir.core import Op, Region, Value, with_operands
+from dyn.ir.opdef import OpKind
+from dyn.ir.types import TensorType
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import unwrap_dim, wrap_dim
+from dyn.trace.lift import is_liftable, lift
+from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
+from dyn.trace.region import TracedRegion, trace_region
+from dyn.trace.tracer import Tracer
+
+Function = Callable[..., Any]
+
+
+# --- values and types -------------------------------------------------------------------------------------------------
+
+
+def _lifted(trace: Trace, tree: Any, what: str) -> tuple[list[Value], TreeSpec]:
+    """A tree of arrays and numbers as values."""
+    leaves, spec = flatten(tree)
+    for leaf, name in zip(leaves, leaf_names(spec, what), strict=True):
+        if not is_liftable(leaf):
+            raise TraceError(
+                f"{name} is a {type(leaf).__name__}, which is not an array.",
+                loc=user_loc(),
+                remedy="pass arrays and numbers, and close over everything else.",
+            )
+    return [lift(trace, leaf) for leaf in leaves], spec
+
+
+def _settled(dtype: DType) -> DType:
+    """What a Python number's dtype is where nothing else decides it."""
+    default = dtypes.dtype(config.current().default_float)
+    if dtype.kind is Kind.FLOAT:
+        return default
+    if dtype.kind is Kind.COMPLEX and default is not dtypes.float64:
+        return dtypes.complex64
+    return dtype
+
+
+def _strong(trace: Trace, value: Value, dtype: DType | None = None) -> Value:
+    wanted = dtype
+    if wanted is None:
+        wanted = _settled(value.dtype) if value.type.weak else value.dtype
+    return trace.emit("convert", value, dtype=wanted) if value.type.weak or value.dtype is not wanted else value
+
+
+def _start_values(
+    trace: Trace, starts: list[Value], probe: Callable[[list[TensorType]], Sequence[Value]]
+) -> list[Value]:
+    """What a loop starts from. Python numbers take the dtype that a step would make of them.
+
+    ``probe`` traces a step for carried values of some types, and gives what they become.
+    """
+    if not any(v.type.weak for v in starts):
+        return starts
+    made = probe([v.type for v in starts])
+    return [
+        _strong(trace, v, None if new.type.weak else new.dtype) if v.type.weak else v
+        for v, new in zip(starts, made, strict=False)
+    ]
+
+
+def _plain_types(values: Sequence[Value]) -> list[TensorType]:
+    return [TensorType(v.dtype, v.shape) for v in values]
+
+
+# --- what functions close over ----------------------------------------------------------------------------------------
+
+
+def _closed(trace: Trace, regions: Sequence[Region]) -> tuple[list[Region], list[Value]]:
+    """The regions with constants of their own; and the values that they read from outside."""
+    made = [_with_constants(trace, region) for region in regions]
+    return made, list(dict.fromkeys(v for region in made for v in region.reads()))
+
+
+def _with_constants(trace: Trace, region: Region) -> Region:
+    ops: dict[Value, Op] = {}
+    for value in dict.fromkeys(region.reads()):
+        _collect(trace, value, ops)
+    copies = {value: Value(value.type, value.name) for value in ops}
+    own = tuple(replace(with_operands(op, copies), results=(copies[value],)) for value, op in ops.items())
+    inner = tuple(with_operands(op, copies) for op in region.ops)
+    return Region(region.params, (*own, *inner), tuple(copies.get(v, v) for v in region.results))
+
+
+def _collect(trace: Trace, value: Value, ops: dict[Value, Op]) -> bool:
+    """Note the ops that make a constant, if ``value`` is one: a number, its broadcast, a range."""
+    op = trace.builder.producer(value)
+    while op is None and trace.outer is not None:
+        trace = trace.outer
+        op = trace.builder.producer(value)
+    if op is None or op.opdef.kind not in (OpKind.GENERATE, OpKind.VIEW):
+        return False
+    if not all(_collect(trace, v, ops) for v in op.operands):
+        return False
+    ops.setdefault(value, op)
+    return True
+
+
+def _taking(region: Region, free: Sequence[Value], at: int) -> Region:
+    """The region with values from outside for parameters, from number ``at`` on."""
+    own = {value: Value(value.type, value.name) for value in free}
+    ops = tuple(with_operands(op, own) for op in region.ops)
+    params = (*region.params[:at], *own.values(), *region.params[at:])
+    return Region(params, ops, tuple(own.get(v, v) for v in region.results))
+
+
+def _carrying(region: Region, free: Sequence[Value], at: int) -> Region:
+    """The same, and it hands them on."""
+    taking = _taking(region, free, at)
+    handed = taking.params[at : at + len(free)]
+    return Region(taking.params, taking.ops, (*taking.results[:at], *handed, *taking.results[at:]))
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) -> Any:
+    """``jax.lax.while_loop`` in a trace."""
+    starts, tree = _lifted(trace, init, "init_val")
+
+    def step(types: Sequence[TensorType]) -> TracedRegion:
+        def call(*leaves: Tracer) -> Any:
+            return body_fun(unflatten(tree, list(leaves)))
+
+        return trace_region(trace, call, types, name="the body of while_loop")
+
+    starts = _start_values(trace, starts, lambda types: step(types).region.results)
+    types = _plain_types(starts)
+    traced = step(types)
+    if traced.out_tree != tree:
+        raise TraceError(
+            f"the body of while_loop gives {tree_text(traced.out_tree)}, and started with {tree_text(tree)}.",
+            loc=user_loc(),
+            remedy="return a tree of the same structure.",
+        )
+    names = leaf_names(tree, "init_val")
+    body = _fitted(trace, traced.region, types, names, "the body of while_loop", "what it started with")
+    condition = trace_region(
+        trace, lambda *leaves: cond_fun(unflatten(tree, list(leaves))), types, name="the condition of while_loop"
+    )
+    _check_condition(condition)
+    (condition_region, body), free = _closed(trace, (condition.region, body))
+    count = len(starts)
+    regions = (_taking(condition_region, free, count), _carrying(body, free, count))
+    made = trace.emit_all("while", *starts, *free, regions=regions)
+    return unflatten(tree, [Tracer(trace, v) for v in made[:count]])
+
+
+def _check_condition(condition: TracedRegion) -> None:
+    results = condition.region.results
+    if len(results) != 1 or results[0].type.rank or results[0].dtype is not dtypes.bool_:
+        shown = str(results[0].type) if len(results) == 1 else tree_text(condition.out_tree)
+        raise TraceError(
+            f"the condition of while_loop gives {shown}, and not a boolean scalar.",
+            loc=user_loc(),
+            remedy="compare, and reduce with .any() or .all().",
+        )
+
+
+def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bool, what: str = "scan") -> Any:
+    """``jax.lax.scan`` in a trace; the length may be a dim."""
+    starts, tree = _lifted(trace, init, "init")
+    arrays, x_tree = _lifted(trace, xs, "xs")
+    steps = _length(trace, arrays, leaf_names(x_tree, "xs"), length, what)
+    slices = [TensorType(x.dtype, x.shape[1:]) for x in arrays]
+
+    def step(types: Sequence[TensorType], expected: Sequence[TensorType] | None = None) -> tuple[Region, TreeSpec]:
+        rows: list[TreeSpec] = []
+
+        def call(*leaves: Tracer) -> Any:
+            made = f(unflatten(tree, list(leaves[: len(starts)])), unflatten(x_tree, list(leaves[len(starts) :])))
+            carried, row = _pair(made, what)
+            carried_leaves, carried_tree = flatten(carried)
+            row_leaves, row_tree = flatten(row)
+            rows.append(row_tree)
+            if carried_tree != tree:
+                raise TraceError(
+                    f"the body of {what} carries {tree_text(carried_tree)} on, and started with {tree_text(tree)}.",
+                    loc=user_loc(),
+                    remedy="return (carry, y) with a carry of the same structure.",
+                )
+            return [*carried_leaves, *row_leaves]
+
+        traced = trace_region(trace, call, [*types, *slices], name=f"the body of {what}")
+        region = traced.region
+        if expected is not None:
+            region = _fitted(
+                trace, region, expected, leaf_names(tree, "carry"), f"the body of {what}", "what it started with"
+            )
+        return region, rows[0]
+
+    starts = _start_values(trace, starts, lambda types: step(types)[0].results)
+    types = _plain_types(starts)
+    body, row_tree = step(types, types)
+    (body,), free = _closed(trace, (body,))
+    count = len(starts)
+    region = _carrying(body, free, count)
+    attrs = {"carries": count + len(free), "length": steps, "reverse": reverse}
+    made = trace.emit_all("scan", *starts, *free, *arrays, regions=(region,), **attrs)
+    carried = unflatten(tree, [Tracer(trace, v) for v in made[:count]])
+    return carried, unflatten(row_tree, [Tracer(trace, v) for v in made[count + len(free) :]])
+
+
+def _pair(made: Any, what: str) -> tuple[Any, Any]:
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TraceError(
+            f"the body of {what} returns a pair (carry, y), and it returned a {type(made).__name__}.",
+            loc=user_loc(),
+            remedy="return (carry, None) where nothing is kept.",
+        )
+    return made
+
+
+def _length(trace: Trace, arrays: Sequence[Value], names: Sequence[str], length: Any, what: str) -> Dim:
+    found = None if length is None else unwrap_dim(length)
+    origin = "length"
+    if length is not None and found is None:
+        raise UnsupportedOpError(
+            f"{what}: length is a {type(length).__name__}, not a size.",
+            loc=user_loc(),
+            remedy="pass an int or a dimension; with a computed number of steps, use while_loop.",
+        )
+    for x, name in zip(arrays, names, strict=True):
+        if not x.shape:
+            raise TraceError(
+                f"{what}: {name} is a scalar, which has no axis to go along.", loc=user_loc(),
+                remedy="close over it instead.",
+            )  # fmt: skip
+        if found is None:
+            found, origin = x.shape[0], f"{name}.shape[0]"
+        elif found is not x.shape[0]:
+            reason = Reason(f"{what} goes along {name}.shape[0] together with {origin}", user_loc())
+            trace.require(Relation(RelKind.EQ, found, x.shape[0], reason))
+    if found is None:
+        raise TraceError(f"{what}: there is nothing to go along.", loc=user_loc(), remedy="pass xs, or length=.")
+    return found
+
+
+def _fitted(
+    trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str
+) -> Region:
+    """The region with its first results of ``types``: weak ones are converted, others have to be."""
+    inner = trace.builder.inner()
+    results = list(region.results)
+    for i, (type, name) in enumerate(zip(types, names, strict=True)):
+        value = results[i]
+        if value.type.weak and value.dtype is not type.dtype:
+            default = dtypes.dtype(config.current().default_float)
+            if dtypes.weak_promote(value.dtype.kind, type.dtype, default) is type.dtype:
+                inner.loc = user_loc()
+                results[i] = value = inner.op("convert", value, dtype=type.dtype)
+        if value.dtype is not type.dtype or value.type.rank != type.rank:
+            raise TraceError(
+                f"{what} gives {value.type} for {name}, and {start} is {type}.",
+                loc=user_loc(),
+                remedy="convert it with .astype, or start from another value.",
+            )
+        for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
+            if a is not b:
+                reason = Reason(f"{what} gives {name} with the size on axis {axis} that {start} has", user_loc())
+                trace.require(Relation(RelKind.EQ, a, b, reason))
+    return Region(region.params, (*region.ops, *inner.ops), tuple(results))
+
+
+def fori_loop(trace: Trace, lower: Any, upper: Any, body_fun: Function, init: Any) -> Any:
+    """``jax.lax.fori_loop`` in a trace: a scan where the bounds are sizes, else a while loop."""
+    start, stop = unwrap_dim(lower), unwrap_dim(upper)
+    if start is not None and stop is not None:
+        first = Tracer(trace, trace.emit("dim_size", size=start, dtype=dtypes.int64))
+
+        def step(carry: Any, _: Any) -> Any:
+            i, state = carry
+            return (i + 1, body_fun(_counter(i), state)), None
+
+        length = dim_max(stop - start, 0)
+        made, _ = scan(trace, step, (first, init), None, wrap_dim(trace.root, length), False, "fori_loop")
+        return made[1]
+
+    def going(carry: Any) -> Any:
+        return carry[0] < carry[1]
+
+    def body(carry: Any) -> Any:
+        i, end, state = carry
+        return i + 1, end, body_fun(_counter(i), state)
+
+    bounds = [_strong(trace, lift(trace, bound)) for bound in (lower, upper)]
+    for bound in bounds:
+        if bound.type.rank or not bound.dtype.is_integer:
+            raise TraceError(
+                f"fori_loop: a bound is {bound.type}, not an integer.", loc=user_loc(), remedy="convert it."
+            )
+    wide = dtypes.promote(bounds[0].dtype, bounds[1].dtype)
+    first, last = (Tracer(trace, _strong(trace, bound, wide)) for bound in bounds)
+    return while_loop(trace, going, body, (first, last, init))[2]
+
+
+def _counter(i: Any) -> Any:
+    """A loop's number, weak: it takes the dtype of what it meets, as a dim does."""
+    trace = i._trace
+    return Tracer(trace, trace.emit("convert", i.value_in(trace), dtype=dtypes.int64, weak=True))
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tuple[Any, ...], what: str) -> Any:
+    """One of some functions of the operands: by a boolean, for the first of two, or by a number."""
+    given, tree = _lifted(trace, operands, "operands")
+    chosen = lift(trace, index)
+    if chosen.type.rank:
+        raise TraceError(
+            f"{what} chooses by {chosen.type}, which is no scalar.", loc=user_loc(),
+            remedy="reduce it with .any() or .all(), or choose element by element with dyn.numpy.where.",
+        )  # fmt: skip
+    traced = [
+        trace_region(
+            trace, lambda *leaves, f=f: f(*unflatten(tree, list(leaves))), [v.type for v in given],
+            name=f"branch {number} of {what}",
+        )
+        for number, f in enumerate(branches)
+    ]  # fmt: skip
+    regions = _alike(trace, traced, what)
+    regions, free = _closed(trace, regions)
+    regions = [_taking(region, free, len(given)) for region in regions]
+    if what == "cond":
+        flag = chosen if chosen.dtype is dtypes.bool_ else _nonzero(trace, chosen)
+        made = trace.emit_all("if", flag, *given, *free, regions=tuple(regions))
+    else:
+        made = trace.emit_all("case", _number(trace, chosen, len(branches)), *given, *free, regions=tuple(regions))
+    return unflatten(traced[0].out_tree, [Tracer(trace, v) for v in made])
+
+
+def _nonzero(trace: Trace, value: Value) -> Value:
+    zero = trace.constant(value.dtype.np.type(0).reshape(()))
+    return trace.emit("compare", value, zero, direction="NE")
+
+
+def _number(trace: Trace, value: Value, count: int) -> Value:
+    """The number of a branch, brought between the first and the last."""
+    if not value.dtype.is_integer:
+        raise TraceError(
+            f"switch chooses by {value.type}, which is no integer.", loc=user_loc(), remedy="convert it with .astype."
+        )
+    bounds = [trace.constant(value.dtype.np.type(bound).reshape(())) for bound in (0, count - 1)]
+    inside = trace.emit("clamp", bounds[0], _strong(trace, value), bounds[1])
+    return trace.emit("convert", inside, dtype=dtypes.int32)
+
+
+def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Region]:
+    """The branches with results of the same types; numbers take the dtype of what they stand beside."""
+    first = traced[0]
+    for number, other in enumerate(traced):
+        if other.out_tree != first.out_tree:
+            raise TraceError(
+                f"branch 0 of {what} gives {tree_text(first.out_tree)}, and branch {number} gives "
+                f"{tree_text(other.out_tree)}.",
+                loc=user_loc(),
+                remedy="return trees of one structure from all branches.",
+            )
+    columns = list(zip(*(t.region.results for t in traced), strict=True))
+    types: list[TensorType] = []
+    for column in columns:
+        strong = next((v for v in column if not v.type.weak), None)
+        own = column[0] if strong is None else strong
+        types.append(TensorType(_settled(own.dtype) if strong is None else own.dtype, own.shape))
+    names = leaf_names(first.out_tree, "the result")
+    return [
+        _fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
+        for number, t in enumerate(traced)
+    ]

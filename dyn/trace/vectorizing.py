@@ -1,0 +1,117 @@
+"""``vmap`` inside a trace: a function of one example, written into the program for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dyn.errors import ArgumentError
+from dyn.ir.core import Value
+from dyn.ir.types import TensorType
+from dyn.ir.vectorize import batched, spread
+from dyn.shapes import Dim, Reason, Relation, RelKind
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import unwrap_dim
+from dyn.trace.lift import is_liftable, lift
+from dyn.trace.pytree import flatten, leaf_names, spread_prefix, unflatten
+from dyn.trace.region import trace_region
+from dyn.trace.tracer import Tracer
+
+
+def vectorize(
+    trace: Trace, function: Callable[..., Any], args: tuple[Any, ...], in_axes: Any, out_axes: Any, axis_size: Any,
+    name: str,
+) -> Any:  # fmt: skip
+    """``function`` of every example along ``in_axes`` of ``args``, the results along ``out_axes``.
+
+    ``args`` are the positional and the named arguments: a tuple and a dict.
+    """
+    leaves, tree = flatten(args)
+    names = [
+        name for root, part in zip(("args", "kwargs"), tree.children(), strict=True) for name in leaf_names(part, root)
+    ]
+    axes = spread_prefix(in_axes, args, f"{name}: in_axes")
+    values: list[Value] = []
+    own: list[int | None] = []
+    for leaf, axis, where in zip(leaves, axes, names, strict=True):
+        if not is_liftable(leaf):
+            raise ArgumentError(
+                f"{name}: {where} is a {type(leaf).__name__}, which is not an array.",
+                loc=user_loc(),
+                remedy="pass arrays or numbers there, and close over everything else.",
+            )
+        value = lift(trace, leaf)
+        own.append(_axis(axis, value.type.rank, f"{name}: in_axes={axis}, and {where} is {value.type}"))
+        values.append(value)
+    size = _size(trace, values, own, names, axis_size, name)
+    params = [_one_example(v.type, axis) for v, axis in zip(values, own, strict=True)]
+    traced = trace_region(trace, lambda *tracers: function(*unflatten(tree, list(tracers))), params, name=name)
+    given = [v if axis is None else _moved(trace, v, axis, 0) for v, axis in zip(values, own, strict=True)]
+    made, flags = batched(trace.builder, traced.region, given, [axis is not None for axis in own], size)
+    shape_of_results = unflatten(traced.out_tree, list(made))
+    out = spread_prefix(out_axes, shape_of_results, f"{name}: out_axes")
+    results: list[Tracer] = []
+    for value, flag, axis, where in zip(made, flags, out, leaf_names(traced.out_tree, "the result"), strict=True):
+        results.append(Tracer(trace, _placed(trace, value, flag, axis, size, f"{name}: {where}")))
+    return unflatten(traced.out_tree, list(results))
+
+
+def _axis(axis: Any, rank: int, what: str) -> int | None:
+    if axis is None:
+        return None
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ArgumentError(f"{what}, which has no such axis.", loc=user_loc(), remedy="name an axis of it, or None.")
+    return axis % rank
+
+
+def _one_example(type: TensorType, axis: int | None) -> TensorType:
+    return type if axis is None else type.with_shape((*type.shape[:axis], *type.shape[axis + 1 :]))
+
+
+def _size(
+    trace: Trace, values: list[Value], axes: list[int | None], names: list[str], axis_size: Any, name: str
+) -> Dim:
+    """How many examples there are: every mapped axis has the same size, or calls are refused."""
+    found = None if axis_size is None else unwrap_dim(axis_size)
+    origin = "axis_size"
+    for value, axis, where in zip(values, axes, names, strict=True):
+        if axis is None:
+            continue
+        own = value.shape[axis]
+        if found is None:
+            found, origin = own, f"{where}.shape[{axis}]"
+        elif found is not own:
+            text = f"{name} maps {where}.shape[{axis}] together with {origin}"
+            trace.require(Relation(RelKind.EQ, found, own, Reason(text, user_loc())))
+    if found is None:
+        raise ArgumentError(
+            f"{name}: no argument has an axis that is mapped.",
+            loc=user_loc(),
+            remedy="give one an axis in in_axes, or pass axis_size.",
+        )
+    return found
+
+
+def _moved(trace: Trace, value: Value, source: int, target: int) -> Value:
+    """The value with an axis somewhere else."""
+    if source == target:
+        return value
+    order = [axis for axis in range(value.type.rank) if axis != source]
+    order.insert(target, source)
+    return trace.emit("transpose", value, permutation=tuple(order))
+
+
+def _placed(trace: Trace, value: Value, flag: bool, axis: Any, size: Dim, what: str) -> Value:
+    """A result with the axis of examples where the user wants it."""
+    if axis is None:
+        if flag:
+            raise ArgumentError(
+                f"{what} differs from example to example, and out_axes is None for it.",
+                loc=user_loc(),
+                remedy="give it an axis, or reduce it over the examples inside.",
+            )
+        return value
+    many = value if flag else spread(trace.builder, value, size)
+    place = _axis(axis, many.type.rank, f"{what} is {many.type} for all examples, and out_axes={axis}")
+    return _moved(trace, many, 0, 0 if place is None else place)

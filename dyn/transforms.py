@@ -1,0 +1,276 @@
+"""``grad``, ``vmap`` and their kin, as in JAX: functions of functions.
+
+Inside a trace (in a jitted function, or in one another) they write ops into the program at hand; called with arrays
+they are compiled, once for every shape. A transformation of the same function with the same options finds the programs
+of the first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from types import MethodType
+from typing import Any
+
+from dyn.eager import call_eagerly
+from dyn.errors import ArgumentError
+from dyn.trace.context import Trace
+from dyn.trace.gradients import GradOptions
+from dyn.trace.gradients import linearize as linearize_in
+from dyn.trace.gradients import value_and_grad as value_and_grad_in
+from dyn.trace.jacobians import jacobian as jacobian_in
+from dyn.trace.lift import lift
+from dyn.trace.pytree import flatten, frozen_tree, unflatten
+from dyn.trace.tracer import Tracer, active_trace
+from dyn.trace.vectorizing import vectorize
+
+__all__ = [
+    "grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient", "value_and_grad", "vjp",
+    "vmap",
+]  # fmt: skip
+
+Function = Callable[..., Any]
+#: ``inside(trace, args, kwargs)``: what a transformed function does in a trace.
+Inside = Callable[[Trace, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Transformed:
+    """A function made of another one. Two that were made alike are equal, and share their programs."""
+
+    __name__: str
+
+    def __init__(self, kind: str, function: Function, options: Hashable, inside: Inside) -> None:
+        if not callable(function):
+            raise ArgumentError(
+                f"dyn.{kind} takes a function, not a {type(function).__name__}.", remedy="pass the function itself."
+            )
+        functools.update_wrapper(self, function)
+        self.__name__ = getattr(function, "__name__", kind)
+        self._made_of = (kind, function, options)
+        self._inside = inside
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        trace = active_trace(*flatten((args, kwargs))[0])
+        if trace is None:
+            return call_eagerly(self, args, kwargs, numbers=True)
+        return self._inside(trace, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transformed) and self._made_of == other._made_of
+
+    def __hash__(self) -> int:
+        return hash(self._made_of)
+
+    def __repr__(self) -> str:
+        kind, function, _ = self._made_of
+        return f"dyn.{kind}({function!r})"
+
+
+def _named(kind: str, function: Function) -> str:
+    """What errors call a transformed function."""
+    return f"dyn.{kind}({getattr(function, '__name__', repr(function))})"
+
+
+def _options(argnums: int | Sequence[int], has_aux: bool, holomorphic: bool, allow_int: bool = False) -> GradOptions:
+    numbers = argnums if isinstance(argnums, int) else tuple(argnums)
+    return GradOptions(numbers, has_aux, holomorphic, allow_int)
+
+
+# --- gradients --------------------------------------------------------------------------------------------------------
+
+
+def grad(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:  # fmt: skip
+    """The gradient of a function that returns a scalar, by the arguments that ``argnums`` names.
+
+    The gradient of an argument is a tree like it, of arrays of the same shapes and dtypes; for a sequence of
+    ``argnums`` it is a tuple of them. With ``has_aux`` the function returns ``(scalar, aux)``, and ``(gradient, aux)``
+    is what comes back. ``holomorphic`` promises that the function of complex numbers is; with ``allow_int`` the
+    gradient by integers and booleans is zeros of their dtype. Raises ArgumentError where an argument or the result has
+    no derivative.
+    """
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _, aux, gradient = value_and_grad_in(trace, fun, args, kwargs, options, name)
+        return (gradient, aux) if has_aux else gradient
+
+    options, name = _options(argnums, has_aux, holomorphic, allow_int), _named("grad", fun)
+    return Transformed("grad", fun, options, inside)
+
+
+def value_and_grad(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:  # fmt: skip
+    """The function and its gradient together: ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``.
+
+    The options are those of :func:`grad`.
+    """
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value, aux, gradient = value_and_grad_in(trace, fun, args, kwargs, options, name)
+        return ((value, aux), gradient) if has_aux else (value, gradient)
+
+    options, name = _options(argnums, has_aux, holomorphic, allow_int), _named("value_and_grad", fun)
+    return Transformed("value_and_grad", fun, options, inside)
+
+
+def _positions(count: int) -> tuple[str, ...]:
+    return tuple(f"args[{number}]" for number in range(count))
+
+
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """``fun(*primals)``, and the function that pulls its cotangents back.
+
+    Gives ``(result, pull)``, with ``has_aux`` ``(result, pull, aux)``. ``pull`` takes a tree of arrays like the result,
+    and gives a tuple of trees like the primals: the transposed Jacobian times the cotangent. Outside of a trace each
+    call of ``pull`` computes the function again.
+    """
+    name = _named("vjp", fun)
+    trace = active_trace(*flatten(primals)[0])
+    if trace is not None:
+        found = linearize_in(trace, fun, primals, _positions(len(primals)), name, has_aux=has_aux)
+        return (found.result(), found.pull, found.aux) if has_aux else (found.result(), found.pull)
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given, ct = args
+        return linearize_in(trace, fun, given, _positions(len(given)), name, has_aux=has_aux).pull(ct)
+
+    backward = Transformed("vjp", fun, has_aux, inside)
+    made = _whole(fun)(*primals)
+    pull = functools.partial(backward, primals)
+    return (made[0], pull, made[1]) if has_aux else (made, pull)
+
+
+def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """``fun(*primals)`` and its derivative in the direction of ``tangents``: trees like the primals, and their dtypes.
+
+    Gives ``(result, tangent)``, with ``has_aux`` ``(result, tangent, aux)``.
+    """
+    name = _named("jvp", fun)
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given, steps = args
+        found = linearize_in(trace, fun, given, _positions(len(given)), name, has_aux=has_aux)
+        made = (found.result(), found.push(steps))
+        return (*made, found.aux) if has_aux else made
+
+    for what, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise ArgumentError(
+                f"{name}: {what} is a {type(given).__name__}, not a tuple of arguments.",
+                remedy=f"pass ({what[:-1]},).",
+            )
+    return Transformed("jvp", fun, has_aux, inside)(tuple(primals), tuple(tangents))
+
+
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """``fun(*primals)``, and its derivative there as a linear function of tangents: ``(result, push)``.
+
+    Outside of a trace each call of ``push`` computes the function again.
+    """
+    name = _named("linearize", fun)
+    trace = active_trace(*flatten(primals)[0])
+    if trace is not None:
+        found = linearize_in(trace, fun, primals, _positions(len(primals)), name, has_aux=has_aux)
+        push: Function = lambda *tangents: found.push(tangents)  # noqa: E731
+        return (found.result(), push, found.aux) if has_aux else (found.result(), push)
+    made = _whole(fun)(*primals)
+
+    def pushed(*tangents: Any) -> Any:
+        return jvp(fun, primals, tangents, has_aux=has_aux)[1]
+
+    return (made[0], pushed, made[1]) if has_aux else (made, pushed)
+
+
+def _whole(fun: Function) -> Transformed:
+    """The function itself, compiled when it is called with arrays."""
+    return Transformed("call", fun, None, lambda trace, args, kwargs: fun(*args, **kwargs))
+
+
+def _jacobian(kind: str, fun: Function, options: GradOptions, *, forward: bool) -> Function:
+    name = _named(kind, fun)
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made, aux = jacobian_in(trace, fun, args, kwargs, options, name, forward=forward)
+        return (made, aux) if options.has_aux else made
+
+    return Transformed(kind, fun, options, inside)
+
+
+def jacfwd(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
+    """The Jacobian, a column at a time: right for functions with more results than arguments.
+
+    It is a tree like the result, with trees like the argument (or tuples of them) for leaves, of arrays whose shapes
+    are the result's followed by the argument's.
+    """
+    return _jacobian("jacfwd", fun, _options(argnums, has_aux, holomorphic), forward=True)
+
+
+def jacrev(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:  # fmt: skip
+    """The Jacobian, a row at a time: right for functions with more arguments than results. See :func:`jacfwd`."""
+    return _jacobian("jacrev", fun, _options(argnums, has_aux, holomorphic, allow_int), forward=False)
+
+
+jacobian = jacrev
+
+
+def hessian(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
+    """The second derivatives of a function: ``jacfwd(jacrev(fun))``."""
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x``, a tree of arrays, as a constant of what is differentiated."""
+    leaves, tree = flatten(x)
+    trace = active_trace(*leaves)
+    if trace is None:
+        return x
+    made: list[Any] = []
+    for leaf in leaves:
+        value = lift(trace, leaf)
+        made.append(Tracer(trace, trace.emit("stop_gradient", value)) if value.dtype.is_inexact else leaf)
+    return unflatten(tree, made)
+
+
+# --- many examples ----------------------------------------------------------------------------------------------------
+
+
+def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Any = None) -> Function:
+    """A function of one example as a function of many: no loop, but ops of one more axis.
+
+    ``in_axes`` says which axis of an argument numbers the examples: a number, None where all share the argument, or a
+    tuple of these by position, in which a tree like the argument may stand for it. ``out_axes`` says where that axis is
+    put in the results. All mapped axes have one size, which may differ from call to call; ``axis_size`` gives it where
+    nothing is mapped. Raises ArgumentError for axes that are not there, ShapeError for sizes that differ.
+    """
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # Keyword arguments are mapped along their first axis, as in JAX.
+        count = len(args)
+        axes = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * count
+        if len(axes) != count:
+            raise ArgumentError(
+                f"{name}: in_axes has {len(axes)} entries, and the function was called with {count} arguments.",
+                remedy="give an entry for each positional argument.",
+            )
+
+        def of_one(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            return fun(*given, **named)
+
+        return vectorize(trace, of_one, (args, kwargs), (tuple(axes), 0), out_axes, axis_size, name)
+
+    name = _named("vmap", fun)
+    return Transformed("vmap", fun, (frozen_tree(in_axes), frozen_tree(out_axes), axis_size), inside)

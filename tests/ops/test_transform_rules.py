@@ -1,0 +1,216 @@
+"""Every op's transformation rules, on its samples: derivatives against differences, batching against a loop.
+
+The ops run in the reference, in float64 and complex128, at symbolic shapes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dyn import dtypes
+from dyn.backends.reference import run_reference
+from dyn.ir.builder import Builder
+from dyn.ir.core import Function, ParamInfo, Region, Value
+from dyn.ir.differentiate import pull_back, push_forward, zeros
+from dyn.ir.evaluate import run_sample
+from dyn.ir.opdef import NOT_YET, REGISTRY, NoGrad, OpDef, Sample
+from dyn.ir.types import TensorType
+from dyn.ir.vectorize import batched, spread
+from dyn.ir.verifier import verify
+from dyn.shapes import Facts, as_dim, symbol
+from dyn.source import Loc
+
+Array = np.ndarray[Any, Any]
+LOC = Loc("sample.py", 1)
+OPS = sorted(REGISTRY)
+SMOOTH = [n for n in OPS if REGISTRY[n].vjp is not NOT_YET and not isinstance(REGISTRY[n].vjp, NoGrad)]
+#: Ops whose vjp refuses.
+FORWARD_ONLY = ("while",)
+BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET]
+#: Larger samples say nothing new, and take their time.
+MOST_ELEMENTS = 70
+
+
+def wide(array: Array) -> Array:
+    """Floats as float64: differences need the digits."""
+    dtype = dtypes.dtype(array.dtype)
+    if dtype.kind is dtypes.Kind.COMPLEX:
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if dtype.is_float else array
+
+
+def is_smooth(array: Array) -> bool:
+    return array.dtype.kind in "fc"
+
+
+class Program:
+    """Parameters whose every axis is a symbol of its own, and what is built on them."""
+
+    def __init__(self) -> None:
+        self.builder = Builder(Facts.EMPTY, LOC)
+        self.params: list[Value] = []
+        self.arrays: list[Array] = []
+
+    def param(self, array: Array) -> Value:
+        number = len(self.params)
+        shape = tuple(as_dim(symbol(f"x{number}_{axis}", f"x{number}.shape[{axis}]")) for axis in range(array.ndim))
+        return self.like(array, shape)
+
+    def like(self, array: Array, shape: tuple[Any, ...]) -> Value:
+        value = Value(TensorType(dtypes.dtype(array.dtype), shape), f"x{len(self.params)}")
+        self.params.append(value)
+        self.arrays.append(array)
+        return value
+
+    def run(self, results: Sequence[Value]) -> list[Array]:
+        infos = tuple(ParamInfo(v.name) for v in self.params)
+        b = self.builder
+        function = Function("rule", tuple(self.params), tuple(b.ops), tuple(results), b.facts, infos)
+        return run_reference(verify(function, "a rule"), self.arrays)
+
+
+def smooth_samples(opdef: OpDef) -> Iterator[Sample]:
+    """Samples that have something to differentiate by, one for each shape and attributes."""
+    seen: set[object] = set()
+    for sample in opdef.samples():
+        operands = tuple(wide(x) for x in sample.operands)
+        attrs = dict(sample.attrs)
+        if "dtype" in attrs and isinstance(attrs["dtype"], dtypes.DType):
+            if not attrs["dtype"].is_inexact:
+                continue
+            attrs["dtype"] = dtypes.complex128 if attrs["dtype"].kind is dtypes.Kind.COMPLEX else dtypes.float64
+        key = (tuple((x.shape, x.dtype) for x in operands), repr(sorted(attrs.items())))
+        if key in seen or not any(is_smooth(x) for x in operands) or sum(x.size for x in operands) > MOST_ELEMENTS:
+            continue
+        seen.add(key)
+        yield replace(sample, operands=operands, attrs=attrs)
+
+
+def random_like(rng: np.random.Generator, array: Array) -> Array:
+    made = rng.uniform(-1, 1, array.shape)
+    return (made + 1j * rng.uniform(-1, 1, array.shape) if array.dtype.kind == "c" else made).astype(array.dtype)
+
+
+def differentiated(opdef: OpDef, sample: Sample, rng: np.random.Generator) -> tuple[Program, list[Any], list[Any], Any]:
+    """A program with an op, its tangents and its cotangents; the results, and the tangents and cotangents given."""
+    program = Program()
+    b = program.builder
+    operands = [program.param(x) for x in sample.operands]
+    results = b.emit(opdef, operands, sample.regions, **sample.attrs)
+    ops = tuple(b.ops)
+    tangents = {
+        v: program.like(random_like(rng, x), v.shape)
+        for v, x in zip(operands, sample.operands, strict=True)
+        if is_smooth(x)
+    }
+    primal = program.run(results)
+    cts = {v: program.like(random_like(rng, x), v.shape) for v, x in zip(results, primal, strict=True) if is_smooth(x)}
+    pushed = dict(tangents)
+    push_forward(b, ops, pushed)
+    pulled = [None] * len(operands) if opdef.name in FORWARD_ONLY else pull_back(b, ops, cts, operands)
+    out_tangents = [pushed.get(v) for v in results]
+    return program, [*out_tangents], [*pulled], (operands, results, tangents, cts)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_derivatives_agree(name: str) -> None:
+    """``<ct, J t> == <J* ct, t>``, and J t is what differences give."""
+    opdef, rng = REGISTRY[name], np.random.default_rng(0)
+    for sample in smooth_samples(opdef):
+        program, pushed, pulled, (operands, results, tangents, cts) = differentiated(opdef, sample, rng)
+        b = program.builder
+        filled = [
+            zeros(b, v.type) if t is None else t for v, t in zip((*results, *operands), (*pushed, *pulled), strict=True)
+        ]
+        made = dict(zip((*results, *operands), program.run(filled), strict=True))
+        given = {v: program.arrays[program.params.index(p)] for v, p in (*tangents.items(), *cts.items())}
+        for value in (*results, *operands):
+            assert made[value].shape == program.run([value])[0].shape
+        with np.errstate(all="ignore"):
+            forward = sum((np.sum(given[v] * made[v]) for v in results if v in cts), np.zeros(()))
+            backward = sum((np.sum(made[v] * given[v]) for v in operands if v in tangents), np.zeros(()))
+        if name not in FORWARD_ONLY:
+            np.testing.assert_allclose(np.real(forward), np.real(backward), rtol=1e-9, atol=1e-9, err_msg=str(sample))
+        _against_differences(opdef, sample, [given.get(v) for v in operands], [made[v] for v in results])
+
+
+def _against_differences(opdef: OpDef, sample: Sample, steps: list[Array | None], tangents: list[Array]) -> None:
+    def at(h: float) -> list[Array]:
+        moved = [x if t is None else x + h * t for x, t in zip(sample.operands, steps, strict=True)]
+        return list(run_sample(opdef, replace(sample, operands=tuple(moved))))
+
+    h = 1e-6
+    for up, down, tangent in zip(at(h), at(-h), tangents, strict=True):
+        if not is_smooth(up):
+            continue
+        with np.errstate(all="ignore"):
+            slope = (up - down) / (2 * h)
+            # At kinks, and where a function jumps, differences say nothing.
+            calm = np.isfinite(slope) & np.isfinite(tangent) & (np.abs(slope) < 1e3)
+        wrong = np.abs(slope - tangent) > 1e-4 * (1 + np.abs(slope))
+        assert np.count_nonzero(wrong & calm) <= 0.1 * up.size, (opdef, sample, slope[wrong], tangent[wrong])
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_batching_is_a_loop(name: str) -> None:
+    """For every choice of operands that have the axis of examples, and for 0, 1 and 3 examples."""
+    opdef, rng = REGISTRY[name], np.random.default_rng(0)
+    seen: set[object] = set()
+    for sample in opdef.samples():
+        key = (tuple((x.shape, x.dtype.kind) for x in sample.operands), repr(sorted(sample.attrs.items())))
+        if key in seen or sum(x.size for x in sample.operands) > MOST_ELEMENTS:
+            continue
+        seen.add(key)
+        for flags in itertools.product((False, True), repeat=len(sample.operands)):
+            if any(flags) and (len(flags) < 3 or rng.random() < 0.5):
+                for count in (3,) if len(seen) % 5 else (0, 1, 3):
+                    _check_batch(opdef, sample, flags, count, rng)
+
+
+def _check_batch(opdef: OpDef, sample: Sample, flags: tuple[bool, ...], count: int, rng: np.random.Generator) -> None:
+    examples = [
+        np.stack([rng.permutation(x.reshape(-1)).reshape(x.shape) for _ in range(count)])
+        if flag and count
+        else np.zeros((0, *x.shape), x.dtype)
+        if flag
+        else x
+        for x, flag in zip(sample.operands, flags, strict=True)
+    ]
+    program = Program()
+    b = program.builder
+    size = as_dim(symbol("n", "n"))
+    values: list[Value] = []
+    params: list[Value] = []
+    for x, flag in zip(examples, flags, strict=True):
+        if flag:
+            inner = [as_dim(symbol(f"d{len(params)}_{axis}", "d")) for axis in range(x.ndim - 1)]
+            values.append(program.like(x, (size, *inner)))
+            params.append(Value(TensorType(values[-1].dtype, tuple(inner))))
+        else:
+            values.append(program.param(x))
+            params.append(Value(values[-1].type))
+    inside = Builder(b.facts, LOC)
+    results = inside.emit(opdef, params, sample.regions, **sample.attrs)
+    b.facts = inside.facts
+    made, own = batched(b, Region(tuple(params), tuple(inside.ops), results), values, flags, size)
+    full = [v if flag else spread(b, v, size) for v, flag in zip(made, own, strict=True)]
+    found = program.run(full)
+    for i in range(count):
+        one = [x[i] if flag else x for x, flag in zip(examples, flags, strict=True)]
+        wanted = run_sample(opdef, replace(sample, operands=tuple(one)))
+        for array, expected in zip(found, wanted, strict=True):
+            assert array[i].shape == expected.shape
+            if expected.dtype.kind in "fc" or expected.dtype.itemsize == 2:
+                a, e = array[i].astype(np.complex128), expected.astype(np.complex128)
+                loose = 1e-2 if expected.dtype.itemsize == 2 else 1e-4
+                np.testing.assert_allclose(a, e, rtol=loose, atol=loose, err_msg=f"{sample} {flags}")
+            else:
+                np.testing.assert_array_equal(array[i], expected, err_msg=f"{sample} {flags}")
+    for array in found:
+        assert array.shape[0] == count
