@@ -11,8 +11,8 @@ from hypothesis import given
 from dyn.errors import NotYetError
 from dyn.ir.core import Function, Value
 from dyn.lower.host import AxisCheck, Bind, Fault, HostProgram, build_host, render_failure
-from dyn.lower.layout import aligned
 from dyn.lower.host_llvm import emit_host
+from dyn.lower.layout import aligned
 from dyn.lower.plan import lower_plan
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, evaluate, floordiv
 from dyn.shapes import symbol as new_symbol

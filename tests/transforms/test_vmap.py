@@ -64,7 +64,7 @@ def test_nested_and_in_gradients(jax: ModuleType) -> None:
     def f(np_: Any, w: Array, x: Array) -> Array:
         return np_.sum(np_.sin(w * x) ** 2)
 
-    def of(np_: Any, lib: Any) -> Callable[..., Any]:
+    def of(np_: Any, lib: Any) -> Any:
         per_example = lib.vmap(lib.grad(lambda w, x: f(np_, w, x)), in_axes=(None, 0))
         pairs = lib.vmap(lib.vmap(lambda a, b: np_.sum(a * b), in_axes=(None, 0)), in_axes=(0, None))
 
