@@ -8,7 +8,9 @@ import numpy as np
 
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.indexing_rules import gather_batch, gather_vjp
 from dyn.ops.rules import ALL_DTYPES, numbers
+from dyn.ops.transform_rules import linear
 from dyn.ops.windows import Windows, clamped
 from dyn.shapes import Dim, RelKind, dim_min, product
 
@@ -145,5 +147,5 @@ gather = OpDef(
     loops=Elements(_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=gather_vjp, jvp=linear(0), batch=gather_batch, stablehlo=NOT_YET,
 )  # fmt: skip

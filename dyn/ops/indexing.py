@@ -12,8 +12,10 @@ from dyn import dtypes
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import componentwise
+from dyn.ops.indexing_rules import pad_batch, pad_vjp, slice_batch, slice_vjp, update_batch, update_vjp
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.scalar import Scalar
+from dyn.ops.transform_rules import linear
 from dyn.ops.windows import Windows, clamped
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, mod
 
@@ -106,7 +108,7 @@ dynamic_slice = OpDef(
     loops=Elements(_dynamic_slice_at),
     reference=_dynamic_slice,
     samples=_slice_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=slice_vjp, jvp=linear(0), batch=slice_batch, stablehlo=NOT_YET,
     simplify=lambda b, op: op.operands[:1] if op.operands[0].shape == op.result.shape else None,
 )  # fmt: skip
 
@@ -152,7 +154,7 @@ dynamic_update_slice = OpDef(
     loops=Scatter(updates=lambda op: op.operands[1], windows=_update_windows, combine=lambda attrs: None, clamp=True),
     reference=_update,
     samples=_update_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=update_vjp, jvp=linear(0, 1), batch=update_batch, stablehlo=NOT_YET,
     parts=componentwise,
     simplify=lambda b, op: op.operands[1:2] if op.operands[0].type == op.operands[1].type else None,
 )  # fmt: skip
@@ -258,6 +260,6 @@ pad = OpDef(
     loops=Elements(_pad_at),
     reference=_pad,
     samples=_pad_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=pad_vjp, jvp=linear(), batch=pad_batch, stablehlo=NOT_YET,
     simplify=lambda b, op: op.operands[:1] if all(d == 0 for name in _PADDING for d in op.attrs[name]) else None,
 )  # fmt: skip

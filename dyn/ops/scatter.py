@@ -16,6 +16,7 @@ from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS
 from dyn.ops.regions import check_scalar_region, scalar_region
 from dyn.ops.rules import ALL_DTYPES
+from dyn.ops.scatter_rules import scatter_batch, scatter_jvp, scatter_vjp
 from dyn.ops.windows import Windows
 from dyn.shapes import RelKind
 
@@ -60,7 +61,7 @@ def _reference(x: Array, *rest: Array, combine: str, regions: tuple[RegionFuncti
     inside = np.ones(updates.shape, bool)
     for place, size in zip(places, x.shape, strict=True):
         inside &= (place >= 0) & (place < size)
-    result = np.array(x)
+    result = np.array(x, order="C")  # so that ``flat`` is a view of it
     flat: Array = result.reshape(-1)
     values: Array = updates[inside]
     where: Array = np.zeros(values.shape, np.int64)
@@ -191,6 +192,6 @@ scatter = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch, stablehlo=NOT_YET,
     parts=_parts,
 )  # fmt: skip
