@@ -18,6 +18,7 @@ from dyn.ops import (
     shape,
     variadic_reduce,
     variadic_reduce_window,
+    window_choice,
 )
 from dyn.ops.scalar import Scalar
 
@@ -28,4 +29,5 @@ __all__ = [
     "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
     "library",
     "map", "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
+    "window_choice",
 ]  # fmt: skip

@@ -13,9 +13,9 @@ from dyn.dtypes import DType
 from dyn.ir.opdef import NOT_YET, Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import Real
-from dyn.ops.reduce_window import WindowAxis, all_of, dilate_and_pad, in_range, window_counts
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.scalar import Scalar
+from dyn.ops.sliding import WindowAxis, all_of, dilate_and_pad, in_range, window_counts
 from dyn.shapes import Dim, RelKind, SymExpr, floordiv, format_dim
 
 Array = np.ndarray[Any, Any]

@@ -137,7 +137,7 @@ class Points:
 
     def take(self, b: Any, x: Value) -> Value:
         """What the updates' places have in ``x``, which has the shape of the array; zeros outside."""
-        x = _not_empty(b, x, self.windows.start_map)
+        x = not_empty(b, x, self.windows.start_map)
         sizes = tuple(d if a in self.windows.axes else 1 for a, d in enumerate(x.shape))
         return self.where_inside(b, b.op("gather", x, *self.starts, **gather_numbers(self.windows, sizes)))
 
@@ -157,7 +157,7 @@ def _inside(b: Any, places: dict[int, Value], shape: tuple[Dim, ...]) -> Value |
     return found
 
 
-def _not_empty(b: Any, x: Value, axes: Sequence[int]) -> Value:
+def not_empty(b: Any, x: Value, axes: Sequence[int]) -> Value:
     """``x``, with an element along each of ``axes`` that may have none: a gather can't read from nothing."""
     more = [dim_max(1 - d, 0) if a in axes and not b.facts.ge(d, 1).proved else 0 for a, d in enumerate(x.shape)]
     if all(isinstance(d, int) and d == 0 for d in more):

@@ -18,9 +18,9 @@ from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.reduce_window import all_of, check_windows, dilate_and_pad, window_axes, window_counts
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
+from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
