@@ -13,9 +13,11 @@ from dyn.dtypes import DType
 from dyn.ir.opdef import NOT_YET, Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import Real
+from dyn.ops.convolution_rules import convolution_batch, convolution_vjp
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.scalar import Scalar
 from dyn.ops.sliding import WindowAxis, all_of, dilate_and_pad, in_range, window_counts
+from dyn.ops.transform_rules import bilinear
 from dyn.shapes import Dim, RelKind, SymExpr, floordiv, format_dim
 
 Array = np.ndarray[Any, Any]
@@ -281,6 +283,6 @@ convolution = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch, stablehlo=NOT_YET,
     parts=_parts,
 )  # fmt: skip
