@@ -1,0 +1,183 @@
+"""Transformations of transformations of functions of arrays, and where derivatives are easily NaN: as in JAX."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._operands import emit
+from tests.transforms.array_cases import CASES, Library, Mine, Theirs, floats
+
+Array = Any
+
+
+@pytest.fixture(scope="module")
+def jax() -> ModuleType:
+    return pytest.importorskip("jax")
+
+
+def close(mine: Any, theirs: Any, tolerance: float = 1e-4) -> None:
+    a, b = np.asarray(mine), np.asarray(theirs)
+    assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def libraries(jax: ModuleType) -> tuple[tuple[Any, Library], tuple[Any, Library]]:
+    """Both transformers with what they transform."""
+    return (dyn, Mine()), (jax, Theirs(jax))
+
+
+# ---- Hessians, and products with them --------------------------------------------------------------------------------
+
+
+def test_hessians(jax: ModuleType) -> None:
+    """Of a small network and of logsumexp, at every size with one program."""
+
+    def network(lib: Library, w: Array, x: Array) -> Array:
+        return lib.np.mean(lib.np.tanh(lib.np.tanh(x @ w) @ w.T) ** 2)
+
+    def logsumexp(lib: Library, x: Array) -> Array:
+        return lib.nn.logsumexp(x)
+
+    mine = [dyn.jit(dyn.hessian(lambda *a, f=f: f(Mine(), *a))) for f in (network, logsumexp)]
+    theirs = [jax.jit(jax.hessian(lambda *a, f=f: f(Theirs(jax), *a))) for f in (network, logsumexp)]
+    for n in (1, 2, 7):
+        for args, one, other in zip(((floats(3, 2), floats(n, 3)), (floats(n),)), mine, theirs, strict=True):
+            close(one(*args), other(*args))
+    assert [f.cache_info().compiles for f in mine] == [1, 1]
+
+
+TWICE = (
+    "by_numbers", "take_along_axis", "at_set", "at_add", "at_multiply", "at_max", "dynamic_slice", "pad", "sort",
+    "cumsum", "cumprod", "prod", "conv", "conv_groups", "max_pool_overlaps", "avg_pool", "layer_norm", "cross_entropy",
+    "attention",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_products_with_hessians(name: str, jax: ModuleType) -> None:
+    """The tangent of the gradient: jvp of vjp."""
+    case = CASES[name]
+
+    def product(tools: Any, lib: Library, t: Array, x: Array, *rest: Array) -> Array:
+        def loss(x: Array) -> Array:
+            y = case.body(lib, x, *rest)
+            return lib.np.sum(lib.np.sin(y) * y)
+
+        return tools.jvp(tools.grad(loss), (x,), (t,))[1]
+
+    (one, mine), (other, theirs) = libraries(jax)
+    step = dyn.jit(lambda *args: product(one, mine, *args))
+    for n in (2, 7):
+        args = case.make(n)
+        t = floats(*args[0].shape, seed=5)
+        close(step(t, *args), jax.jit(lambda *a: product(other, theirs, *a))(t, *args), 2e-3)
+    assert step.cache_info().compiles == 1
+
+
+def test_they_nest_with_batches(jax: ModuleType) -> None:
+    """vmap(grad(vmap(f))) and grad(vmap(grad(f))), through rows that are looked up and windows."""
+
+    def inner(lib: Library, table: Array, i: Array) -> Array:
+        row = table[i]
+        return lib.np.sum(lib.np.cumsum(row) * lib.nn.softmax(row) + lib.np.sort(row) ** 2)
+
+    def first(tools: Any, lib: Library, table: Array, ids: Array) -> Array:
+        many = tools.vmap(lambda t, i: inner(lib, t, i), in_axes=(None, 0))
+        return tools.vmap(tools.grad(lambda t, i: lib.np.sum(many(t, i))), in_axes=(0, 0))(table, ids)
+
+    def second(tools: Any, lib: Library, table: Array, ids: Array) -> Array:
+        each = tools.vmap(tools.grad(lambda t, i: inner(lib, t, i)), in_axes=(None, 0))
+        return tools.grad(lambda t: lib.np.sum(lib.np.sin(each(t, ids))))(table)
+
+    (one, mine), (other, theirs) = libraries(jax)
+    for f, shape in ((first, (3,)), (second, ())):
+        step = dyn.jit(lambda *a, f=f: f(one, mine, *a))
+        for n in (1, 2, 7):
+            table, ids = floats(*shape, n, 4), np.random.default_rng(0).integers(-n, n, (*shape, 5)).astype(np.int32)
+            close(step(table, ids), jax.jit(lambda *a, f=f: f(other, theirs, *a))(table, ids), 1e-3)
+        assert step.cache_info().compiles == 1
+
+
+# ---- NaN, infinities, ties -------------------------------------------------------------------------------------------
+
+INF = np.inf
+
+
+def around_a_pole(lib: Library, x: Array) -> Array:
+    inside = x > 0
+    return lib.np.sum(lib.np.where(inside, lib.np.log(lib.np.where(inside, x, 1)), 0))
+
+
+TRAPS = {
+    "softmax_of_infinities": (lambda lib, x: lib.nn.softmax(x)[0], [-INF, 1.0, -INF]),
+    "log_softmax_of_infinities": (lambda lib, x: lib.nn.log_softmax(x)[1], [-INF, 1.0, 2.0]),
+    "logsumexp_of_infinities": (lambda lib, x: lib.nn.logsumexp(x), [-INF, 1.0, -INF]),
+    "logsumexp_of_large": (lambda lib, x: lib.nn.logsumexp(x), [1e4, 1e4, -1e4]),
+    "where_around_a_pole": (around_a_pole, [0.0, -1.0, 2.0]),
+    "norm_of_nothing": (lambda lib, x: lib.np.sqrt(lib.np.sum(x * x)), [0.0, 0.0, 0.0]),
+    "equal_greatest": (lambda lib, x: lib.np.max(x), [2.0, 2.0, 1.0]),
+    "greatest_with_nan": (lambda lib, x: lib.np.max(x), [2.0, np.nan, 1.0]),
+    "product_with_a_zero": (lambda lib, x: lib.np.prod(x), [0.0, 3.0, 4.0]),
+    "product_with_zeros": (lambda lib, x: lib.np.prod(x), [0.0, 3.0, 0.0]),
+    "running_product_with_a_zero": (lambda lib, x: lib.np.sum(lib.np.cumprod(x)), [2.0, 0.0, 4.0]),
+    "running_product_with_zeros": (lambda lib, x: lib.np.sum(lib.np.cumprod(x)), [0.0, 0.0, 4.0]),
+    "sorted_equals": (lambda lib, x: lib.np.sort(x)[1] * 3, [1.0, 1.0, 1.0]),
+    "sorted_nan": (lambda lib, x: lib.np.sort(x)[0] * 3, [np.nan, 5.0, 1.0]),
+    "pool_of_equals": (lambda lib, x: lib.np.sum(lib.nn.max_pool(x.reshape(1, 1, 3, 1), 1, 1) ** 2), [1.0, 1.0, 0.0]),
+    "variance_of_equals": (lambda lib, x: lib.np.var(x), [1.0, 1.0, 1.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps(name: str, jax: ModuleType) -> None:
+    body, numbers = TRAPS[name]
+    x = np.asarray(numbers, np.float32)
+    mine = dyn.jit(dyn.grad(lambda x: body(Mine(), x)))(x)
+    theirs = jax.grad(lambda x: body(Theirs(jax), x))(x)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_ties_in_windows_go_to_the_first(jax: ModuleType) -> None:
+    """As XLA's select_and_scatter does with the comparison that JAX gives it."""
+    x = np.asarray([[1, 1, 0, 0], [1, 1, 2, 2], [3, 0, 2, 2]], np.float32)[None, :, :, None]
+    mine = dyn.grad(lambda x: dnp.sum(Mine().nn.max_pool(x, 2, 1) ** 2))(x)
+    close(mine, jax.grad(lambda x: jax.numpy.sum(Theirs(jax).nn.max_pool(x, 2, 1) ** 2))(x))
+
+
+def test_running_extremes_choose_the_last_of_equals() -> None:
+    def running(combine: str, *, reverse: bool) -> Any:
+        weights = np.asarray([1.0, 10, 100, 1000, 10000], np.float32)
+        body = lambda x: emit("cumulative", dnp.asarray(x), dimension=0, combine=combine, reverse=reverse)  # noqa: E731
+        return dyn.jit(dyn.grad(lambda x: dnp.sum(body(x) * weights)))
+
+    x = np.asarray([2, 1, 2, 3, np.nan], np.float32)
+    np.testing.assert_array_equal(running("maximum", reverse=False)(x), [11, 0, 100, 1000, 10000])
+    np.testing.assert_array_equal(running("minimum", reverse=False)(x), [1, 1110, 0, 0, 10000])
+    np.testing.assert_array_equal(running("maximum", reverse=True)(x[[0, 1, 2, 3, 1]]), [0, 0, 0, 1111, 10000])
+    np.testing.assert_array_equal(running("minimum", reverse=True)(x[[0, 1, 2, 1, 3]]), [0, 11, 0, 1100, 10000])
+
+
+def test_products_in_windows_have_no_derivative() -> None:
+    def product(x: Array) -> Array:
+        return dnp.sum(
+            emit(
+                "reduce_window", dnp.asarray(x), window=(2,), strides=(1,), padding=((0, 0),), base_dilations=(1,),
+                window_dilations=(1,), combine="multiply",
+            )
+        )  # fmt: skip
+
+    with pytest.raises(UnsupportedOpError) as caught:
+        dyn.grad(product)(floats(4))
+    text = str(caught.value)
+    assert text.startswith(
+        "reduce_window: windows with multiply have no derivative here; those with add, maximum and minimum have.\n"
+    )
+    assert "test_second_derivatives.py:" in text
+    assert text.endswith("multiply shifted slices, or take the exponential of a window sum of logarithms.")
