@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from dyn.ir.core import Op, Value
-from dyn.ir.differentiate import zeros
-from dyn.ir.types import TensorType
+from dyn.ops.places import not_empty
 from dyn.ops.sliding import Asked, WindowAxis, dilated
 from dyn.ops.transform_rules import again
 from dyn.ops.window_rules import vjp_padding
-from dyn.shapes import Dim, dim_max, floordiv
+from dyn.shapes import Dim, floordiv
 
 Shape = tuple[Dim, ...]
 
@@ -70,7 +69,7 @@ def _kernel_ct(b: Any, op: Op, ct: Value) -> Value:
     (lhs, rhs), at = op.operands, op.attrs
     out = at["out_spec"]
     groups, by_batch = _groups(op)
-    ct = _at_least_one(b, ct, out[2:])
+    ct = not_empty(b, ct, out[2:])  # no kernel is without taps
     padding = tuple(_kernel_padding(b.facts, axis, ct.shape[a]) for axis, a in zip(_axes(op), out[2:], strict=True))
     made = b.op(
         "convolution", lhs, ct, strides=at["rhs_dilation"], padding=padding, lhs_dilation=at["lhs_dilation"],
@@ -89,16 +88,6 @@ def _kernel_padding(ctx: Asked, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]
     taps = dilated(ctx, axis.window, axis.dilation)
     places = dilated(ctx, count, axis.stride)
     return axis.low, places + taps - 1 - dilated(ctx, axis.size, axis.base) - axis.low
-
-
-def _at_least_one(b: Any, x: Value, axes: tuple[int, ...]) -> Value:
-    """``x``, with zeros along each of ``axes`` that may have no element: no kernel is without taps."""
-    more = [dim_max(1 - d, 0) if a in axes and not b.facts.ge(d, 1).proved else 0 for a, d in enumerate(x.shape)]
-    if all(isinstance(d, int) and d == 0 for d in more):
-        return x
-    none = (0,) * len(more)
-    zero = zeros(b, TensorType(x.dtype, ()))
-    return b.op("pad", x, zero, edge_padding_low=none, edge_padding_high=tuple(more), interior_padding=none)
 
 
 # --- axes split and joined ----------------------------------------------------------------------------------------
@@ -162,7 +151,7 @@ def convolution_batch(
     if not batched[0]:
         (made,) = again(b, op, (lhs, _fold(b, rhs, rs[0], groups)))
         return (_unfold(b, made, out[1], size, one[out[1]], groups),)
-    lhs, rhs = (_at_least_one(b, x, (0,)) for x in (lhs, rhs))  # there is at least one group
+    lhs, rhs = (not_empty(b, x, (0,)) for x in (lhs, rhs))  # there is at least one group
     count = lhs.shape[0]
     name = "batch_group_count" if by_batch else "feature_group_count"
     folded = _fold(b, lhs, ls[0] if by_batch else ls[1]), _fold(b, rhs, rs[0])

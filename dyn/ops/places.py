@@ -158,8 +158,8 @@ def _inside(b: Any, places: dict[int, Value], shape: tuple[Dim, ...]) -> Value |
 
 
 def not_empty(b: Any, x: Value, axes: Sequence[int]) -> Value:
-    """``x``, with an element along each of ``axes`` that may have none: a gather can't read from nothing."""
-    more = [dim_max(1 - d, 0) if a in axes and not b.facts.ge(d, 1).proved else 0 for a, d in enumerate(x.shape)]
+    """``x``, with a zero along each of ``axes`` that may have no element: nothing is gathered from none."""
+    more = [dim_max(d, 1) - d if a in axes and not b.facts.ge(d, 1).proved else 0 for a, d in enumerate(x.shape)]
     if all(isinstance(d, int) and d == 0 for d in more):
         return x
     none = (0,) * len(more)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dyn.shapes.bound import Hypotheses
 from dyn.shapes.cases import cases, extrema, never_negative
-from dyn.shapes.expr import Dim, Opaque, SymExpr, atom_dim, product
+from dyn.shapes.expr import Dim, Opaque, SymExpr, atom_dim, content, divide_exactly, product
 from dyn.shapes.poly import exact_quotient
 from dyn.shapes.relation import Relation, RelKind, Verdict
 from dyn.shapes.simplify import Simplifier
@@ -69,8 +69,12 @@ def divides(s: Simplifier, k: Dim, a: Dim) -> Verdict:
         varying = math.gcd(k, *[s.bounds.term_multiple(m, c) for m, c in a.terms])
         remainder = s.simplify(a % k)
         return verdict(remainder == 0, a.constant % varying != 0 or s.bounds.nonzero(remainder))
-    quotient = exact_quotient(a, k)
-    return verdict(quotient is not None, False)
+    # k is c times a primitive polynomial p: where a is p times q, it is a multiple of k if q is one of c.
+    shared = content(k)
+    quotient = exact_quotient(a, divide_exactly(k, shared))
+    if quotient is None:
+        return Verdict.UNKNOWN
+    return verdict(divides(s, shared, quotient) is Verdict.PROVED, False)
 
 
 def _by_remainders(s: Simplifier, k: int, a: SymExpr) -> Verdict:

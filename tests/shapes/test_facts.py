@@ -205,6 +205,9 @@ def test_divisibility():
     assert given((DIVIDES, 6, 4 * n)).multiple(n) == 3
     assert given((DIVIDES, 4, n + m)).divides(4, 3 * n + 3 * m + 8).proved
     assert EMPTY.divides(n, n * m).proved
+    assert given((DIVIDES, 2, m)).divides(2 * n, n * m).proved
+    assert given((DIVIDES, 2, m)).divides(4 * n + 4 * s, 2 * n * m + 2 * s * m).proved
+    assert given((DIVIDES, 2, m)).divides(4 * n, n * m).unknown
     assert EMPTY.divides(n, 0).proved
     assert EMPTY.divides(0, n).unknown
     assert EMPTY.divides(0, 3).refuted
