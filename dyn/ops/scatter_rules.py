@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
+from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -26,10 +27,18 @@ class _Shares:
     """How much a scatter's result moves with what was there (``kept``) and with each update (``moved``)."""
 
     def __init__(self, b: Any, op: Op) -> None:
+        combine = op.attrs["combine"]
+        if combine not in ("maximum", "minimum", "multiply"):
+            raise UnsupportedOpError(
+                f"scatter: updates that are combined with {combine} have no derivative here; those with add, replace, "
+                "multiply, maximum and minimum have.",
+                loc=op.loc,
+                remedy="write the update as one of those, or give the function a derivative of its own.",
+            )
         self.b, self.op, self.a = b, op, Arithmetic(b)
         self.x, *_, self.updates = op.operands
         self.points = Points.of(b, op)
-        self.kept, self.moved = (self._product if op.attrs["combine"] == "multiply" else self._extreme)()
+        self.kept, self.moved = (self._product if combine == "multiply" else self._extreme)()
 
     def put(self, x: Value, updates: Value, combine: str) -> Value:
         """A scatter to the same places."""
@@ -113,4 +122,4 @@ def scatter_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, siz
     x, updates = (v if flag else spread(b, v, size) for v, flag in ((x, batched[0]), (updates, batched[-1])))
     if own:
         starts = spread_all(b, operands[1:-1], batched[1:-1], size)
-    return (b.op("scatter", x, *starts, updates, **scatter_numbers(windows, op.attrs["combine"])),)
+    return again(b, op, (x, *starts, updates), **scatter_numbers(windows, op.attrs["combine"]))
