@@ -55,6 +55,26 @@ def test_gradients(name: str, jax: ModuleType) -> None:
     assert mine.cache_info().compiles == 1
 
 
+#: What reads an element of every array that it is given.
+NEVER_EMPTY = {
+    "by_numbers", "by_two", "dynamic_slice", "dynamic_update_slice", "max", "pad_edges", "take_along_axis",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if 0 not in CASES[name].sizes and name not in NEVER_EMPTY])
+def test_gradients_by_no_elements(name: str) -> None:
+    """What JAX does not take: from the program of other sizes, gradients of the arguments' shapes, and no NaN."""
+    case = CASES[name]
+    by = case.smooth()
+    step = dyn.jit(dyn.grad(loss_of(case, Mine()), argnums=tuple(range(by))))
+    step(*case.make(2))
+    args = case.make(0)
+    for gradient, x in zip(step(*args), args[:by], strict=True):
+        assert np.shape(gradient) == x.shape
+        assert np.isfinite(gradient).all()
+    assert step.cache_info().compiles == 1
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_tangents_are_the_transpose(name: str) -> None:
     """Forward and backward, by different rules, give one number; so does the tangent of the gradient, twice over."""
