@@ -15,6 +15,7 @@ import pytest
 
 from dyn import dtypes
 from dyn.backends.reference import run_reference
+from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, ParamInfo, Region, Value
 from dyn.ir.differentiate import pull_back, push_forward, zeros
@@ -85,6 +86,8 @@ def smooth_samples(opdef: OpDef) -> Iterator[Sample]:
     """Samples that have something to differentiate by, one for each shape and attributes."""
     seen: set[object] = set()
     for sample in opdef.samples():
+        if sample.attrs.get("combine") == "body":  # refused: below
+            continue
         operands = tuple(wide(x) for x in sample.operands)
         attrs = dict(sample.attrs)
         if "dtype" in attrs and isinstance(attrs["dtype"], dtypes.DType):
@@ -187,6 +190,22 @@ def _against_differences(
             calm = np.isfinite(slope) & np.isfinite(tangent) & (np.abs(slope) < 1e3)
         wrong = np.abs(slope - tangent) > 1e-4 * (1 + np.abs(slope))
         assert np.count_nonzero(wrong & calm) <= kinks * up.size, (opdef, sample, slope[wrong], tangent[wrong])
+
+
+def test_a_scatter_with_a_body_has_no_derivative() -> None:
+    opdef = REGISTRY["scatter"]
+    sample = next(s for s in opdef.samples() if s.attrs["combine"] == "body")
+    b = Builder(Facts.EMPTY, LOC)
+    operands = [Value(TensorType(dtypes.dtype(x.dtype), x.shape)) for x in sample.operands]
+    b.emit(opdef, operands, sample.regions, **sample.attrs)
+    tangents = {operands[0]: Value(operands[0].type)}
+    with pytest.raises(UnsupportedOpError) as caught:
+        push_forward(b, tuple(b.ops), tangents)
+    assert str(caught.value) == (
+        "scatter: updates that are combined with body have no derivative here; those with add, replace, multiply, "
+        "maximum and minimum have.\n  at sample.py:1\n  help: write the update as one of those, or give the function a "
+        "derivative of its own."
+    )
 
 
 @pytest.mark.parametrize("name", BATCHED)
