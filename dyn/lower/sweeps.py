@@ -20,7 +20,7 @@ from dyn.stitch.groups import Group, Plan
 #: Functions that cost tens of instructions: worth keeping a result for.
 _HEAVY = frozenset(
     {Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.POW,
-     Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.CBRT}
+     Scalar.ERF_INV, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.CBRT}
 )  # fmt: skip
 #: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
 _HEAVY_WEIGHT = 4

@@ -14,8 +14,10 @@ from dyn.ops import (
     map,
     reduce,
     reduce_window,
+    rejection,
     scatter,
     shape,
+    threefry,
     variadic_reduce,
     variadic_reduce_window,
     window_choice,
@@ -27,7 +29,6 @@ OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
-    "library",
-    "map", "reduce", "reduce_window", "scatter", "shape", "variadic_reduce", "variadic_reduce_window",
-    "window_choice",
+    "library", "map", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry", "variadic_reduce",
+    "variadic_reduce_window", "window_choice",
 ]  # fmt: skip

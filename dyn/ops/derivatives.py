@@ -15,6 +15,7 @@ from dyn.ops.arithmetic import Arithmetic
 
 One = tuple[Value]
 Two = tuple[Value, Value]
+Three = tuple[Value, Value, Value]
 
 
 def negate(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
@@ -71,6 +72,10 @@ def erf(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
     return (a.mul(ct, a.mul(a.f("exponential", a.neg(a.mul(x, x))), 2 / math.sqrt(math.pi))),)
 
 
+def erf_inv(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
+    return (a.mul(ct, a.mul(a.f("exponential", a.mul(y, y)), math.sqrt(math.pi) / 2)),)
+
+
 def sqrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
     return (a.div(a.mul(ct, 0.5), y),)
 
@@ -116,6 +121,10 @@ def subtract(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> T
 
 def multiply(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
     return a.mul(ct, right), a.mul(ct, left)
+
+
+def fused_multiply_add(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value, more: Value) -> Three:
+    return a.mul(ct, right), a.mul(ct, left), ct
 
 
 def divide(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:

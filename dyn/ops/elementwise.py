@@ -65,6 +65,18 @@ def _erf(x: Array) -> Array:
     return np.asarray(scipy_erf(x)).astype(x.dtype)
 
 
+def _erf_inv(x: Array) -> Array:
+    from scipy.special import erfinv as scipy_erfinv
+
+    return np.asarray(scipy_erfinv(x)).astype(x.dtype)
+
+
+def _fused_multiply_add(x: Array, y: Array, z: Array) -> Array:
+    """A product of float32 is exact in float64; of float64 nearly so in the 64 bits of x87."""
+    wide = np.longdouble if x.dtype == np.float64 else np.float64
+    return np.asarray(x.astype(wide) * y + z).astype(x.dtype)
+
+
 def _truncated_div(x: Array, y: Array) -> Array:
     if x.dtype.kind not in "iu":
         return np.divide(x, y)
@@ -145,6 +157,9 @@ logistic = pointwise_op(
     grad=derivatives.logistic, parts=complex_parts.logistic,
 )  # fmt: skip
 erf = pointwise_op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT), grad=derivatives.erf)
+erf_inv = pointwise_op(
+    "erf_inv", Scalar.ERF_INV, _erf_inv, draw(1, low=-1.0, high=1.0), same_type(FLOAT), grad=derivatives.erf_inv
+)
 sqrt = pointwise_op(
     "sqrt", Scalar.SQRT, np.sqrt, draw(1, _INEXACT, low=0.0, high=9.0), same_type(INEXACT),
     grad=derivatives.sqrt, parts=complex_parts.sqrt,
@@ -212,6 +227,11 @@ multiply = pointwise_op(
 divide = pointwise_op(
     "divide", Scalar.DIV, _truncated_div, _numbers2, same_type(NUMBER),
     grad=derivatives.divide, simplify=neutral(1, 1.0), parts=complex_parts.divide,
+)  # fmt: skip
+#: A product and a sum that are rounded once where the machine can, else twice: other code's numbers to the bit.
+fused_multiply_add = pointwise_op(
+    "fused_multiply_add", Scalar.FMA, _fused_multiply_add, draw(3), same_type(FLOAT),
+    grad=derivatives.fused_multiply_add,
 )  # fmt: skip
 remainder = pointwise_op("remainder", Scalar.REM, _truncated_rem, _reals2, same_type(REAL), grad=derivatives.remainder)
 power = pointwise_op(

@@ -22,6 +22,8 @@ class Scalar(Enum):
     TANH = ("tanh", 1)
     LOGISTIC = ("logistic", 1)
     ERF = ("erf", 1)
+    #: Where erf has this value: infinite at -1 and 1, NaN beyond.
+    ERF_INV = ("erf_inv", 1)
     SQRT = ("sqrt", 1)
     RSQRT = ("rsqrt", 1)
     CBRT = ("cbrt", 1)
@@ -54,6 +56,8 @@ class Scalar(Enum):
     MAX = ("max", 2)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 minimum).
     MIN = ("min", 2)
+    #: ``fma(a, b, c)``: a * b + c, of floats; rounded once where the machine can, else twice.
+    FMA = ("fma", 3)
     AND = ("and", 2)
     OR = ("or", 2)
     XOR = ("xor", 2)

@@ -237,7 +237,7 @@ def defined(fn: Scalar, dtype: DType) -> bool:
 _FLOATS_ONLY = frozenset((
     Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.SQRT,
     Scalar.RSQRT, Scalar.CBRT, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.FLOOR, Scalar.CEIL,
-    Scalar.ROUND_EVEN, Scalar.ROUND_AFZ,
+    Scalar.ROUND_EVEN, Scalar.ROUND_AFZ, Scalar.ERF_INV, Scalar.FMA,
 ))  # fmt: skip
 _INTEGERS_ONLY = frozenset((Scalar.SHL, Scalar.SHRA, Scalar.SHRL, Scalar.POPCNT, Scalar.CLZ))
 
@@ -251,7 +251,9 @@ def scalars(dtype: DType) -> tuple[Kernel, tuple[Scalar, ...]]:
     outputs: list[Buffer] = []
     stores: list[Stmt] = []
     for fn in fns:
-        value = call(fn, *((Load(p, i),) if fn is Scalar.SELECT else ()), *args[: min(fn.arity, 2)])
+        value = call(
+            fn, *((Load(p, i),) if fn is Scalar.SELECT else ()), *args[: min(fn.arity, 2)], *args[: fn is Scalar.FMA]
+        )
         outputs.append(Buffer(fn.text, value.dtype))
         stores.append(Store(outputs[-1], i, value))
     return kernel(f"scalars_{dtype.short}", (p, a, b, *outputs), (n,), lane(i, n, *stores)), fns

@@ -209,6 +209,7 @@ _REFERENCES = {
     Scalar.ROUND_EVEN: "round_nearest_even", Scalar.IS_FINITE: "is_finite", Scalar.NOT: "not_", Scalar.ADD: "add",
     Scalar.SUB: "subtract", Scalar.MUL: "multiply", Scalar.DIV: "divide", Scalar.REM: "remainder",
     Scalar.POW: "power", Scalar.MAX: "maximum", Scalar.MIN: "minimum", Scalar.AND: "and_", Scalar.OR: "or_",
+    Scalar.ERF_INV: "erf_inv", Scalar.FMA: "fused_multiply_add",
     Scalar.XOR: "xor", Scalar.TAN: "tan", Scalar.ATAN2: "atan2", Scalar.ROUND_AFZ: "round_nearest_afz",
 }  # fmt: skip
 _BITS = {
@@ -230,7 +231,7 @@ def expected_scalar(fn: Scalar, p: Array, a: Array, b: Array) -> Array:
         return a
     name = _BITS.get(fn)
     found = getattr(elementwise, _REFERENCES[fn]) if name is None else getattr(bits, name)
-    return found.reference(*(a, b)[: fn.arity])
+    return found.reference(*(a, b, a)[: fn.arity])
 
 
 def sample_pairs(dtype: DType) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 from dyn import dtypes
 from dyn.dtypes import DType
@@ -157,6 +158,29 @@ def _place(x: Array) -> Array:
     """Where a 16-bit float stands among all, -0.0 beside 0.0."""
     bits = x.view(np.int16).astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFF), bits)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("target", runnable(), ids=lambda t: t.arch)
+def test_the_inverse_of_erf(target: Target, dtype: DType) -> None:
+    """Within 8 units of its values one unit around the argument, where its rounded square has a result; 6 below 0.9."""
+    rng = np.random.default_rng(8)
+    drawn = rng.uniform(-1, 1, 1 << 16), 1 - 10 ** rng.uniform(-16, 0, 1 << 14), rng.standard_normal(1 << 10) * 1e-30
+    special = np.array([0.0, -0.0, 1.0, -1.0, 1.5, -np.inf, np.nan, 5e-324, 1e-45])
+    x = np.concatenate([*drawn, special]).astype(dtype.np)
+    (run,) = compile_kernels([elementwise("erf_inv", lambda v: ap(Scalar.ERF_INV, v), [dtype], dtype)], target)
+    y = np.empty_like(x)
+    run([len(x)], [x, y])
+    low, exact, high = (
+        scipy.special.erfinv(np.nextafter(x, dtype.np.type(to)).astype(np.float64)) for to in (-1, x, 1)
+    )
+    inside = np.abs(x) < 1
+    unit = np.spacing(np.maximum(np.abs(y), np.finfo(dtype.np).tiny)).astype(np.float64)
+    assert np.all((y >= low - 8 * unit)[inside] & (y <= high + 8 * unit)[inside])
+    small = np.abs(x) < 0.9
+    assert np.max(np.abs(y - exact)[small] / unit[small]) <= 6
+    np.testing.assert_array_equal(y[~inside], np.where(np.abs(x) == 1, x * np.inf, np.nan)[~inside])
+    np.testing.assert_array_equal(np.signbit(y[x == 0]), np.signbit(x[x == 0]))
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -216,7 +216,7 @@ SCALAR_OPS = {
     Scalar.MAX: "maximum", Scalar.MIN: "minimum", Scalar.AND: "and", Scalar.OR: "or", Scalar.XOR: "xor",
     Scalar.TAN: "tan", Scalar.ATAN2: "atan2", Scalar.ROUND_AFZ: "round_nearest_afz", Scalar.POPCNT: "popcnt",
     Scalar.CLZ: "count_leading_zeros", Scalar.SHL: "shift_left", Scalar.SHRA: "shift_right_arithmetic",
-    Scalar.SHRL: "shift_right_logical",
+    Scalar.SHRL: "shift_right_logical", Scalar.ERF_INV: "erf_inv", Scalar.FMA: "fused_multiply_add",
 }  # fmt: skip
 
 
@@ -324,6 +324,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "tanh": of_kind(math.tanh, cmath.tanh),
     "logistic": logistic,
     "erf": math.erf,
+    "fused_multiply_add": lambda x, y, z: x * y + z,
     "sqrt": of_kind(math.sqrt, cmath.sqrt),
     "rsqrt": lambda x: 1 / (cmath.sqrt(x) if isinstance(x, complex) else math.sqrt(x)),
     "cbrt": lambda x: math.copysign(abs(x) ** (1 / 3), x),

@@ -202,6 +202,18 @@ struct half {
 using std::signbit;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double erfinv(double x) {  // Newton's method, from a start that is right to three digits
+    if (!(std::fabs(x) < 1)) return std::fabs(x) == 1 ? x * INFINITY : NAN;
+    if (x == 0 || std::fabs(x) < 1e-150) return x * 0.88622692545275801365;
+    const double l = std::log1p(-x * x), t = 4.3307467508 + l / 2;
+    double y = std::copysign(std::sqrt(std::sqrt(t * t - l / 0.147) - t), x);
+    for (int i = 0; i < 4; ++i) {
+        const double miss = std::fabs(x) < 0.5 ? std::erf(y) - x : std::copysign(1 - std::fabs(x) - std::erfc(std::fabs(y)), x);
+        y -= miss * 0.88622692545275801365 * std::exp(y * y);
+    }
+    return y;
+}
+inline float erfinvf(float x) { return (float)erfinv((double)x); }
 inline int __float_as_int(float x) { int bits; std::memcpy(&bits, &x, 4); return bits; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 inline double __longlong_as_double(long long bits) { double x; std::memcpy(&x, &bits, 8); return x; }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
-from dyn.lower.x86 import division, vector_math
+from dyn.lower.x86 import division, erf_inverse, vector_math
 from dyn.lower.x86.llvm_text import VType, constant
 from dyn.lower.x86.machine import Machine
 from dyn.ops.scalar import Scalar
@@ -99,6 +99,10 @@ def _math(name: str, function: Callable[..., str]) -> Row:
         return function(m, ty, *args)
 
     return row
+
+
+def _fused(m: Machine, ty: VType, a: str, b: str, c: str) -> str:
+    return m.fma(ty, a, b, c)
 
 
 def _is_finite(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
@@ -190,6 +194,7 @@ TABLE: dict[Scalar, Row] = {
     Scalar.TANH: _math("tanh", vector_math.tanh),
     Scalar.LOGISTIC: _math("logistic", vector_math.logistic),
     Scalar.ERF: _math("erf", vector_math.erf),
+    Scalar.ERF_INV: _math("erf_inv", erf_inverse.erf_inv),
     Scalar.SQRT: _intrinsic("sqrt"),
     Scalar.RSQRT: _math("rsqrt", vector_math.rsqrt),
     Scalar.CBRT: _math("cbrt", vector_math.cbrt),
@@ -213,6 +218,7 @@ TABLE: dict[Scalar, Row] = {
     Scalar.ATAN2: _math("atan2", vector_math.atan2),
     Scalar.MAX: _extremum("max"),
     Scalar.MIN: _extremum("min"),
+    Scalar.FMA: _math("fma", _fused),
     Scalar.AND: _opcodes("and", signed="and", booleans="and"),
     Scalar.OR: _opcodes("or", signed="or", booleans="or"),
     Scalar.XOR: _opcodes("xor", signed="xor", booleans="xor"),

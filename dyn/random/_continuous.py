@@ -1,0 +1,159 @@
+"""Continuous distributions, as functions of uniform floats.
+
+Each follows ``jax.random`` step by step. Its logarithms and the like are dyn's, whose last bits may differ from XLA's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.numpy._axes import shape_in
+from dyn.numpy._operands import emit
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._unary import filled
+from dyn.random._sampler import float_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._uniform import (
+    MANTISSA,
+    TINY,
+    checked_mode,
+    floats_between,
+    floats_from,
+    keys_of,
+    two_floats,
+    unit_floats,
+)
+from dyn.shapes import Dim
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "cauchy", "exponential", "gumbel", "laplace", "logistic", "lognormal", "normal", "pareto", "truncated_normal",
+]  # fmt: skip
+
+_PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+
+
+@sampler(sizes=("shape",))
+def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Floats from the normal distribution of mean 0 and variance 1: the inverse of erf, of uniform floats.
+
+    Of a complex dtype real and imaginary part have the variance 1/2 each.
+    """
+    value = one_key("normal", key, shape)
+    chosen = float_dtype("normal", dtype, complexes=True)
+    return normal_floats(value, shape_in(value._trace, shape, "normal"), chosen)
+
+
+def normal_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
+    """Normally distributed numbers of a float or complex dtype."""
+    if dtype.kind is Kind.COMPLEX:
+        real, imag = (normal_floats(k, shape, _PARTS[dtype]) for k in keys_of(key, 2))
+        root = filled(real, math.sqrt(2))
+        return emit("complex", emit("divide", real, root), emit("divide", imag, root))
+    low = -1 + 2.0 ** -(MANTISSA[dtype] + 1)  # the number after -1
+    return _scaled_inverse(floats_from(key, shape, dtype, low, 1.0))
+
+
+def _scaled_inverse(u: Tracer) -> Tracer:
+    inverse = emit("erf_inv", u)
+    return emit("multiply", filled(inverse, math.sqrt(2)), inverse)
+
+
+@sampler(sizes=("shape",), numbers=("lower", "upper"))
+def truncated_normal(
+    key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
+) -> Array:
+    """Floats from the normal distribution between two bounds, which they never are. The shape is the bounds'."""
+    value = one_key("truncated_normal", key, lower, upper, shape)
+    chosen, trace = float_dtype("truncated_normal", dtype), value._trace
+    low, high = (parameter(trace, v, "truncated_normal", chosen) for v in (lower, upper))
+    dims = shape_for("truncated_normal", trace, shape, [low, high])
+    a, b = (emit("erf", emit("divide", v, filled(v, math.sqrt(2)))) for v in (low, high))
+    drawn = _scaled_inverse(floats_between(value, dims, a, b, "truncated_normal"))
+    return dnp.clip(drawn, dnp.nextafter(low, np.inf), dnp.nextafter(high, -np.inf))
+
+
+@sampler(sizes=("shape",))
+def exponential(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``exp(-x)``, x >= 0."""
+    value = one_key("exponential", key, shape)
+    return exponential_floats(value, shape_in(value._trace, shape, "exponential"), float_dtype("exponential", dtype))
+
+
+def exponential_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
+    return emit("negate", emit("log_plus_one", emit("negate", unit_floats(key, shape, dtype))))
+
+
+@sampler(sizes=("shape",))
+def gumbel(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
+    """Floats of the density ``exp(-x - exp(-x))``. With ``mode="high"`` of twice as many bits, for the far tail."""
+    value = one_key("gumbel", key, shape)
+    dims, chosen = shape_in(value._trace, shape, "gumbel"), float_dtype("gumbel", dtype)
+    return gumbel_floats(value, dims, chosen, checked_mode("gumbel", mode))
+
+
+def gumbel_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType, mode: str) -> Tracer:
+    if mode == "low":
+        return _double_log(emit("log", floats_from(key, shape, dtype, TINY[dtype], 1.0)))
+    coarse, fine = two_floats(key, shape, dtype)
+    more = emit("multiply", fine, filled(fine, 2.0 ** -MANTISSA[dtype]))
+    both = emit("add", emit("add", coarse, more), filled(coarse, TINY[dtype]))
+    x = emit("select", emit("compare", coarse, filled(coarse, 0.5), direction="GE"), coarse, both)
+    return _double_log(emit("log_plus_one", emit("negate", x)))
+
+
+def _double_log(log: Tracer) -> Tracer:
+    """``-log(-log)``"""
+    return emit("negate", emit("log", emit("negate", log)))
+
+
+@sampler(sizes=("shape",))
+def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``exp(-|x|) / 2``."""
+    value, chosen = one_key("laplace", key, shape), float_dtype("laplace", dtype)
+    low = -1 + 2.0 ** -(MANTISSA[chosen] + 1)
+    u = floats_from(value, shape_in(value._trace, shape, "laplace"), chosen, low, 1.0)
+    return emit("multiply", emit("sign", u), emit("log_plus_one", emit("negate", emit("abs", u))))
+
+
+@sampler(sizes=("shape",))
+def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Floats whose distribution function is ``1 / (1 + exp(-x))``."""
+    value, chosen = one_key("logistic", key, shape), float_dtype("logistic", dtype)
+    u = floats_from(value, shape_in(value._trace, shape, "logistic"), chosen, TINY[chosen], 1.0)
+    return emit("subtract", emit("log", u), emit("log_plus_one", emit("negate", u)))
+
+
+@sampler(sizes=("shape",))
+def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``1 / (pi * (1 + x*x))``."""
+    value, chosen = one_key("cauchy", key, shape), float_dtype("cauchy", dtype)
+    low = 2.0 ** -MANTISSA[chosen]
+    u = floats_from(value, shape_in(value._trace, shape, "cauchy"), chosen, low, 1.0)
+    return emit("tan", emit("multiply", filled(u, math.pi), emit("subtract", u, filled(u, 0.5))))
+
+
+@sampler(sizes=("shape",), numbers=("b",))
+def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``b / x**(b + 1)``, x >= 1. The shape is that of ``b`` unless it is given."""
+    value, chosen = one_key("pareto", key, b, shape), float_dtype("pareto", dtype)
+    power = parameter(value._trace, b, "pareto", chosen)
+    dims = shape_for("pareto", value._trace, shape, [power])
+    return emit(
+        "exponential", emit("divide", exponential_floats(value, dims, chosen), spread_to("pareto", power, dims))
+    )
+
+
+@sampler(sizes=("shape",), numbers=("sigma",))
+def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """``exp(sigma * x)`` of normally distributed x. The shape is that of ``sigma`` unless it is given."""
+    value, chosen = one_key("lognormal", key, sigma, shape), float_dtype("lognormal", dtype)
+    scale = parameter(value._trace, sigma, "lognormal", chosen)
+    dims = shape_for("lognormal", value._trace, shape, [scale])
+    return emit(
+        "exponential", emit("multiply", normal_floats(value, dims, chosen), spread_to("lognormal", scale, dims))
+    )

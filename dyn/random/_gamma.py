@@ -1,0 +1,121 @@
+"""Distributions that are drawn by rejection. NumPy's own code computes them, called from the compiled program.
+
+They use the draws of ``jax.random`` in its order. Gradients with respect to their parameters come later.
+"""
+
+from __future__ import annotations
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import ShapeError
+from dyn.nn import softmax
+from dyn.numpy._operands import cast, emit, shape_of, tracer
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._unary import filled
+from dyn.random._continuous import normal_floats
+from dyn.random._keys import split_key
+from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._uniform import keys_of
+from dyn.shapes import Dim
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "poisson", "t"]
+
+
+def _drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_space: bool) -> Tracer:
+    """Gamma's numbers with the parameters ``a``, each from a key of its own; 16-bit floats in float32."""
+    dtype = a.element_type
+    wide = cast(spread_to(what, a, shape), dtypes.float32 if dtype.bits == 16 else dtype)
+    return cast(emit("random_gamma", split_key(key, shape), wide, log_space=log_space), dtype)
+
+
+@sampler(sizes=("shape",), numbers=("a",))
+def gamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral; of the shape of ``a`` unless it is given."""
+    return _gamma("gamma", key, a, shape, dtype, log_space=False)
+
+
+@sampler(sizes=("shape",), numbers=("a",))
+def loggamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """The logarithms of what ``gamma`` draws, exact where that is next to 0."""
+    return _gamma("loggamma", key, a, shape, dtype, log_space=True)
+
+
+def _gamma(
+    what: str, key: ArrayLike, a: ArrayLike, shape: Shape | None, dtype: DTypeLike, *, log_space: bool
+) -> Tracer:
+    value = one_key(what, key, a, shape)
+    alpha = parameter(value._trace, a, what, float_dtype(what, dtype))
+    dims = shape_for(what, value._trace, shape, [alpha])
+    return _drawn(what, value, alpha, dims, log_space=log_space)
+
+
+@sampler(sizes=("shape",), numbers=("a", "b"))
+def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1."""
+    value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
+    first, second = (parameter(value._trace, v, "beta", chosen) for v in (a, b))
+    dims = shape_for("beta", value._trace, shape, [first, second])
+    logs = [_drawn("beta", k, v, dims, log_space=True) for k, v in zip(keys_of(value, 2), (first, second), strict=True)]
+    most = emit("maximum", *logs)
+    x, y = (emit("exponential", emit("subtract", v, most)) for v in logs)
+    return emit("divide", x, emit("add", x, y))
+
+
+@sampler(sizes=("shape",))
+def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Probabilities along the last axis, of the density ``prod(x**(alpha - 1))`` over its integral.
+
+    The shape is ``shape`` and the last axis of ``alpha``; without ``shape`` that of ``alpha``.
+    """
+    value, chosen = one_key("dirichlet", key, alpha, shape), float_dtype("dirichlet", dtype)
+    power = parameter(value._trace, alpha, "dirichlet", chosen)
+    if not power.ndim:
+        raise ShapeError(
+            "dirichlet takes parameters with at least one axis, not a number.",
+            loc=user_loc(),
+            remedy="pass a vector with one parameter for each probability.",
+        )
+    batch = shape_of(power)[:-1] if shape is None else shape_for("dirichlet", value._trace, shape, [])
+    return softmax(_drawn("dirichlet", value, power, (*batch, shape_of(power)[-1]), log_space=True), -1)
+
+
+@sampler(sizes=("shape",), numbers=("df",))
+def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
+    value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
+    log = _drawn("chisquare", value, half, dims, log_space=True)
+    return emit("multiply", emit("exponential", log), filled(log, 2))
+
+
+@sampler(sizes=("shape",), numbers=("df",))
+def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Student's t with ``df`` degrees of freedom. The shape is that of ``df`` unless it is given."""
+    chosen = float_dtype("t", dtype)
+    value, half, dims = _half_degrees("t", key, df, shape, chosen)
+    first, second = keys_of(value, 2)
+    spread = emit("divide", spread_to("t", half, dims), _drawn("t", second, half, dims, log_space=False))
+    return emit("multiply", normal_floats(first, dims, chosen), emit("sqrt", spread))
+
+
+def _half_degrees(
+    what: str, key: ArrayLike, df: ArrayLike, shape: Shape | None, dtype: DType
+) -> tuple[Tracer, Tracer, tuple[Dim, ...]]:
+    value = one_key(what, key, df, shape)
+    degrees = parameter(value._trace, df, what, dtype)
+    return value, emit("divide", degrees, filled(degrees, 2)), shape_for(what, value._trace, shape, [degrees])
+
+
+@sampler(sizes=("shape",), numbers=("lam",))
+def poisson(key: ArrayLike, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+    """Integers k of the probability ``lam**k * exp(-lam) / k!``, int32 unless ``dtype`` says otherwise.
+
+    The shape is that of ``lam`` unless it is given. Of a rate that is negative, infinite or NaN it is -1.
+    """
+    value = one_key("poisson", key, lam, shape)
+    trace = value._trace
+    rate = cast(tracer(trace, lam, "poisson"), dtypes.float32)
+    dims = shape_for("poisson", trace, shape, [rate])
+    chosen = integer_dtype("poisson", dtype, dtypes.int32)
+    return emit("random_poisson", value, spread_to("poisson", rate, dims), dtype=chosen)

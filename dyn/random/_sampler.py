@@ -1,0 +1,179 @@
+"""What the functions of dyn.random share: calls outside of traces, keys, shapes and dtypes as users write them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.eager import call_eagerly
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.numpy._axes import shape_in, text_of
+from dyn.numpy._broadcast import expand, join_shapes
+from dyn.numpy._operands import cast, default_float, dtype_of, operand, shape_of, tracer
+from dyn.numpy._public import DTypeLike, Shape, found_trace
+from dyn.shapes import Dim, Reason, Relation, RelKind, format_shape
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.tracer import Tracer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+# ---- calls outside of traces -----------------------------------------------------------------------------------------
+
+
+def sampler(*, sizes: tuple[str, ...] = (), numbers: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Record a function in the current trace; where there is none, compile and run it, once for every size.
+
+    Outside of a trace the arguments ``sizes``, ints or tuples of them, come in as the shapes of arrays without
+    elements, and the Python numbers among ``numbers`` as scalars: other ones need no program of their own.
+    """
+
+    def decorate(fn: F) -> F:
+        signature = inspect.signature(fn)
+        names = tuple(signature.parameters)
+
+        def carried(marks: tuple[tuple[str, bool], ...], given: dict[str, Any]) -> Any:
+            for name, single in marks:
+                dims = given[name].shape[:-1]
+                given[name] = dims[0] if single else dims
+            return fn(**given)
+
+        carried.__name__ = fn.__name__
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if found_trace(*args, *kwargs.values()) is not None:
+                return fn(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments if kwargs or len(args) > len(names) else None
+            given = dict(zip(names, args, strict=False)) if given is None else given
+            marks: list[tuple[str, bool]] = []
+            for name in sizes:
+                carrier = _carrier(given.get(name))
+                if carrier is not None:
+                    marks.append((name, not isinstance(given[name], tuple | list)))
+                    given[name] = carrier
+            for name in numbers:
+                if type(given.get(name)) in (int, float):
+                    given[name] = _scalar(given[name])
+            return call_eagerly(carried, (tuple(marks), given), {})
+
+        return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+    return decorate
+
+
+def _carrier(sizes: Any) -> np.ndarray[Any, Any] | None:
+    """An array without elements whose leading axes have these sizes; None where they are none."""
+    listed = list(sizes) if isinstance(sizes, tuple | list) else [sizes]
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in listed):
+        return None
+    try:
+        return np.empty((*map(int, listed), 0), np.uint8)
+    except ValueError:  # more than any array has
+        return None
+
+
+def _scalar(number: int | float) -> Any:
+    if isinstance(number, float):
+        return np.asarray(number)
+    fits = -(2**63) <= number < 2**63
+    return np.asarray(number, np.int64) if fits else np.asarray(number, np.uint64) if 0 < number < 2**64 else number
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def one_key(what: str, key: Any, *others: Any) -> Tracer:
+    """The key of a sampler: two words."""
+    value = operand(what, key, *others)
+    _check_words(what, value)
+    if value.ndim != 1:
+        raise ShapeError(
+            f"{what} takes one key, of shape (2,), not {text_of(value)}.",
+            loc=user_loc(),
+            remedy="use dyn.vmap for several keys." if value.ndim else "make one with dyn.random.key(seed).",
+        )
+    require(value._trace, RelKind.EQ, shape_of(value)[0], 2, f"the key of {what} is two words")
+    return value
+
+
+def _check_words(what: str, value: Tracer) -> None:
+    if value.element_type is not dtypes.uint32:
+        raise UnsupportedOpError(
+            f"{what} takes a key of dtype uint32, not {value.element_type.name}.",
+            loc=user_loc(),
+            remedy="make one with dyn.random.key(seed).",
+        )
+
+
+def key_words(what: str, keys: Any) -> Tracer:
+    """Any number of keys: words along the last axis."""
+    value = operand(what, keys)
+    _check_words(what, value)
+    if not value.ndim:
+        raise ShapeError(
+            f"{what} takes keys of shape (..., 2), not ().", loc=user_loc(),
+            remedy="make one with dyn.random.key(seed).",
+        )  # fmt: skip
+    require(value._trace, RelKind.EQ, shape_of(value)[-1], 2, f"each key of {what} is two words")
+    return value
+
+
+def require(trace: Trace, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+    """Demand a relation of dims at the user's line."""
+    trace.require(Relation(kind, lhs, rhs, Reason(text, user_loc())))
+
+
+def float_dtype(what: str, dtype: DTypeLike, *, complexes: bool = False) -> DType:
+    """The float dtype of results: the default one unless it is given."""
+    chosen = default_float() if dtype is None else dtype_of(dtype)
+    if chosen.kind is Kind.FLOAT or (complexes and chosen.kind is Kind.COMPLEX):
+        return chosen
+    kinds = "a float or complex dtype" if complexes else "a float dtype"
+    raise UnsupportedOpError(
+        f"{what} draws numbers of {kinds}, not of {chosen.name}.",
+        loc=user_loc(),
+        remedy="leave dtype out, or name one.",
+    )
+
+
+def integer_dtype(what: str, dtype: DTypeLike, default: DType) -> DType:
+    """The integer dtype of results."""
+    chosen = default if dtype is None else dtype_of(dtype)
+    if chosen.is_integer and (default.kind is Kind.INT or chosen.kind is Kind.UINT):
+        return chosen
+    kind = "an integer dtype" if default.kind is Kind.INT else "an unsigned integer dtype"
+    raise UnsupportedOpError(
+        f"{what} draws numbers of {kind}, not of {chosen.name}.", loc=user_loc(), remedy="leave dtype out, or name one."
+    )
+
+
+def parameter(trace: Trace, value: Any, what: str, dtype: DType) -> Tracer:
+    """A parameter of a distribution in the dtype of the results."""
+    return cast(tracer(trace, value, what), dtype)
+
+
+def shape_for(what: str, trace: Trace, shape: Shape | None, parameters: Sequence[Tracer]) -> tuple[Dim, ...]:
+    """The shape of results: the one that is given, or what the parameters broadcast to."""
+    if shape is None:
+        return join_shapes(what, trace, [shape_of(p) for p in parameters])
+    return shape_in(trace, shape, what)
+
+
+def spread_to(what: str, value: Tracer, shape: tuple[Dim, ...]) -> Tracer:
+    """A parameter of a distribution for each result."""
+    if value.ndim > len(shape):
+        raise ShapeError(
+            f"{what}: a parameter of shape {format_shape(shape_of(value))} does not broadcast to the shape "
+            f"{format_shape(shape)} of the results.",
+            loc=user_loc(),
+            remedy="give a shape that the parameters broadcast to, or none.",
+        )
+    return expand(value, shape)

@@ -1,0 +1,247 @@
+"""Bits, and what is computed from them by arithmetic alone: uniform floats and integers, and coins.
+
+Each follows the arithmetic of ``jax.random`` step by step, with ``jax_threefry_partitionable`` as it is by default, and
+gives the same numbers to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._axes import shape_in
+from dyn.numpy._operands import cast, constant, default_float, dtype_of, emit, shape_of, tracer
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._unary import filled, flag
+from dyn.random._keys import key_blocks, split_key
+from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.shapes import Dim
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.tracer import Tracer
+
+__all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]
+
+_UINTS = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
+#: Explicit bits of the mantissa.
+MANTISSA = {dtypes.float16: 10, dtypes.bfloat16: 7, dtypes.float32: 23, dtypes.float64: 52}
+#: The least normal numbers.
+TINY = {dtypes.float16: 2.0**-14, dtypes.bfloat16: 2.0**-126, dtypes.float32: 2.0**-126, dtypes.float64: 2.0**-1022}
+
+
+def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
+    """Unsigned integers of 8, 16, 32 or 64 random bits."""
+    blocks = key_blocks(key, shape)
+    if width == 64:
+        return blocks
+    upper = cast(emit("shift_right_logical", blocks, filled(blocks, 32)), dtypes.uint32)
+    return cast(emit("xor", upper, cast(blocks, dtypes.uint32)), _UINTS[width])
+
+
+@sampler(sizes=("shape",))
+def bits(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """Random bits as unsigned integers, of 32 bits unless ``dtype`` says otherwise."""
+    value = one_key("bits", key, shape)
+    chosen = integer_dtype("bits", dtype, dtypes.uint32)
+    return random_bits(value, chosen.bits, shape_in(value._trace, shape, "bits"))
+
+
+# ---- floats ----------------------------------------------------------------------------------------------------------
+
+
+def unit_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
+    """Floats in [0, 1): random bits as the mantissa of numbers in [1, 2), less 1."""
+    mantissa, pattern = MANTISSA[dtype], _UINTS[dtype.bits]
+    width = dtype.bits if mantissa >= 8 else 8
+    drawn = cast(random_bits(key, width, shape), pattern)
+    fraction = emit("shift_right_logical", drawn, filled(drawn, width - mantissa))
+    one = int(np.ones((), dtype.np).view(pattern.np))
+    floats = emit("bitcast_convert", emit("or", fraction, filled(fraction, one)), dtype=dtype)
+    return emit("subtract", floats, filled(floats, 1))
+
+
+def floats_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tracer, what: str = "uniform") -> Tracer:
+    """Floats in [low, high), of their dtype; the two broadcast to ``shape``."""
+    dtype = low.element_type
+    unit = unit_floats(key, shape, dtype)
+    low, high = (spread_to(what, v, shape) for v in (low, high))
+    span = emit("subtract", high, low)
+    if dtype.bits > 16:  # XLA contracts the two; 16-bit floats it rounds in between
+        scaled = emit("fused_multiply_add", unit, span, low)
+    else:
+        scaled = emit("add", emit("multiply", unit, span), low)
+    return emit("maximum", low, scaled)
+
+
+def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, high: float) -> Tracer:
+    """Floats in [low, high) between two numbers."""
+    return floats_between(key, shape, constant(key._trace, low, dtype), constant(key._trace, high, dtype))
+
+
+@sampler(sizes=("shape",), numbers=("minval", "maxval"))
+def uniform(
+    key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
+) -> Array:
+    """Floats in [minval, maxval), each equally likely; the two broadcast to ``shape``, and have gradients."""
+    value = one_key("uniform", key, shape, minval, maxval)
+    chosen, trace = float_dtype("uniform", dtype), value._trace
+    dims = shape_in(trace, shape, "uniform")
+    if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
+        return unit_floats(value, dims, chosen)
+    low, high = parameter(trace, minval, "uniform", chosen), parameter(trace, maxval, "uniform", chosen)
+    return floats_between(value, dims, low, high)
+
+
+# ---- integers --------------------------------------------------------------------------------------------------------
+
+
+@sampler(sizes=("shape",), numbers=("minval", "maxval"))
+def randint(key: ArrayLike, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
+    """Integers in [minval, maxval), which broadcast to ``shape``; ``minval`` where that is empty.
+
+    They are int32 unless ``dtype`` says otherwise, as in JAX as it comes: other dtypes draw other numbers. As there,
+    integers are remainders of random bits, so that some are likelier than others by ``span / 2**bits`` at most; 8 and
+    16 bits are drawn as 32.
+    """
+    value = one_key("randint", key, shape, minval, maxval)
+    chosen, trace = integer_dtype("randint", dtype, dtypes.int32), value._trace
+    drawn = dtypes.int32 if chosen.bits < 32 else chosen
+    low, high = (_bound(trace, v) for v in (minval, maxval))
+    if chosen.bits < 32:
+        info = np.iinfo(chosen.np)
+        low, high = _clipped(low, info.min, info.max, drawn), _clipped(high, info.min, int(info.max) + 1, drawn)
+    dims = shape_in(trace, shape, "randint")
+    return cast(integers_between(value, dims, low, high, drawn), chosen)
+
+
+def _bound(trace: Trace, bound: Any) -> Tracer:
+    """A bound as an integer array: of floats the whole part, as in JAX."""
+    if isinstance(bound, int) and not isinstance(bound, SymbolicDim | bool):
+        return constant(trace, bound, dtypes.int64 if bound < 2**63 else dtypes.uint64)
+    value = tracer(trace, bound, "randint")
+    if value.element_type.is_integer:
+        return value
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"randint takes integers for its bounds, not {value.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert them with .astype.",
+        )
+    return cast(value, dtypes.int64)
+
+
+def _clipped(x: Tracer, low: int, high: int, dtype: DType) -> Tracer:
+    """``x`` in another integer dtype, held between two numbers."""
+    own = np.iinfo(x.element_type.np)
+    least, most = (filled(x, min(max(v, int(own.min)), int(own.max))) for v in (low, high))
+    return cast(emit("minimum", emit("maximum", x, least), most), dtype)
+
+
+def integers_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tracer, dtype: DType) -> Tracer:
+    """Integers in [low, high) from twice as many bits as they have: ``(upper * 2**bits + lower) % span``."""
+    info, width = np.iinfo(dtype.np), dtype.bits
+    own = np.iinfo(high.element_type.np)
+    # Past the greatest number the range is closed, and has one element more.
+    closed = flag("GT", high, min(int(info.max), int(own.max)))
+    low, high = (_clipped(v, int(info.min), int(info.max), dtype) for v in (low, high))
+    low, high, closed = (spread_to("randint", v, shape) for v in (low, high, closed))
+    pair = split_key(key, (2,))
+    upper, lower = (random_bits(_row(pair, i), width, shape) for i in (0, 1))
+    some = emit("compare", high, low, direction="GT")
+    span = cast(emit("subtract", high, low), _UINTS[width])
+    span = emit("select", some, span, filled(span, 1))
+    span = emit("select", emit("and", closed, some), emit("add", span, filled(span, 1)), span)
+    # 2**bits % span, by way of its square root.
+    root = emit("remainder", filled(span, 1 << (width // 2)), span)
+    multiplier = emit("remainder", emit("multiply", root, root), span)
+    offset = emit("multiply", emit("remainder", upper, span), multiplier)
+    offset = emit("remainder", emit("add", offset, emit("remainder", lower, span)), span)
+    # A span of 2**bits is 0 here, of which StableHLO's remainder is the dividend and dyn's is 0.
+    offset = emit("select", flag("EQ", span, 0), lower, offset)
+    return emit("add", low, cast(offset, dtype))
+
+
+def _row(pair: Tracer, number: int) -> Tracer:
+    """One of several keys."""
+    row = emit("slice", pair, start=(number, 0), limit=(number + 1, 2), strides=(1, 1))
+    return emit("reshape", row, shape=(2,))
+
+
+def keys_of(key: Tracer, count: int) -> list[Tracer]:
+    """A few keys from one."""
+    several = split_key(key, (count,))
+    return [_row(several, number) for number in range(count)]
+
+
+# ---- coins -----------------------------------------------------------------------------------------------------------
+
+
+@sampler(sizes=("shape",))
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
+    """True with the probability ``p``, of the shape of ``p`` unless another is given.
+
+    ``p`` is a float, and drawn are floats of its dtype: with ``mode="high"`` twice as many bits, for very small ``p``.
+    """
+    value = one_key("bernoulli", key, p, shape)
+    trace = value._trace
+    chance = tracer(trace, p, "bernoulli")
+    if chance.element_type.kind is not Kind.FLOAT:
+        raise UnsupportedOpError(
+            f"bernoulli takes a float probability, not {chance.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert it with .astype('float32').",
+        )
+    chance = cast(chance, default_float() if chance.weak else chance.element_type)
+    dims = shape_for("bernoulli", trace, shape, [chance])
+    return _is_below(value, spread_to("bernoulli", chance, dims), checked_mode("bernoulli", mode))
+
+
+def checked_mode(what: str, mode: str | None) -> str:
+    """How many bits are drawn."""
+    if mode not in (None, "low", "high"):
+        raise UnsupportedOpError(f"{what}: {mode!r} is no mode.", loc=user_loc(), remedy="use 'low' or 'high'.")
+    return "low" if mode is None else mode
+
+
+def _is_below(key: Tracer, chance: Tracer, mode: str) -> Tracer:
+    shape, dtype = shape_of(chance), chance.element_type
+    if mode == "low":
+        return emit("compare", unit_floats(key, shape, dtype), chance, direction="LT")
+    coarse, fine = two_floats(key, shape, dtype)
+    scaled = emit("multiply", fine, filled(fine, 2.0 ** -MANTISSA[dtype]))
+    return emit("compare", scaled, emit("subtract", chance, coarse), direction="LT")
+
+
+def two_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> tuple[Tracer, Tracer]:
+    """Two arrays of floats in [0, 1), drawn together."""
+    both = unit_floats(key, (2, *shape), dtype)
+    start, stop = (0,) * len(shape), tuple(shape)
+    halves = [
+        emit("slice", both, start=(i, *start), limit=(i + 1, *stop), strides=(1,) * (len(shape) + 1)) for i in (0, 1)
+    ]
+    first, second = (emit("reshape", half, shape=shape) for half in halves)
+    return first, second
+
+
+@sampler(sizes=("shape",))
+def rademacher(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+    """-1 or 1, each half of the time, as int32 unless ``dtype`` says otherwise."""
+    value = one_key("rademacher", key, shape)
+    chosen = dtypes.int32 if dtype is None else _signed(dtype)
+    unit = unit_floats(value, shape_in(value._trace, shape, "rademacher"), default_float())
+    ones = cast(flag("LT", unit, 0.5), chosen)
+    return emit("subtract", emit("add", ones, ones), filled(ones, 1))
+
+
+def _signed(dtype: DTypeLike) -> DType:
+    chosen = dtype_of(dtype)
+    if chosen.kind in (Kind.UINT, Kind.BOOL):
+        raise UnsupportedOpError(
+            f"rademacher draws -1 too, which {chosen.name} does not have.", loc=user_loc(), remedy="use a signed dtype."
+        )
+    return chosen
