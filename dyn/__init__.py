@@ -48,7 +48,7 @@ from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
 if TYPE_CHECKING:
-    from dyn import lax, nn
+    from dyn import lax, nn, random
     from dyn.backends.devices import Device, devices
     from dyn.transforms import (
         grad,
@@ -72,7 +72,7 @@ __version__ = "0.1.0.dev0"
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "lax": "dyn.lax",
-    "nn": "dyn.nn",
+    "nn": "dyn.nn", "random": "dyn.random",
     **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
                      "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
 }  # fmt: skip
@@ -90,7 +90,7 @@ class _NotYetAttribute(errors.NotYetError, AttributeError):
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module = import_module(_LAZY[name])
-        value = globals()[name] = module if name in ("lax", "nn") else getattr(module, name)
+        value = globals()[name] = module if name in ("lax", "nn", "random") else getattr(module, name)
         return value
     if name in _LATER:
         raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
@@ -106,6 +106,6 @@ __all__ = [
     "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "complex128", "complex64", "config",
     "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "grad", "hessian", "hosts",
     "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "lax", "linearize", "nn", "numpy", "stop_gradient", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64",
-    "uint8", "value_and_grad", "vjp", "vmap",
+    "lax", "linearize", "nn", "numpy", "random", "stop_gradient", "u16", "u32", "u64", "u8", "uint16", "uint32",
+    "uint64", "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

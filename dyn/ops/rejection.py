@@ -179,7 +179,7 @@ def _many(keys: Array, rate: Array) -> Array:
     most = single(0.9277) - single(3.6224) / (b - single(2))
     count, accepted = np.full(rate.shape, -1, np.float32), np.isinf(rate)  # of an infinite rate nothing is accepted
     # As in JAX, the elements of a key are drawn together until all have been accepted, and the last that was counts.
-    while (open_ := ~accepted.all(axis=1, keepdims=True)).any():
+    while (waiting := ~accepted.all(axis=1, keepdims=True)).any():
         keys, first, second = _split(keys, 3)
         u = _uniform(first, rate.shape[1], np.dtype(single)) - single(0.5)
         v = _uniform(second, rate.shape[1], np.dtype(single))
@@ -189,14 +189,14 @@ def _many(keys: Array, rate: Array) -> Array:
         likelihood = -rate + k * log_rate - np.asarray(gammaln(k + single(1))).astype(single)
         refused = (k < 0) | ((inner < single(0.013)) & (v > inner))
         taken = ((inner >= single(0.07)) & (v <= most)) | (~refused & (score <= likelihood))
-        count = np.where(taken & open_ & np.isfinite(rate), k, count)
+        count = np.where(taken & waiting & np.isfinite(rate), k, count)
         accepted = accepted | taken
     return count
 
 
 def _poisson(keys: Array, lam: Array, dtype: DType) -> Array:
-    several, rate = keys.reshape(-1, 2), lam.reshape(*keys.shape[:-1], -1)
-    rate = rate.reshape(len(several), -1) if len(several) else rate.reshape(0, 0)
+    several = keys.reshape(-1, 2)
+    rate = lam.reshape(len(several), lam.size // max(len(several), 1))
     with np.errstate(all="ignore"):
         small = np.isnan(rate) | (rate < 10)
         count = _few(several, np.where(small, rate, np.float32(0)))

@@ -37,7 +37,7 @@ __all__ = [
 _PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats from the normal distribution of mean 0 and variance 1: the inverse of erf, of uniform floats.
 
@@ -63,7 +63,7 @@ def _scaled_inverse(u: Tracer) -> Tracer:
     return emit("multiply", filled(inverse, math.sqrt(2)), inverse)
 
 
-@sampler(sizes=("shape",), numbers=("lower", "upper"))
+@sampler(shapes=("shape",), numbers=("lower", "upper"))
 def truncated_normal(
     key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
 ) -> Array:
@@ -77,7 +77,7 @@ def truncated_normal(
     return dnp.clip(drawn, dnp.nextafter(low, np.inf), dnp.nextafter(high, -np.inf))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def exponential(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-x)``, x >= 0."""
     value = one_key("exponential", key, shape)
@@ -88,7 +88,7 @@ def exponential_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tra
     return emit("negate", emit("log_plus_one", emit("negate", unit_floats(key, shape, dtype))))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def gumbel(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Floats of the density ``exp(-x - exp(-x))``. With ``mode="high"`` of twice as many bits, for the far tail."""
     value = one_key("gumbel", key, shape)
@@ -111,7 +111,7 @@ def _double_log(log: Tracer) -> Tracer:
     return emit("negate", emit("log", emit("negate", log)))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-|x|) / 2``."""
     value, chosen = one_key("laplace", key, shape), float_dtype("laplace", dtype)
@@ -120,7 +120,7 @@ def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array
     return emit("multiply", emit("sign", u), emit("log_plus_one", emit("negate", emit("abs", u))))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats whose distribution function is ``1 / (1 + exp(-x))``."""
     value, chosen = one_key("logistic", key, shape), float_dtype("logistic", dtype)
@@ -128,7 +128,7 @@ def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Arra
     return emit("subtract", emit("log", u), emit("log_plus_one", emit("negate", u)))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``1 / (pi * (1 + x*x))``."""
     value, chosen = one_key("cauchy", key, shape), float_dtype("cauchy", dtype)
@@ -137,7 +137,7 @@ def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     return emit("tan", emit("multiply", filled(u, math.pi), emit("subtract", u, filled(u, 0.5))))
 
 
-@sampler(sizes=("shape",), numbers=("b",))
+@sampler(shapes=("shape",), numbers=("b",))
 def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``b / x**(b + 1)``, x >= 1. The shape is that of ``b`` unless it is given."""
     value, chosen = one_key("pareto", key, b, shape), float_dtype("pareto", dtype)
@@ -148,7 +148,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTyp
     )
 
 
-@sampler(sizes=("shape",), numbers=("sigma",))
+@sampler(shapes=("shape",), numbers=("sigma",))
 def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """``exp(sigma * x)`` of normally distributed x. The shape is that of ``sigma`` unless it is given."""
     value, chosen = one_key("lognormal", key, sigma, shape), float_dtype("lognormal", dtype)

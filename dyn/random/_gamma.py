@@ -30,13 +30,13 @@ def _drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_spa
     return cast(emit("random_gamma", split_key(key, shape), wide, log_space=log_space), dtype)
 
 
-@sampler(sizes=("shape",), numbers=("a",))
+@sampler(shapes=("shape",), numbers=("a",))
 def gamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral; of the shape of ``a`` unless it is given."""
     return _gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
-@sampler(sizes=("shape",), numbers=("a",))
+@sampler(shapes=("shape",), numbers=("a",))
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """The logarithms of what ``gamma`` draws, exact where that is next to 0."""
     return _gamma("loggamma", key, a, shape, dtype, log_space=True)
@@ -51,7 +51,7 @@ def _gamma(
     return _drawn(what, value, alpha, dims, log_space=log_space)
 
 
-@sampler(sizes=("shape",), numbers=("a", "b"))
+@sampler(shapes=("shape",), numbers=("a", "b"))
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1."""
     value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
@@ -63,7 +63,7 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
     return emit("divide", x, emit("add", x, y))
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Probabilities along the last axis, of the density ``prod(x**(alpha - 1))`` over its integral.
 
@@ -81,7 +81,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtyp
     return softmax(_drawn("dirichlet", value, power, (*batch, shape_of(power)[-1]), log_space=True), -1)
 
 
-@sampler(sizes=("shape",), numbers=("df",))
+@sampler(shapes=("shape",), numbers=("df",))
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
     value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
@@ -89,7 +89,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: 
     return emit("multiply", emit("exponential", log), filled(log, 2))
 
 
-@sampler(sizes=("shape",), numbers=("df",))
+@sampler(shapes=("shape",), numbers=("df",))
 def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Student's t with ``df`` degrees of freedom. The shape is that of ``df`` unless it is given."""
     chosen = float_dtype("t", dtype)
@@ -107,7 +107,7 @@ def _half_degrees(
     return value, emit("divide", degrees, filled(degrees, 2)), shape_for(what, value._trace, shape, [degrees])
 
 
-@sampler(sizes=("shape",), numbers=("lam",))
+@sampler(shapes=("shape",), numbers=("lam",))
 def poisson(key: ArrayLike, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Integers k of the probability ``lam**k * exp(-lam) / k!``, int32 unless ``dtype`` says otherwise.
 

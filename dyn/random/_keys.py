@@ -114,7 +114,7 @@ def key_impl(keys: ArrayLike) -> str:
 # ---- deriving --------------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("num",))
+@sampler(shapes=("num",))
 def split(key: ArrayLike, num: Size | tuple[Size, ...] = 2) -> Array:
     """New keys from one: uint32 of shape (num, 2), or (…, 2) for a tuple ``num``. Sizes may be dimensions."""
     value = one_key("split", key, num)

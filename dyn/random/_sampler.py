@@ -13,13 +13,15 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.eager import call_eagerly
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.numpy._axes import shape_in, text_of
-from dyn.numpy._broadcast import expand, join_shapes
+from dyn.numpy._axes import shape_in
+from dyn.numpy._broadcast import join_shapes
+from dyn.numpy._manipulation import broadcast_to
 from dyn.numpy._operands import cast, default_float, dtype_of, operand, shape_of, tracer
 from dyn.numpy._public import DTypeLike, Shape, found_trace
 from dyn.shapes import Dim, Reason, Relation, RelKind, format_shape
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,11 +30,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 # ---- calls outside of traces -----------------------------------------------------------------------------------------
 
 
-def sampler(*, sizes: tuple[str, ...] = (), numbers: tuple[str, ...] = ()) -> Callable[[F], F]:
+def sampler(
+    *, shapes: tuple[str, ...] = (), counts: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
+) -> Callable[[F], F]:
     """Record a function in the current trace; where there is none, compile and run it, once for every size.
 
-    Outside of a trace the arguments ``sizes``, ints or tuples of them, come in as the shapes of arrays without
-    elements, and the Python numbers among ``numbers`` as scalars: other ones need no program of their own.
+    Outside of a trace the arguments ``shapes`` (ints or tuples of them) and ``counts`` (ints) come in as the shapes of
+    arrays without elements, and the Python numbers among ``numbers`` as scalars: others need no program of their own.
     """
 
     def decorate(fn: F) -> F:
@@ -54,10 +58,12 @@ def sampler(*, sizes: tuple[str, ...] = (), numbers: tuple[str, ...] = ()) -> Ca
             given = signature.bind(*args, **kwargs).arguments if kwargs or len(args) > len(names) else None
             given = dict(zip(names, args, strict=False)) if given is None else given
             marks: list[tuple[str, bool]] = []
-            for name in sizes:
-                carrier = _carrier(given.get(name))
+            for name in (*shapes, *counts):
+                value = given.get(name)
+                several = isinstance(value, tuple | list)
+                carrier = _carrier(value if several else (value,)) if name in shapes or not several else None
                 if carrier is not None:
-                    marks.append((name, not isinstance(given[name], tuple | list)))
+                    marks.append((name, not several))
                     given[name] = carrier
             for name in numbers:
                 if type(given.get(name)) in (int, float):
@@ -69,13 +75,12 @@ def sampler(*, sizes: tuple[str, ...] = (), numbers: tuple[str, ...] = ()) -> Ca
     return decorate
 
 
-def _carrier(sizes: Any) -> np.ndarray[Any, Any] | None:
+def _carrier(sizes: Sequence[Any]) -> np.ndarray[Any, Any] | None:
     """An array without elements whose leading axes have these sizes; None where they are none."""
-    listed = list(sizes) if isinstance(sizes, tuple | list) else [sizes]
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in listed):
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in sizes):
         return None
     try:
-        return np.empty((*map(int, listed), 0), np.uint8)
+        return np.empty((*map(int, sizes), 0), np.uint8)
     except ValueError:  # more than any array has
         return None
 
@@ -96,7 +101,7 @@ def one_key(what: str, key: Any, *others: Any) -> Tracer:
     _check_words(what, value)
     if value.ndim != 1:
         raise ShapeError(
-            f"{what} takes one key, of shape (2,), not {text_of(value)}.",
+            f"{what} takes one key, of shape (2,), not an array with {value.ndim} axes.",
             loc=user_loc(),
             remedy="use dyn.vmap for several keys." if value.ndim else "make one with dyn.random.key(seed).",
         )
@@ -157,7 +162,14 @@ def integer_dtype(what: str, dtype: DTypeLike, default: DType) -> DType:
 
 def parameter(trace: Trace, value: Any, what: str, dtype: DType) -> Tracer:
     """A parameter of a distribution in the dtype of the results."""
-    return cast(tracer(trace, value, what), dtype)
+    given = tracer(trace, value, what)
+    if given.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} takes real parameters, not {given.element_type.name}.",
+            loc=user_loc(),
+            remedy="pass the real or imaginary part.",
+        )
+    return cast(given, dtype)
 
 
 def shape_for(what: str, trace: Trace, shape: Shape | None, parameters: Sequence[Tracer]) -> tuple[Dim, ...]:
@@ -176,4 +188,4 @@ def spread_to(what: str, value: Tracer, shape: tuple[Dim, ...]) -> Tracer:
             loc=user_loc(),
             remedy="give a shape that the parameters broadcast to, or none.",
         )
-    return expand(value, shape)
+    return broadcast_to(value, tuple([wrap_dim(value._trace, size) for size in shape]))

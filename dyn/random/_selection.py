@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import Kind
@@ -35,7 +37,7 @@ _MOST_PLACES = 2**31 - 1
 # ---- permutation -----------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("x",))
+@sampler(counts=("x",))
 def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The slices of ``x`` along ``axis`` in random order; of an int or dimension ``x``, of ``arange(x)`` as int32.
 
@@ -63,7 +65,7 @@ def _permuted(key: Tracer, array: Tracer, axis: int, independent: bool) -> Trace
 
 
 def _is_size(x: Any) -> bool:
-    return isinstance(x, int | SymbolicDim) and not isinstance(x, bool)
+    return isinstance(x, int | np.integer | SymbolicDim) and not isinstance(x, bool)
 
 
 def _count(trace: Trace, x: Any, what: str) -> Dim:
@@ -115,7 +117,7 @@ def _most_elements(rounds: int) -> int:
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("a", "shape"))
+@sampler(shapes=("shape",), counts=("a",))
 def choice(
     key: ArrayLike,
     a: int | ArrayLike,
@@ -202,7 +204,7 @@ def _greatest(scores: Tracer, axis: int, count: Dim) -> Tracer:
 # ---- categorical -----------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,

@@ -43,7 +43,7 @@ def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
     return cast(emit("xor", upper, cast(blocks, dtypes.uint32)), _UINTS[width])
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def bits(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Random bits as unsigned integers, of 32 bits unless ``dtype`` says otherwise."""
     value = one_key("bits", key, shape)
@@ -83,7 +83,7 @@ def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, h
     return floats_between(key, shape, constant(key._trace, low, dtype), constant(key._trace, high, dtype))
 
 
-@sampler(sizes=("shape",), numbers=("minval", "maxval"))
+@sampler(shapes=("shape",), numbers=("minval", "maxval"))
 def uniform(
     key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
 ) -> Array:
@@ -100,7 +100,7 @@ def uniform(
 # ---- integers --------------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("shape",), numbers=("minval", "maxval"))
+@sampler(shapes=("shape",), numbers=("minval", "maxval"))
 def randint(key: ArrayLike, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
     """Integers in [minval, maxval), which broadcast to ``shape``; ``minval`` where that is empty.
 
@@ -181,7 +181,7 @@ def keys_of(key: Tracer, count: int) -> list[Tracer]:
 # ---- coins -----------------------------------------------------------------------------------------------------------
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
     """True with the probability ``p``, of the shape of ``p`` unless another is given.
 
@@ -228,7 +228,7 @@ def two_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> tuple[Trace
     return first, second
 
 
-@sampler(sizes=("shape",))
+@sampler(shapes=("shape",))
 def rademacher(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """-1 or 1, each half of the time, as int32 unless ``dtype`` says otherwise."""
     value = one_key("rademacher", key, shape)
