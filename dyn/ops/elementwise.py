@@ -68,7 +68,7 @@ def _erf(x: Array) -> Array:
 def _erf_inv(x: Array) -> Array:
     from scipy.special import erfinv as scipy_erfinv
 
-    return np.asarray(scipy_erfinv(x)).astype(x.dtype)
+    return np.where(x == 0, x, scipy_erfinv(x)).astype(x.dtype)  # SciPy loses the sign of a zero
 
 
 def _fused_multiply_add(x: Array, y: Array, z: Array) -> Array:

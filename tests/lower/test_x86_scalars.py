@@ -95,7 +95,7 @@ REFERENCE: dict[Scalar, Callable[..., Any]] = {
     Scalar.TANH: np.tanh,
     Scalar.LOGISTIC: scipy.special.expit,
     Scalar.ERF: scipy.special.erf,
-    Scalar.ERF_INV: scipy.special.erfinv,
+    Scalar.ERF_INV: elementwise_ops.erf_inv.reference,
     Scalar.FMA: elementwise_ops.fused_multiply_add.reference,
     Scalar.SQRT: np.sqrt,
     Scalar.RSQRT: lambda x: 1 / np.sqrt(x),

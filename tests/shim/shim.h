@@ -208,7 +208,8 @@ inline double erfinv(double x) {  // Newton's method, from a start that is right
     const double l = std::log1p(-x * x), t = 4.3307467508 + l / 2;
     double y = std::copysign(std::sqrt(std::sqrt(t * t - l / 0.147) - t), x);
     for (int i = 0; i < 4; ++i) {
-        const double miss = std::fabs(x) < 0.5 ? std::erf(y) - x : std::copysign(1 - std::fabs(x) - std::erfc(std::fabs(y)), x);
+        const double tail = (1 - std::fabs(x)) - std::erfc(std::fabs(y));  // exact where erf is next to 1
+        const double miss = std::fabs(x) < 0.5 ? std::erf(y) - x : x < 0 ? -tail : tail;
         y -= miss * 0.88622692545275801365 * std::exp(y * y);
     }
     return y;
