@@ -16,11 +16,17 @@ from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
 from dyn.lower.donate import stored_results
 from dyn.lower.launch import Launch
-from dyn.shapes import Dim, Facts, SymExpr, dim_max, floordiv
+from dyn.shapes import Dim, Facts, SymExpr, dim_max, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
 #: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
+
+
+#: Of so many free slots the best is looked for.
+_MOST_CANDIDATES = 8
+#: Sizes that depend on more dims are not compared: the maximum of the sizes of a hundred leaves is no size to compute.
+_MOST_SYMBOLS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +257,10 @@ def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
         free.remove(same)
         return same
     best: tuple[int, int, Dim] | None = None
-    for slot in free:
+    for slot in free[:_MOST_CANDIDATES]:
         have = slots[slot]
+        if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
+            continue
         if facts.ge(have, size).proved:
             option = (1, slot, have)
         elif facts.ge(size, have).proved:

@@ -28,16 +28,19 @@ def test_samples(name: str) -> None:
         traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
         record = Record()
         program = compile_x86(optimize(traced, host_target(), record), (), _BACKEND, record)
-        (actual,) = run_compiled(program, sample.operands)
-        (wanted,) = expected(opdef, sample)
-        assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
-        if wanted.dtype.kind in "biu":
-            np.testing.assert_array_equal(actual, wanted)
-        else:
-            single = wanted.dtype in (np.float32, np.complex64)
-            rtol = 1e-2 if wanted.dtype.itemsize == 2 else 1e-5 if single else 1e-12
-            a, b = actual.astype(np.complex128), wanted.astype(np.complex128)
-            np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
+        for actual, wanted in zip(run_compiled(program, sample.operands), expected(opdef, sample), strict=True):
+            _check(actual, wanted)
+
+
+def _check(actual: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> None:
+    assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
+    if wanted.dtype.kind in "biu":
+        np.testing.assert_array_equal(actual, wanted)
+        return
+    single = wanted.dtype in (np.float32, np.complex64)
+    rtol = 1e-2 if wanted.dtype.itemsize == 2 else 1e-5 if single else 1e-12
+    a, b = actual.astype(np.complex128), wanted.astype(np.complex128)
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint16", "bool"])
