@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.api import jit
 from dyn.dtypes import DType
+from dyn.eager import call_eagerly
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
-from dyn.hosts import host_of
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import identity
@@ -21,6 +20,7 @@ from dyn.trace.lift import is_liftable, lift
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import Expected, TracedRegion, trace_region
 from dyn.trace.tracer import Tracer, active_trace
+from dyn.transforms import Transformed
 
 #: A tree of arrays; a tracer inside of a trace, and what the caller's arrays are outside of one.
 Tree = Any
@@ -30,8 +30,13 @@ Computation = Callable[[Any, Any], Any]
 Emit = Callable[[Trace, list[Value], list[Value], Region], Sequence[Value]]
 
 
-def folded(what: str, operands: Tree, init_values: Tree, computation: Computation, emit: Emit) -> Tree:
-    """The results of ``emit`` for trees of operands and initial values; outside of a trace, compiled and run."""
+def folded(
+    what: str, operands: Tree, init_values: Tree, computation: Computation, emit: Emit, options: Hashable
+) -> Tree:
+    """The results of ``emit`` for trees of operands and initial values; outside of a trace, compiled and run.
+
+    ``options`` are all that ``emit`` depends on beside the operands: calls with equal ones share their programs.
+    """
     leaves, tree = flatten(operands)
     starts, start_tree = flatten(init_values)
     if tree != start_tree or not leaves:
@@ -42,7 +47,14 @@ def folded(what: str, operands: Tree, init_values: Tree, computation: Computatio
         )
     trace = active_trace(*leaves, *starts)
     if trace is None:
-        return _at_once(what, leaves, starts, tree, computation, emit)
+        # Numbers are part of the program: an initial value may be the identity.
+        again = Transformed(
+            what,
+            computation,
+            options,
+            lambda _, args, kwargs: folded(what, args[0], args[1], computation, emit, options),
+        )
+        return call_eagerly(again, (operands, init_values), {})
     arrays = [
         _array(what, trace, leaf, f"operands{path}") for leaf, path in zip(leaves, leaf_names(tree, ""), strict=True)
     ]
@@ -73,24 +85,6 @@ def is_identity(trace: Trace, init: Value, monoid: str) -> bool:
     """Whether an initial value is known to change nothing under a monoid."""
     number = trace.builder.uniform(init)
     return number is not None and bool(number == np.asarray(identity(monoid, init.dtype)).astype(init.dtype.np))
-
-
-def _at_once(
-    what: str, leaves: list[Any], starts: list[Any], tree: TreeSpec, computation: Computation, emit: Emit
-) -> Tree:
-    """Numbers are part of the program, arrays its arguments."""
-    given = [*leaves, *starts]
-    places = [i for i, leaf in enumerate(given) if isinstance(leaf, np.ndarray | np.generic) or host_of(leaf)]
-
-    def program(*arrays: Any) -> Tree:
-        filled = list(given)
-        for place, array in zip(places, arrays, strict=True):
-            filled[place] = array
-        xs, inits = filled[: len(leaves)], filled[len(leaves) :]
-        return folded(what, unflatten(tree, xs), unflatten(tree, inits), computation, emit)
-
-    program.__name__ = what
-    return jit(program)(*[given[place] for place in places])
 
 
 def _array(what: str, trace: Trace, leaf: Any, name: str) -> Value:

@@ -20,7 +20,7 @@ from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import lift, lift_leaves
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import TracedRegion, trace_region
 from dyn.trace.tracer import Tracer
@@ -31,17 +31,10 @@ Function = Callable[..., Any]
 # --- values and types -------------------------------------------------------------------------------------------------
 
 
-def _lifted(trace: Trace, tree: Any, what: str) -> tuple[list[Value], TreeSpec]:
+def _lifted(trace: Trace, tree: Any, what: str, function: str) -> tuple[list[Value], TreeSpec]:
     """A tree of arrays and numbers as values."""
     leaves, spec = flatten(tree)
-    for leaf, name in zip(leaves, leaf_names(spec, what), strict=True):
-        if not is_liftable(leaf):
-            raise TraceError(
-                f"{name} is a {type(leaf).__name__}, which is not an array.",
-                loc=user_loc(),
-                remedy="pass arrays and numbers, and close over everything else.",
-            )
-    return [lift(trace, leaf) for leaf in leaves], spec
+    return lift_leaves(trace, leaves, leaf_names(spec, what), function), spec
 
 
 def _settled(dtype: DType) -> DType:
@@ -134,7 +127,7 @@ def _carrying(region: Region, free: Sequence[Value], at: int) -> Region:
 
 def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) -> Any:
     """``jax.lax.while_loop`` in a trace."""
-    starts, tree = _lifted(trace, init, "init_val")
+    starts, tree = _lifted(trace, init, "init_val", "while_loop")
 
     def step(types: Sequence[TensorType]) -> TracedRegion:
         def call(*leaves: Tracer) -> Any:
@@ -177,8 +170,8 @@ def _check_condition(condition: TracedRegion) -> None:
 
 def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bool, what: str = "scan") -> Any:
     """``jax.lax.scan`` in a trace; the length may be a dim."""
-    starts, tree = _lifted(trace, init, "init")
-    arrays, x_tree = _lifted(trace, xs, "xs")
+    starts, tree = _lifted(trace, init, "init", what)
+    arrays, x_tree = _lifted(trace, xs, "xs", what)
     steps = _length(trace, arrays, leaf_names(x_tree, "xs"), length, what)
     slices = [TensorType(x.dtype, x.shape[1:]) for x in arrays]
 
@@ -323,7 +316,7 @@ def _counter(i: Any) -> Any:
 
 def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tuple[Any, ...], what: str) -> Any:
     """One of some functions of the operands: by a boolean, for the first of two, or by a number."""
-    given, tree = _lifted(trace, operands, "operands")
+    given, tree = _lifted(trace, operands, "operands", what)
     chosen = lift(trace, index)
     if chosen.type.rank:
         raise TraceError(

@@ -18,7 +18,7 @@ from dyn.ir.splice import splice
 from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import is_liftable, lift, lift_leaves
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer, active_trace
@@ -36,15 +36,8 @@ class Leaves:
     def of(trace: Trace, args: tuple[Any, ...], roots: tuple[str, ...], function: str) -> Leaves:
         """Arguments: trees of arrays and numbers. ArgumentError for anything else."""
         leaves, spec = flatten(args)
-        found = Leaves((), spec, roots)
-        for leaf, name in zip(leaves, found.names(), strict=True):
-            if not is_liftable(leaf):
-                raise ArgumentError(
-                    f"{function}: {name} is a {type(leaf).__name__}, which is not an array.",
-                    loc=user_loc(),
-                    remedy="pass arrays or numbers there, and close over everything else.",
-                )
-        return Leaves(tuple([lift(trace, leaf) for leaf in leaves]), spec, roots)
+        names = Leaves((), spec, roots).names()
+        return Leaves(tuple(lift_leaves(trace, leaves, names, function)), spec, roots)
 
     def names(self) -> list[str]:
         """How the user would write each leaf."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.source import user_loc
@@ -80,6 +80,18 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
             remedy="convert it to a numeric dtype first, for example array.astype('float32').",
         )
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def lift_leaves(trace: Trace, leaves: Sequence[Any], names: Iterable[str], function: str) -> list[Value]:
+    """The leaves of a tree of arrays and numbers as values; ArgumentError, with its name, for anything else."""
+    for leaf, name in zip(leaves, names, strict=True):
+        if not is_liftable(leaf):
+            raise ArgumentError(
+                f"{function}: {name} is a {type(leaf).__name__}, which is not an array.",
+                loc=user_loc(),
+                remedy="pass arrays or numbers there, and close over everything else.",
+            )
+    return [lift(trace, leaf) for leaf in leaves]
 
 
 def lift(trace: Trace, value: Any) -> Value:

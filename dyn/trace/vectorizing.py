@@ -13,7 +13,7 @@ from dyn.shapes import Dim, Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import lift_leaves
 from dyn.trace.pytree import flatten, leaf_names, spread_prefix, unflatten
 from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer
@@ -32,18 +32,11 @@ def vectorize(
         name for root, part in zip(("args", "kwargs"), tree.children(), strict=True) for name in leaf_names(part, root)
     ]
     axes = spread_prefix(in_axes, args, f"{name}: in_axes")
-    values: list[Value] = []
-    own: list[int | None] = []
-    for leaf, axis, where in zip(leaves, axes, names, strict=True):
-        if not is_liftable(leaf):
-            raise ArgumentError(
-                f"{name}: {where} is a {type(leaf).__name__}, which is not an array.",
-                loc=user_loc(),
-                remedy="pass arrays or numbers there, and close over everything else.",
-            )
-        value = lift(trace, leaf)
-        own.append(_axis(axis, value.type.rank, f"{name}: in_axes={axis}, and {where} is {value.type}"))
-        values.append(value)
+    values = lift_leaves(trace, leaves, names, name)
+    own = [
+        _axis(axis, value.type.rank, f"{name}: in_axes={axis}, and {where} is {value.type}")
+        for value, axis, where in zip(values, axes, names, strict=True)
+    ]
     size = _size(trace, values, own, names, axis_size, name)
     params = [_one_example(v.type, axis) for v, axis in zip(values, own, strict=True)]
     traced = trace_region(trace, lambda *tracers: function(*unflatten(tree, list(tracers))), params, name=name)

@@ -280,3 +280,18 @@ def test_shapes_that_differ_are_found_when_called() -> None:
     assert f(np.ones(3, "f4"), np.ones(3, "f4")) == (-3, -3)
     with pytest.raises(ShapeError, match="arrays that are reduced together agree on axis 0"):
         f(np.ones(3, "f4"), np.ones(4, "f4"))
+
+
+def test_eager_calls_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dyn import eager
+
+    programs = eager._Programs()
+    monkeypatch.setattr(eager, "_PROGRAMS", programs)
+
+    def last(a: Any, b: Any) -> Any:
+        return b
+
+    for size in (1, 2, 7):
+        assert lax.reduce(np.arange(size, dtype=np.float32), np.float32(0), last, (0,)) == size - 1
+    lax.reduce(np.ones((2, 3), np.float32), np.float32(0), last, (1,))
+    assert [f.cache_info().compiles for f in programs._known.values()] == [1, 1]
