@@ -152,10 +152,10 @@ class _Maker:
         return Box(row.kind, group.name, subtitle, tuple(rows), outputs, tooltip.rstrip())
 
     def _arrows(self, launch: Launch, head: int) -> None:
-        outputs = frozenset(launch.group.outputs)
+        made = launch.group.members() | frozenset(launch.group.outputs)
         views = self._views(launch)
         for value in launch.buffers:
-            if value not in self.rows and value not in outputs:
+            if value not in self.rows and value not in made:
                 tail, output = self.home[value]
                 self.graph.arrows[Arrow(tail, output, head, views.get(value, ""))] = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from dyn.backends.binaries import Origin
-from dyn.ir.core import Function
+from dyn.ir.core import Function, Value
 from dyn.lower.host import AxisCheck, HostProgram, site_text
 from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
@@ -214,7 +214,7 @@ def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
 
 def group_row(launch: Launch) -> GroupRow:
     group = launch.group
-    inside = group.members() - frozenset(group.outputs)
+    inside = _inside(group)
     variants = [VariantRow(v.note, f"when {when}" if (when := v.when()) else "always") for v in launch.variants]
     if launch.call is not None:
         variants.append(VariantRow("a library call", "always"))
@@ -236,11 +236,15 @@ def group_row(launch: Launch) -> GroupRow:
 
 def saved_bytes(group: Group) -> Dim:
     """The bytes that fusing keeps off memory: each inner value would be written once and read once."""
-    outputs = frozenset(group.outputs)
     saved: Dim = 0
-    for value in group.members() - outputs:
+    for value in _inside(group):
         saved = saved + 2 * product(value.shape) * value.dtype.itemsize
     return saved
+
+
+def _inside(group: Group) -> frozenset[Value]:
+    """The values that a group computes and does not store. What nobody reads of a loop or a choice is none of them."""
+    return frozenset() if group.bodies else group.members() - frozenset(group.outputs)
 
 
 def _memory(host: HostProgram) -> MemoryRow:

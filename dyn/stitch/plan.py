@@ -175,7 +175,8 @@ class _Stitcher:
         if group.kind in _EPILOGUES and op.opdef.kind is not OpKind.POINTWISE:
             return f"a {_EPILOGUES[group.kind]}'s epilogue takes no {op.opdef.kind.value} op"
         if group.kind in _ALONE:
-            return f"a {group.kind.value} takes nothing else"
+            what = "loop or a choice" if group.kind is GroupKind.CONTROL else group.kind.value
+            return f"a {what} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
         ordered = isinstance(op.opdef.loops, OrderedReduction)

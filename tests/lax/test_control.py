@@ -64,7 +64,24 @@ def test_a_recurrent_network_of_any_length() -> None:
         close(last, wanted)
         close(rows, np.array(kept, np.float32))
     assert network.cache_info().compiles == 1
-    assert "scan" in str(network.explain())
+
+
+def test_loops_and_choices_are_explained() -> None:
+    @dyn.jit
+    def f(w: Array, xs: Array) -> Any:
+        last, rows = lax.scan(cell(dnp, w, w), dnp.zeros_like(xs[0]), xs)
+        return lax.cond(dnp.sum(rows) > 0, lambda: dnp.exp(last), lambda: last * 2), rows
+
+    f(floats(4, 4), floats(5, 4))
+    text = str(f.explain())
+    assert "control scan [" in text
+    assert "control if [" in text
+    assert "nothing inside to save" in text
+    assert "variant loop exponential: in a region" in text
+    assert "scan" in f.explain()._repr_html_()
+    host = f.lower(floats(4, 4), floats(5, 4)).as_text("host")
+    assert "variable 0 from arena 0" in host
+    assert "xs_0 times; " in host
 
 
 def test_a_scan_is_differentiable(jax: ModuleType) -> None:
