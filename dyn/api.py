@@ -487,13 +487,15 @@ class Lowered:
         """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``."""
         from dyn.ir.printer import print_function
         from dyn.lower.kernel_text import kernel_text
+        from dyn.lower.launch import walk_launches
 
         if dialect == "dhlo":
             return print_function(self.optimized.function)
         if dialect == "stitch":
             return self.optimized.plan.text()
         if dialect == "kernel":
-            return "\n".join(kernel_text(v.kernel) for launch in self.optimized.launches for v in launch.variants)
+            launches = walk_launches(self.optimized.launches)
+            return "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
         if dialect == "host":
             return self.optimized.host.text()
         if dialect == "stablehlo":

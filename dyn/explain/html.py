@@ -12,6 +12,7 @@ from dyn.explain.style import style
 from dyn.explain.words import counted
 from dyn.ir.printer import print_function
 from dyn.lower.kernel_text import kernel_text
+from dyn.lower.launch import walk_launches
 
 #: Code longer than this is cut: a notebook keeps what it shows.
 _MOST_CODE = 24_000
@@ -166,7 +167,7 @@ def _stages(report: Report) -> str:
 
 def _code(report: Report) -> str:
     optimized = report.optimized
-    kernels = {id(v.kernel): v.kernel for launch in optimized.launches for v in launch.variants}
+    kernels = {id(v.kernel): v.kernel for launch in walk_launches(optimized.launches) for v in launch.variants}
     texts = {
         "DHLO, after all passes": (print_function(optimized.function), 'as_text("dhlo")'),
         "Kernels": ("\n".join(kernel_text(kernel) for kernel in kernels.values()), 'as_text("kernel")'),

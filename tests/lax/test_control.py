@@ -78,7 +78,8 @@ def test_loops_and_choices_are_explained() -> None:
     assert "control if [" in text
     assert "nothing inside to save" in text
     assert "variant loop exponential: in a region" in text
-    assert "scan" in f.explain()._repr_html_()
+    assert "exponential" in f.explain()._repr_html_()
+    assert "exp(" in f.lower(floats(4, 4), floats(5, 4)).as_text("kernel")
     host = f.lower(floats(4, 4), floats(5, 4)).as_text("host")
     assert "variable 0 from arena 0" in host
     assert "xs_0 times; " in host
