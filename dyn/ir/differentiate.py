@@ -33,6 +33,15 @@ def dependent(ops: Sequence[Op], wanted: Iterable[Value]) -> set[Value]:
     return found
 
 
+def gathered(b: Builder, values: Sequence[Value], cotangents: Sequence[Tangent]) -> dict[Value, Value]:
+    """The cotangents of values of which some may stand there twice, added up; those of what is discrete are dropped."""
+    found: dict[Value, Value] = {}
+    for value, ct in zip(values, cotangents, strict=True):
+        if ct is not None and value.dtype.is_inexact:
+            found[value] = ct if value not in found else b.op("add", found[value], ct)
+    return found
+
+
 def pull_back(
     b: Builder, ops: Sequence[Op], cotangents: Mapping[Value, Value], wanted: Sequence[Value]
 ) -> list[Tangent]:

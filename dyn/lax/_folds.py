@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dyn import config, dtypes
 from dyn.dtypes import DType
 from dyn.eager import call_eagerly
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
@@ -16,7 +15,7 @@ from dyn.ir.types import TensorType
 from dyn.ops.reduce import identity
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import is_liftable, lift, yields_to
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import Expected, TracedRegion, trace_region
 from dyn.trace.tracer import Tracer, active_trace
@@ -101,8 +100,7 @@ def _array(what: str, trace: Trace, leaf: Any, name: str) -> Value:
 def _initial(what: str, trace: Trace, leaf: Any, array: Value, name: str) -> Value:
     """An initial value in the dtype of its operand: only Python numbers change theirs."""
     value = lift(trace, leaf) if is_liftable(leaf) else _array(what, trace, leaf, name)
-    default = dtypes.dtype(config.current().default_float)
-    if value.type.weak and dtypes.weak_promote(value.dtype.kind, array.dtype, default) is array.dtype:
+    if yields_to(value, array.dtype):
         number = trace.builder.uniform(value)
         if number is None:
             value = trace.emit("convert", value, dtype=array.dtype)

@@ -184,11 +184,13 @@ class _Layouter:
     def loop(self, launch: Launch, operands: Sequence[Value], results: Sequence[Value], aside: list[int]) -> None:
         (op,) = launch.group.ops
         count = carries(op)
+        carried: list[Carried] = []
         for i, keep in enumerate(unchanged(op)):
-            if keep:
+            if not keep:
+                carried.append(self.carried(i, launch, operands[i], results[i]))
+            else:
                 self.places[results[i]] = self.places[operands[i]]
                 self.places |= {b.params[i]: self.places[operands[i]] for b in launch.bodies}
-        carried = [self.carried(i, launch, operands[i], results[i]) for i, keep in enumerate(unchanged(op)) if not keep]
         rows: list[Row] = []
         condition: Place | None = None
         if op.opdef.loops is Control.SCAN:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn import config, dtypes
+from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._public import trace_of
@@ -20,16 +20,11 @@ from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
-from dyn.trace.lift import WEAK_DTYPES, is_liftable, lift
+from dyn.trace.lift import WEAK_DTYPES, default_float, is_liftable, lift
 from dyn.trace.tracer import Tracer
 
 #: Changes the common dtype of an operation's operands to the one it computes in.
 Choose = Callable[[DType], DType]
-
-
-def default_float() -> DType:
-    """The dtype of floats that meet no array."""
-    return dtypes.dtype(config.current().default_float)
 
 
 def dtype_of(value: Any) -> DType:

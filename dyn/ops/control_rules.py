@@ -12,7 +12,7 @@ from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Region, Value
-from dyn.ir.differentiate import pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
 from dyn.ir.nested import unchanged
 from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
@@ -40,11 +40,8 @@ def _pulled(b: Builder, region: Region, args: Sequence[Value], cts: Sequence[May
     own = [b.op("copy", v) for v in args]  # one value may be given twice
     start = len(b.ops)
     results = splice(b, region, own, prepare=True)
-    known: dict[Value, Value] = {}
-    for value, ct in zip(results, cts, strict=True):
-        if ct is not None:
-            known[value] = ct if value not in known else b.op("add", known[value], ct)
-    return pull_back(b, tuple(b.ops[start:]), known, own)
+    ops = tuple(b.ops[start:])
+    return pull_back(b, ops, gathered(b, results, cts), own)
 
 
 def _pushed(

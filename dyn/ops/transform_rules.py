@@ -60,24 +60,16 @@ def unbroadcast(b: Any, ct: Value, type: TensorType, dims: tuple[int, ...]) -> V
     Sums over the axes that are new or were stretched. Of an axis of which that is not known, of size n in a result of
     size B, (n, B // max(n, 1)) are summed over the second: all of the elements or one each.
     """
-    gone = [axis for axis in range(len(ct.shape)) if axis not in dims]
-    stretched: list[int] = []
     shape: list[Dim] = []
     sums: list[int] = []
     for axis, size in enumerate(ct.shape):
-        if axis in gone:
-            sums.append(len(shape))
-            shape.append(size)
-            continue
-        own = type.shape[dims.index(axis)]
-        if own is size or b.facts.eq(own, size).proved:
+        own = type.shape[dims.index(axis)] if axis in dims else 1
+        if axis in dims and (own is size or b.facts.eq(own, size).proved):
             shape.append(size)
         elif b.facts.eq(own, 1).proved:
-            stretched.append(axis)
             sums.append(len(shape))
             shape.append(size)
         else:
-            stretched.append(axis)
             shape.append(own)
             sums.append(len(shape))
             shape.append(floordiv(size, dim_max(own, 1)))
@@ -89,13 +81,6 @@ def unbroadcast(b: Any, ct: Value, type: TensorType, dims: tuple[int, ...]) -> V
 # --- batching -----------------------------------------------------------------------------------------------------
 
 
-def pointwise_batch(
-    b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
-) -> tuple[Value, ...]:
-    """The op of operands that all have the axis of examples."""
-    return again(b, op, [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)])
-
-
 def shifted(**changes: Callable[[Any, Dim], Any]) -> BatchRule:
     """The op of operands that all have the axis of examples. An attribute becomes ``changes[name](value, size)``."""
 
@@ -104,6 +89,10 @@ def shifted(**changes: Callable[[Any, Dim], Any]) -> BatchRule:
         return again(b, op, full, **{name: change(op.attrs[name], size) for name, change in changes.items()})
 
     return rule
+
+
+#: The op of operands that all have the axis of examples.
+pointwise_batch = shifted()
 
 
 def later(axes: Sequence[int], size: Dim = 0) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from dyn.numpy._broadcast import join_shapes
 from dyn.numpy._manipulation import broadcast_to
 from dyn.numpy._operands import cast, default_float, dtype_of, operand, shape_of, tracer
 from dyn.numpy._public import DTypeLike, Shape, found_trace
-from dyn.shapes import Dim, Reason, Relation, RelKind, format_shape
+from dyn.shapes import Dim, RelKind, format_shape
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
@@ -105,7 +105,7 @@ def one_key(what: str, key: Any, *others: Any) -> Tracer:
             loc=user_loc(),
             remedy="use dyn.vmap for several keys." if value.ndim else "make one with dyn.random.key(seed).",
         )
-    require(value._trace, RelKind.EQ, shape_of(value)[0], 2, f"the key of {what} is two words")
+    value._trace.demand(RelKind.EQ, shape_of(value)[0], 2, f"the key of {what} is two words")
     return value
 
 
@@ -127,13 +127,8 @@ def key_words(what: str, keys: Any) -> Tracer:
             f"{what} takes keys of shape (..., 2), not ().", loc=user_loc(),
             remedy="make one with dyn.random.key(seed).",
         )  # fmt: skip
-    require(value._trace, RelKind.EQ, shape_of(value)[-1], 2, f"each key of {what} is two words")
+    value._trace.demand(RelKind.EQ, shape_of(value)[-1], 2, f"each key of {what} is two words")
     return value
-
-
-def require(trace: Trace, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
-    """Demand a relation of dims at the user's line."""
-    trace.require(Relation(kind, lhs, rhs, Reason(text, user_loc())))
 
 
 def float_dtype(what: str, dtype: DTypeLike, *, complexes: bool = False) -> DType:

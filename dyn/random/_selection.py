@@ -17,7 +17,7 @@ from dyn.numpy._operands import cast, constant, default_float, emit, emit_all, m
 from dyn.numpy._public import Array, ArrayLike, Shape
 from dyn.numpy._unary import filled
 from dyn.random._continuous import gumbel_floats
-from dyn.random._sampler import one_key, require, sampler, shape_for
+from dyn.random._sampler import one_key, sampler, shape_for
 from dyn.random._uniform import checked_mode, integers_between, keys_of, random_bits, unit_floats
 from dyn.shapes import Dim, RelKind, dim_min, product
 from dyn.source import user_loc
@@ -74,7 +74,7 @@ def _count(trace: Trace, x: Any, what: str) -> Dim:
 
 
 def _places(trace: Trace, count: Dim) -> Tracer:
-    require(trace, RelKind.GE, _MOST_PLACES, count, "places along an axis are counted in int32")
+    trace.demand(RelKind.GE, _MOST_PLACES, count, "places along an axis are counted in int32")
     return made(trace, "iota", shape=(count,), dimension=0, dtype=dtypes.int32)
 
 
@@ -143,14 +143,14 @@ def choice(
     number = 0 if array is None else one_axis("choice", axis, array.ndim)
     count = _count(trace, a, "choice") if array is None else shape_of(array)[number]
     least = dim_min(draws, 1) if replace else draws
-    require(trace, RelKind.GE, count, least, "choice finds enough to choose from")
+    trace.demand(RelKind.GE, count, least, "choice finds enough to choose from")
     if p is None and not replace:
         whole = _places(trace, count) if array is None else array
         chosen = _first(_permuted(value, whole, number, False), number, draws)
         shape_of_rest = shape_of(chosen)
         return view(chosen, (*shape_of_rest[:number], *dims, *shape_of_rest[number + 1 :]))
     if p is None:
-        require(trace, RelKind.GE, _MOST_PLACES, count, "places along an axis are counted in int32")
+        trace.demand(RelKind.GE, _MOST_PLACES, count, "places along an axis are counted in int32")
         zero = constant(trace, 0, dtypes.int64)
         most = made(trace, "dim_size", size=count, dtype=dtypes.int64)
         places = integers_between(value, dims, zero, most, dtypes.int32)
@@ -168,7 +168,7 @@ def _chances(trace: Trace, p: Any, count: Dim) -> Tracer:
             loc=user_loc(),
             remedy="give one number for each slice.",
         )
-    require(trace, RelKind.EQ, shape_of(chance)[0], count, "choice takes a probability for each slice")
+    trace.demand(RelKind.EQ, shape_of(chance)[0], count, "choice takes a probability for each slice")
     return cast(chance, chance.element_type if chance.element_type.is_float else default_float())
 
 
@@ -242,8 +242,8 @@ def categorical(
         noise = gumbel_floats(value, (*front, *own), scores.element_type, chosen)
         return cast(dnp.argmax(dnp.add(noise, scores), axis=many + number), dtypes.int32)
     noisy = emit("add", scores, gumbel_floats(value, shape_of(scores), scores.element_type, chosen))
-    require(trace, RelKind.GE, shape_of(scores)[number], product(front), "categorical finds enough to choose from")
+    trace.demand(RelKind.GE, shape_of(scores)[number], product(front), "categorical finds enough to choose from")
     for a, b in zip(own, rest, strict=True):
-        require(trace, RelKind.EQ, a, b, "categorical without replace has the shape of the logits")
+        trace.demand(RelKind.EQ, a, b, "categorical without replace has the shape of the logits")
     best = dnp.moveaxis(_greatest(noisy, number, product(front)), number, 0)
     return view(best, dims)

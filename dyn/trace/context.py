@@ -16,7 +16,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Relation, Symbol, format_dim, free_symbols
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, format_dim, free_symbols
 from dyn.source import Loc, is_user_frame, user_loc
 
 
@@ -201,6 +201,11 @@ class Trace:
     def require(self, relation: Relation) -> None:
         """Demand a relation of the dims: proved, or checked at each call."""
         self.builder.facts = self.facts.assume(relation)
+
+    def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+        """Demand a relation at the user's line; ``text`` says why. What is one dim is equal as it is."""
+        if kind is not RelKind.EQ or lhs is not rhs:
+            self.require(Relation(kind, lhs, rhs, Reason(text, user_loc())))
 
     def origin(self, dim: Dim) -> str:
         """Where the symbols of a dim come from: ``x.shape[0]``."""

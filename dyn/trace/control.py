@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dyn import config, dtypes
-from dyn.dtypes import DType, Kind
+from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max
+from dyn.shapes import Dim, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
-from dyn.trace.lift import lift, lift_leaves
+from dyn.trace.lift import lift, lift_leaves, settled_dtype, yields_to
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import TracedRegion, trace_region
 from dyn.trace.tracer import Tracer
@@ -37,20 +37,10 @@ def _lifted(trace: Trace, tree: Any, what: str, function: str) -> tuple[list[Val
     return lift_leaves(trace, leaves, leaf_names(spec, what), function), spec
 
 
-def _settled(dtype: DType) -> DType:
-    """What a Python number's dtype is where nothing else decides it."""
-    default = dtypes.dtype(config.current().default_float)
-    if dtype.kind is Kind.FLOAT:
-        return default
-    if dtype.kind is Kind.COMPLEX and default is not dtypes.float64:
-        return dtypes.complex64
-    return dtype
-
-
 def _strong(trace: Trace, value: Value, dtype: DType | None = None) -> Value:
     wanted = dtype
     if wanted is None:
-        wanted = _settled(value.dtype) if value.type.weak else value.dtype
+        wanted = settled_dtype(value.dtype) if value.type.weak else value.dtype
     return trace.emit("convert", value, dtype=wanted) if value.type.weak or value.dtype is not wanted else value
 
 
@@ -239,9 +229,8 @@ def _length(trace: Trace, arrays: Sequence[Value], names: Sequence[str], length:
             )  # fmt: skip
         if found is None:
             found, origin = x.shape[0], f"{name}.shape[0]"
-        elif found is not x.shape[0]:
-            reason = Reason(f"{what} goes along {name}.shape[0] together with {origin}", user_loc())
-            trace.require(Relation(RelKind.EQ, found, x.shape[0], reason))
+        else:
+            trace.demand(RelKind.EQ, found, x.shape[0], f"{what} goes along {name}.shape[0] together with {origin}")
     if found is None:
         raise TraceError(f"{what}: there is nothing to go along.", loc=user_loc(), remedy="pass xs, or length=.")
     return found
@@ -255,11 +244,9 @@ def _fitted(
     results = list(region.results)
     for i, (type, name) in enumerate(zip(types, names, strict=True)):
         value = results[i]
-        if value.type.weak and value.dtype is not type.dtype:
-            default = dtypes.dtype(config.current().default_float)
-            if dtypes.weak_promote(value.dtype.kind, type.dtype, default) is type.dtype:
-                inner.loc = user_loc()
-                results[i] = value = inner.op("convert", value, dtype=type.dtype)
+        if value.dtype is not type.dtype and yields_to(value, type.dtype):
+            inner.loc = user_loc()
+            results[i] = value = inner.op("convert", value, dtype=type.dtype)
         if value.dtype is not type.dtype or value.type.rank != type.rank:
             raise TraceError(
                 f"{what} gives {value.type} for {name}, and {start} is {type}.",
@@ -267,9 +254,7 @@ def _fitted(
                 remedy="convert it with .astype, or start from another value.",
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
-            if a is not b:
-                reason = Reason(f"{what} gives {name} with the size on axis {axis} that {start} has", user_loc())
-                trace.require(Relation(RelKind.EQ, a, b, reason))
+            trace.demand(RelKind.EQ, a, b, f"{what} gives {name} with the size on axis {axis} that {start} has")
     return Region(region.params, (*region.ops, *inner.ops), tuple(results))
 
 
@@ -373,7 +358,7 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
     for column in columns:
         strong = next((v for v in column if not v.type.weak), None)
         own = column[0] if strong is None else strong
-        types.append(TensorType(_settled(own.dtype) if strong is None else own.dtype, own.shape))
+        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, own.shape))
     names = leaf_names(first.out_tree, "the result")
     return [
         _fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dyn import config, dtypes
-from dyn.dtypes import DType, Kind
+from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, ParamInfo, Value
@@ -33,7 +32,7 @@ from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
 
@@ -118,14 +117,7 @@ def _result(trace: Trace, leaf: Any, path: str) -> Value:
             remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
         )
     value = lift(trace, leaf)
-    if value.type.weak:
-        default = dtypes.dtype(config.current().default_float)
-        kind = value.dtype.kind
-        target = default if kind is Kind.FLOAT else value.dtype
-        if kind is Kind.COMPLEX and default is not dtypes.float64:
-            target = dtypes.complex64
-        return trace.emit("convert", value, dtype=target)
-    return value
+    return trace.emit("convert", value, dtype=settled_dtype(value.dtype)) if value.type.weak else value
 
 
 def _identifier(text: str, otherwise: str) -> str:

@@ -13,15 +13,15 @@ from typing import Any
 from dyn.dtypes import Kind
 from dyn.errors import ArgumentError, ShapeError
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.differentiate import pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
 from dyn.ir.splice import splice
-from dyn.shapes import Reason, Relation, RelKind
+from dyn.shapes import RelKind
 from dyn.source import user_loc
-from dyn.trace.context import Trace
+from dyn.trace.context import Trace, current_trace
 from dyn.trace.lift import is_liftable, lift, lift_leaves
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import trace_region
-from dyn.trace.tracer import Tracer, active_trace
+from dyn.trace.tracer import Tracer
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -77,17 +77,14 @@ class Linearized:
 
     def here(self) -> Trace:
         """The trace that derivatives are written into: the one it was made in, or that of a region there."""
-        trace = active_trace(*(Tracer(self.trace, v) for v in self.results.values[:1]))
-        return self.trace if trace is None else trace
+        current = current_trace()
+        return current if current is not None and self.trace.encloses(current) else self.trace
 
     def pulled(self, cotangents: Sequence[Value | None]) -> Any:
         """The cotangents of the primals, from those of the results that are not zero."""
         here = self.here()
         b = here.builder
-        known: dict[Value, Value] = {}
-        for value, ct in zip(self.results.values, cotangents, strict=True):
-            if ct is not None and value.dtype.is_inexact:
-                known[value] = ct if value not in known else b.op("add", known[value], ct)
+        known = gathered(b, self.results.values, cotangents)
         return self.primals.filled(here, pull_back(b, self.ops, known, self.inputs))
 
     def push(self, tangents: Any) -> Any:
@@ -139,9 +136,7 @@ class Linearized:
                 remedy="pass an array of the same shape.",
             )
         for axis, (a, b) in enumerate(zip(given.shape, value.shape, strict=True)):
-            if a is not b:
-                reason = Reason(f"{what} has its size on axis {axis}", user_loc())
-                self.trace.require(Relation(RelKind.EQ, a, b, reason))
+            self.trace.demand(RelKind.EQ, a, b, f"{what} has its size on axis {axis}")
         return given
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dyn import dtypes
-from dyn.dtypes import DType
+from dyn import config, dtypes
+from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
@@ -43,6 +43,26 @@ def weak_dtype(value: object) -> DType | None:
     if isinstance(value, np.generic):
         return None
     return next((dtype for kind, dtype in WEAK_DTYPES.items() if isinstance(value, kind)), None)
+
+
+def default_float() -> DType:
+    """The dtype of floats that meet no array."""
+    return dtypes.dtype(config.current().default_float)
+
+
+def settled_dtype(dtype: DType) -> DType:
+    """What a weak value's dtype is where nothing that it meets decides it."""
+    default = default_float()
+    if dtype.kind is Kind.FLOAT:
+        return default
+    if dtype.kind is Kind.COMPLEX and default is not dtypes.float64:
+        return dtypes.complex64
+    return dtype
+
+
+def yields_to(value: Value, dtype: DType) -> bool:
+    """Whether a weak value takes ``dtype`` beside an array of it."""
+    return value.type.weak and dtypes.weak_promote(value.dtype.kind, dtype, default_float()) is dtype
 
 
 def is_liftable(value: object) -> bool:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dyn import config, dtypes
 from dyn.errors import TraceError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
 from dyn.trace.context import Trace, tracing
-from dyn.trace.lift import is_liftable, lift
+from dyn.trace.lift import is_liftable, lift, yields_to
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
 
@@ -85,10 +84,8 @@ def trace_region(
 
 
 def _as_expected(trace: Trace, value: Value, wanted: TensorType, path: str, why: str) -> Value:
-    if value.type.weak and not wanted.weak:
-        default = dtypes.dtype(config.current().default_float)
-        if dtypes.weak_promote(value.dtype.kind, wanted.dtype, default) is wanted.dtype:
-            value = trace.emit("convert", value, dtype=wanted.dtype)
+    if not wanted.weak and yields_to(value, wanted.dtype):
+        value = trace.emit("convert", value, dtype=wanted.dtype)
     if not same_type(value.type, wanted, trace.facts):
         raise TraceError(
             f"{trace.name} gives {value.type} ({path}), where {why} are {wanted}.",

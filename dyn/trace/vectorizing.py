@@ -9,7 +9,7 @@ from dyn.errors import ArgumentError
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, spread
-from dyn.shapes import Dim, Reason, Relation, RelKind
+from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim
@@ -74,9 +74,8 @@ def _size(
         own = value.shape[axis]
         if found is None:
             found, origin = own, f"{where}.shape[{axis}]"
-        elif found is not own:
-            text = f"{name} maps {where}.shape[{axis}] together with {origin}"
-            trace.require(Relation(RelKind.EQ, found, own, Reason(text, user_loc())))
+        else:
+            trace.demand(RelKind.EQ, found, own, f"{name} maps {where}.shape[{axis}] together with {origin}")
     if found is None:
         raise ArgumentError(
             f"{name}: no argument has an axis that is mapped.",
