@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
+from dyn.ir.measured import bound_dim
 from dyn.ir.opdef import OpDef, OpKind, Sample
-from dyn.shapes import Symbol, evaluate
+from dyn.shapes import Reason, Relation, RelKind, Symbol, as_dim, evaluate
 
 Array = np.ndarray[Any, Any]
 #: A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
@@ -27,21 +29,27 @@ def run_ops(
     kept: Iterable[Value],
     *,
     exact: bool = True,
+    relations: Sequence[Relation] = (),
 ) -> None:
     """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
 
-    With ``exact`` every result has to have the shape that its type says.
+    With ``exact`` every result has to have the shape that its type says. Of the ``relations`` those that are about a
+    dim that the ops measure are checked then; ShapeError where one does not hold.
     """
     last = {value: op for op in ops for value in op.reads()}
     needed = set(kept)
     for op in ops:
-        attrs = attr_values(op.attrs, env)
+        bound = bound_dim(op)
+        attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
         if op.regions:
-            attrs["regions"] = tuple(region_function(region, values, env) for region in op.regions)
+            attrs["regions"] = tuple(region_function(region, values, env, relations) for region in op.regions)
         if not exact and op.opdef.kind is OpKind.VIEW:  # of a scalar: the same
             found = values[op.operands[0]]
         else:
             found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
+        if bound is not None:
+            env = {**env, bound: int(np.asarray(found))}
+            check_relations((Relation(RelKind.GE, as_dim(bound), 0, Reason("a size", op.loc)), *relations), env, bound)
         for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
             array = np.asarray(made)
             expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
@@ -53,7 +61,17 @@ def run_ops(
                 values.pop(value, None)
 
 
-def region_function(region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int]) -> RegionFunction:
+def check_relations(relations: Iterable[Relation], env: Mapping[Symbol, int], bound: Symbol | None = None) -> None:
+    """ShapeError for the first relation between dims of ``env`` that does not hold; only those about ``bound``."""
+    for relation in relations:
+        symbols = relation.symbols()
+        if symbols <= env.keys() and (bound is None or bound in symbols) and not relation.holds(env):
+            raise ShapeError(relation.failure(env), loc=relation.reason.loc)
+
+
+def region_function(
+    region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int], relations: Sequence[Relation] = ()
+) -> RegionFunction:
     """A region as a function; ``outer`` has the values from outside that it reads.
 
     A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
@@ -65,7 +83,7 @@ def region_function(region: Region, outer: Mapping[Value, Array], env: Mapping[S
         shapes = [tuple(evaluate(d, env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, env, region.results, exact=exact)
+        run_ops(region.ops, values, env, region.results, exact=exact, relations=relations)
         return tuple(values[v] for v in region.results)
 
     return run

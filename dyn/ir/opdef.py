@@ -42,6 +42,8 @@ class OpKind(Enum):
     SCATTER = "scatter"
     #: Runs its regions: a loop, or a choice.
     CONTROL = "control"
+    #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
+    MEASURE = "measure"
     #: Has no loops; one lowering of its own.
     OPAQUE = "opaque"
 

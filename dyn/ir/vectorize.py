@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Region, Value
+from dyn.ir.measured import with_own_dims
 from dyn.ir.splice import copied
 from dyn.shapes import Dim
 
@@ -21,6 +22,7 @@ def batched(
 
     Gives the results, and which of them have it.
     """
+    region = with_own_dims(b, region)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
     for op in region.ops:
