@@ -161,7 +161,8 @@ def build_host(
     measured = list(dict.fromkeys(s for launch in walk_launches(launches) if (s := launch.measures) is not None))
     symbols += measured
     for symbol in function.symbols():
-        if symbol not in symbols:
+        # A fact may be about what was measured in a function that was transformed, and is not here itself.
+        if symbol not in symbols and not symbol.measured:
             raise NotYetError(
                 f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
                 remedy="let an axis of some argument be that dimension alone.",

@@ -505,9 +505,11 @@ class HostEmitter:
             self._launches(launches)
             return
         known, pointers, bound = dict(self.known), dict(self.pointers), set(self.bound)
+        arenas, offsets = dict(self.arenas), dict(self.slot_offsets)
         self._launches(launches)
         self._free_measured(launches)
         self.known, self.pointers, self.bound = known, pointers, bound
+        self.arenas, self.slot_offsets = arenas, offsets
 
     # Loops and choices ------------------------------------------------------------------------------------------
 

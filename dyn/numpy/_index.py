@@ -15,6 +15,7 @@ from dyn.dtypes import Kind
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
+from dyn.numpy._nonzero import mask_indices
 from dyn.numpy._operands import shape_of, size_in, tracer
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
@@ -116,17 +117,55 @@ def _apart(places: list[int]) -> bool:
 
 
 def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
-    """The items with Ellipsis, and what is missing, as full slices."""
+    """The items with Ellipsis, and what is missing, as full slices, and masks as the places that they take."""
     dots = [place for place, item in enumerate(items) if item is Ellipsis]
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    masks = {place: mask for place, item in enumerate(items) if (mask := _as_mask(x, item)) is not None}
+    used = sum(
+        masks[place].ndim if place in masks else 1
+        for place, item in enumerate(items)
+        if item is not None and item is not Ellipsis
+    )
     if len(dots) > 1 or used > x.ndim:
         problem = "has more than one Ellipsis" if len(dots) > 1 else f"has {used} entries for {x.ndim} axes"
         raise ShapeError(
             f"the index of {text_of(x)} {problem}.", loc=user_loc(), remedy="index each axis at most once."
         )
-    at = dots[0] if dots else len(items)
+    found: list[Any] = []
     fill = [slice(None)] * (x.ndim - used)
-    return [*items[:at], *fill, *items[at + 1 :]]
+    axis = 0
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            found += fill
+            axis += len(fill)
+        elif place in masks:
+            found += mask_indices(x, axis, masks[place])
+            axis += masks[place].ndim
+        else:
+            found.append(item)
+            axis += item is not None
+    return found if dots else [*found, *fill]
+
+
+def _as_mask(x: Tracer, item: Any) -> Tracer | None:
+    """An index that is an array of booleans: it stands for the places where it is true, an array for each axis."""
+    if isinstance(item, bool | np.bool_):
+        raise UnsupportedOpError(
+            f"an array cannot be indexed with {bool(item)}.", loc=user_loc(), remedy="use None for a new axis."
+        )
+    if isinstance(item, list) and item and isinstance(np.array(item).flat[0], np.bool_):
+        item = np.array(item)
+    if not isinstance(item, Tracer | np.ndarray) and not hasattr(type(item), "__array__"):
+        return None
+    if not is_liftable(item) or tracer(x._trace, item, "x[...]").element_type.kind is not Kind.BOOL:
+        return None
+    mask = tracer(x._trace, item, "x[...]")
+    if mask.ndim == 0:
+        raise UnsupportedOpError(
+            "an array cannot be indexed with one boolean that is computed.",
+            loc=user_loc(),
+            remedy="choose with dyn.numpy.where, or give the mask an axis.",
+        )
+    return mask
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------------
@@ -215,8 +254,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
     """An index that is an array or a traced number; None for a number that is known or a dimension."""
     if isinstance(item, list):
         item = np.array(item, np.int64) if not item else np.array(item)
-    if isinstance(item, bool | np.bool_):
-        _refuse_mask(x)
     if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
         if not isinstance(item, np.ndarray):
             return None
@@ -227,8 +264,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
             remedy="use numbers, slices, None, Ellipsis, dimensions or an integer array.",
         )
     array = tracer(x._trace, item, "x[...]")
-    if array.element_type.kind is Kind.BOOL:
-        _refuse_mask(x)
     if not array.element_type.is_integer:
         raise UnsupportedOpError(
             f"an array cannot be indexed with {array.element_type.name} elements.",
@@ -236,14 +271,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
             remedy="convert the index with .astype('int32').",
         )
     return array
-
-
-def _refuse_mask(x: Tracer) -> None:
-    raise NotYetError(
-        f"{x._value.name or 'x'}[mask] has a data-dependent shape; data-dependent shapes come later.",
-        loc=user_loc(),
-        remedy="keep the shape, and choose with dyn.numpy.where(mask, x, other).",
-    )
 
 
 def _position(x: Tracer, axis: int, item: Any) -> Dim:
