@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._nonzero import mask_indices
-from dyn.numpy._operands import shape_of, size_in, tracer
+from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, size_in, tracer
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -173,12 +174,12 @@ def _as_mask(x: Tracer, item: Any) -> Tracer | None:
 
 def _sliced(x: Tracer, axis: int, item: slice) -> Range:
     trace, size = x._trace, shape_of(x)[axis]
-    step = 1 if item.step is None else _bound(trace, item.step)
-    if not isinstance(step, int) or step == 0:
+    step = 1 if item.step is None or isinstance(item.step, Tracer) else size_in(trace, item.step, "a slice")
+    if isinstance(item.step, Tracer) or not isinstance(step, int) or step == 0:
         raise UnsupportedOpError(
             f"a slice does not take the step {item.step!r}.", loc=user_loc(), remedy="use an int other than 0."
         )
-    start, stop = (None if b is None else _from_end(trace, _bound(trace, b), size) for b in (item.start, item.stop))
+    start, stop = (None if b is None else _bound(x, axis, b, step) for b in (item.start, item.stop))
     if step < 0:  # position p is size - 1 - p of the reversed axis
         start, stop = (None if p is None else size - 1 - p for p in (start, stop))
     first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
@@ -207,14 +208,26 @@ def _at_most(trace: Trace, dim: Dim, size: Dim) -> Dim:
     return dim if trace.facts.ge(size, dim).proved else dim_min(dim, size)
 
 
-def _bound(trace: Trace, value: Any) -> Dim:
-    if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.ndim):
-        raise NotYetError(
-            "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.",
+def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
+    """A bound of a slice, counted from the front: below 0 where it lies before the first element."""
+    trace, size = x._trace, shape_of(x)[axis]
+    if not isinstance(value, Tracer):
+        return _from_end(trace, size_in(trace, value, "a slice"), size)
+    if step < 0 or value.ndim or not value.element_type.is_integer:
+        problem = "with a step below 0" if step < 0 else f"that is {value._value.type}"
+        raise UnsupportedOpError(
+            f"a slice does not take a traced bound {problem}.",
             loc=user_loc(),
-            remedy="use a dimension or a number, or take the elements with dyn.numpy.take.",
+            remedy="use integer scalars, and reverse with dyn.numpy.flip.",
         )
-    return size_in(trace, value, "a slice")
+    # What is measured is a size: the place inside of the axis.
+    bound = cast(value, dtypes.int64)
+    whole = made(trace, "dim_size", size=size, dtype=dtypes.int64)
+    zero, end = constant(trace, 0, dtypes.int64), cast(whole, dtypes.int64)
+    negative = emit("compare", bound, zero, direction="LT")
+    counted = emit("select", negative, emit("add", bound, end), bound)
+    place = emit("minimum", emit("maximum", counted, zero), end)
+    return measured(place, "bound", f"a bound of a slice of axis {axis} of {text_of(x)}", size)
 
 
 def _never_negative(trace: Trace, dim: Dim) -> bool:

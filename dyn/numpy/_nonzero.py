@@ -21,7 +21,6 @@ from dyn.numpy._take import take
 from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, product
 from dyn.source import user_loc
-from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.measured import measure, once
 from dyn.trace.tracer import Tracer
@@ -187,8 +186,3 @@ def extract(condition: ArrayLike, x: ArrayLike, /) -> Array:
         RelKind.EQ, flat._value.type.size, mask._value.type.size, "extract: the condition has as many elements"
     )
     return take(flat, flat_places(mask))
-
-
-def measured_size(trace: Trace, value: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
-    """A traced integer scalar as a dim."""
-    return measure(trace, cast(value, dtypes.int64)._value, name, origin, limit)
