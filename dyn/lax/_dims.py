@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ArgumentError
-from dyn.numpy._operands import measured, size_in, tracer
 from dyn.source import user_loc
-from dyn.trace.dims import wrap_dim
+from dyn.trace.dims import unwrap_dim, wrap_dim
+from dyn.trace.lift import is_liftable, lift
+from dyn.trace.measured import measure
 from dyn.trace.tracer import active_trace
 
 
@@ -26,11 +27,14 @@ def as_dim(value: Any, *, max: Any = None, name: str = "size") -> Any:
         if np.ndim(value) or np.asarray(value).dtype.kind not in "iu":
             raise _no_integer(value)
         return int(value)
-    count = tracer(trace, value, "as_dim")
-    if count.ndim or not count.element_type.is_integer:
+    if not is_liftable(value):
         raise _no_integer(value)
-    limit = None if max is None else size_in(trace, max, "as_dim")
-    return wrap_dim(trace, measured(count, name, f"as_dim(..., name={name!r})", limit))
+    count, limit = lift(trace, value), None if max is None else unwrap_dim(max)
+    if count.shape or not count.dtype.is_integer:
+        raise _no_integer(value)
+    if max is not None and limit is None:
+        raise ArgumentError(f"as_dim: max={max!r} is no size.", loc=user_loc(), remedy="pass an int or a dimension.")
+    return wrap_dim(trace, measure(trace, count, name, f"as_dim(..., name={name!r})", limit))
 
 
 def _no_integer(value: Any) -> ArgumentError:

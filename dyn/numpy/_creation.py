@@ -184,10 +184,11 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
     """As many numbers as the values of the bounds say: ``ceil((high - low) / step)``, none where that is negative."""
     start, stop, by = promote("arange", low, high, step)
     trace, element = start._trace, start.element_type
-    if any(v.ndim for v in (start, stop, by)) or not (element.is_integer or element.is_float):
-        raise UnsupportedOpError(
-            f"arange does not take bounds that are {start._value.type}.", loc=user_loc(), remedy="use scalars."
-        )
+    for value in (start, stop, by):
+        if value.ndim or not (element.is_integer or element.is_float):
+            raise UnsupportedOpError(
+                f"arange does not take a bound that is {value._value.type}.", loc=user_loc(), remedy="use scalars."
+            )
     wide = dtypes.int64 if element.is_integer else dtypes.float64
     start, stop, by = (cast(v, wide) for v in (start, stop, by))
     span, zero = emit("subtract", stop, start), constant(trace, 0, wide)

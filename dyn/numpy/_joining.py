@@ -147,7 +147,11 @@ def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repe
     if axis is None:
         value = view(value, (product(shape_of(value)),))
     number = one_axis("repeat", 0 if axis is None else axis, value.ndim)
-    each = np.asarray(repeats) if isinstance(repeats, list | tuple) else repeats
+    each = repeats
+    if isinstance(repeats, list | tuple):
+        each = np.asarray(repeats)
+        if total_repeat_length is None:  # as many as the numbers say, which are part of the program
+            total_repeat_length = int(np.maximum(each, 0).sum())
     if getattr(each, "ndim", 0):
         return _repeat_each(value, each, number, total_repeat_length)
     times = size_in(value._trace, repeats, "repeat")

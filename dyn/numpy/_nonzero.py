@@ -143,15 +143,12 @@ def flatnonzero(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = 
 def argwhere(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
     """Where the elements that are not 0 stand: a row of places for each, ``(count, x.ndim)`` of int64."""
     value = operand("argwhere", x, size)
-    if value.ndim == 0:
-        return view(places_of(view(value, (1,)), size, fill_value)[0], (*_rows(value, size), 0))
+    if value.ndim == 0:  # a row without places, or none
+        (count,) = shape_of(flat_places(view(value, (1,)), size))
+        return expand(constant(value._trace, 0, dtypes.int64), (count, 0))
     places = places_of(value, size, fill_value)
     columns = [view(place, (*shape_of(place), 1)) for place in places]
     return columns[0] if len(columns) == 1 else emit("concatenate", *columns, dimension=1)
-
-
-def _rows(x: Tracer, size: Size | None) -> tuple[Dim, ...]:
-    return shape_of(flat_places(view(x, (1,)), size))
 
 
 @public

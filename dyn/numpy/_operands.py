@@ -15,14 +15,13 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
-from dyn.ir.core import Value
 from dyn.numpy._public import trace_of
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import WEAK_DTYPES, default_float, is_liftable, lift
-from dyn.trace.measured import measure, once
+from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
 #: Changes the common dtype of an operation's operands to the one it computes in.
@@ -181,14 +180,8 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
 
 
 def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
-    """A traced integer scalar as a dim, one for each value (``dyn.trace.measured``)."""
-    trace = count._trace
-
-    def make() -> tuple[Value, Dim]:
-        value = cast(count, dtypes.int64)._value
-        return value, measure(trace, value, name, origin, limit)
-
-    return once(trace, (name, count._value, limit), make)[1]
+    """A traced integer scalar as a dim (``dyn.trace.measured``)."""
+    return measure(count._trace, count._value, name, origin, limit)
 
 
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from dyn import dtypes
 from dyn.errors import ShapeError
 from dyn.ir.core import Region, Value
 from dyn.ir.measured import bound_dim
@@ -13,16 +14,21 @@ from dyn.trace.context import Trace
 
 
 def measure(trace: Trace, count: Value, name: str, origin: str, limit: Dim | None = None) -> Dim:
-    """The dim that is what ``count``, an int64 scalar, turns out to be. Read after the values that it depends on.
+    """The dim that is what ``count``, an integer scalar, turns out to be: one for each such value.
 
     ``origin`` says in messages what it is: ``the number of nonzero elements``. A call fails where it is negative, or
     more than ``limit``.
     """
-    dim = as_dim(symbol(name, origin, measured=True))
-    trace.emit("measure", count, dim=dim)
-    if limit is not None:
-        trace.demand(RelKind.GE, limit, dim, f"{origin} is at most {format_dim(limit)}")
-    return dim
+
+    def make() -> tuple[Value, Dim]:
+        dim = as_dim(symbol(name, origin, measured=True))
+        wide = count.dtype is dtypes.int64 and not count.type.weak
+        trace.emit("measure", count if wide else trace.emit("convert", count, dtype=dtypes.int64), dim=dim)
+        if limit is not None:
+            trace.demand(RelKind.GE, limit, dim, f"{origin} is at most {format_dim(limit)}")
+        return count, dim
+
+    return once(trace, ("size", count, limit), make)[1]
 
 
 def once(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Dim]]) -> tuple[Value, Dim]:
