@@ -66,6 +66,14 @@ class NoGrad:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoBatch:
+    """Instead of ``batch``: examples cannot be computed together. Why, for people, and what to do instead."""
+
+    reason: str
+    remedy: str
+
+
 PIECEWISE_CONSTANT = NoGrad("it is piecewise constant: its derivative is 0 wherever there is one")
 NOT_CONTINUOUS = NoGrad("its results, or its operands, are integers, booleans or bits")
 READS_NOTHING = NoGrad("it reads no elements")
@@ -286,7 +294,7 @@ class OpDef:
     samples: Callable[[], list[Sample]]
     vjp: VjpRule | NoGrad | _Marks
     jvp: JvpRule | NoGrad | _Marks
-    batch: BatchRule | _Marks
+    batch: BatchRule | NoBatch | _Marks
     stablehlo: Any
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.

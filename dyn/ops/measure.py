@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import UnsupportedOpError
-from dyn.ir.core import Op
-from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, NoBatch, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, SymExpr, as_dim, symbol
+from dyn.shapes import SymExpr, as_dim, symbol
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -23,15 +19,11 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(dtypes.int64, ()),)
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> NoReturn:
-    origin = op.attrs["dim"].is_symbol.origin
-    raise UnsupportedOpError(
-        f"vmap: {origin} would be another for each example, and arrays have one shape for all.",
-        loc=op.loc,
-        remedy="give the function a size of your own (size= of nonzero, unique and their kin), or map with dyn.lax.map "
-        "over a function whose results have one shape.",
-    )
-
+_ONE_SHAPE = NoBatch(
+    "a size that depends on values would be another for each example, and arrays have one shape for all",
+    "give the function a size of your own (size= of nonzero, unique and their kin), or map with dyn.lax.map over a "
+    "function whose results have one shape.",
+)
 
 #: The number as it is, and from here on the size that the attribute ``dim``, a measured symbol, stands for. That it is
 #: a size, and what else the facts say of it, is checked when it is known.
@@ -44,5 +36,5 @@ measure = OpDef(
     samples=lambda: [
         Sample((np.array(n, np.int64),), {"dim": as_dim(symbol("k", "the operand", measured=True))}) for n in (0, 3)
     ],
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_ONE_SHAPE, stablehlo=NOT_YET,
 )  # fmt: skip
