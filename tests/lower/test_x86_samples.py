@@ -1,7 +1,7 @@
 """The samples of ops, compiled with undecided shapes and run between canaries.
 
-Those of elementwise ops, of which there are many, share programs (``test_op_programs``); those of ops that move elements
-to computed places are compared to the bit (``test_op_samples``).
+Those of elementwise ops, of which there are many, share programs (``test_op_programs``); those of ops that move
+elements to computed places are compared to the bit (``test_op_samples``).
 """
 
 from __future__ import annotations
