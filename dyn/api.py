@@ -623,10 +623,11 @@ def _program(traced: TracedFunction, trace_seconds: float) -> Program:
 
 
 def _warn_of_useless(program: Program) -> None:
-    """Once a program: which arguments were donated in vain."""
-    if program.useless:
-        function = program.traced.function
-        names = ", ".join(function.infos[number].name for number in program.useless)
+    """Once a program: which arrays were donated in vain. A number's memory is not worth a word."""
+    function = program.traced.function
+    useless = [number for number in program.useless if function.params[number].type.rank > 0]
+    if useless:
+        names = ", ".join(function.infos[number].name for number in useless)
         loc = user_loc()
         warnings.warn_explicit(
             f"{function.name}(): no result can take the memory of the donated {names}: "

@@ -4,7 +4,8 @@ It is decided once for all shapes. A result takes the memory of a donated argume
 prove, the same number of bytes, if nothing reads the argument once something writes the result; or if the launch that
 does both first is *in place*:
 
-* each element of the result is stored after the only read of the argument's element of that place, in one iteration; or
+* each element of the result is stored after the only read of the argument's element of that place, in one iteration,
+  that of a contraction's epilogue too; or
 * it is a scatter that copies the argument before it updates the copy. It gets variants that leave the copy out, so that
   a step costs what it changes, and not what there is.
 
@@ -16,9 +17,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dyn.dtypes import DType
 from dyn.ir.core import Value
 from dyn.lower.cost import iteration_cost
-from dyn.lower.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, Update, check, stmt_exprs, walk_exprs, walk_stmts
+from dyn.lower.kernel import (
+    Buffer,
+    Kernel,
+    Load,
+    Loop,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    check,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
 from dyn.lower.launch import Launch, Variant, walk_launches
 from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan
@@ -59,21 +74,21 @@ def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> 
         return Donations(launches, (), tuple(donated))
     matcher = _Matcher(plan, launches)
     params, results = plan.function.params, plan.function.results
+    alike: dict[tuple[DType, Dim], list[int]] = {}
+    for number in donated:
+        alike.setdefault((params[number].dtype, params[number].type.nbytes), []).append(number)
     free = dict.fromkeys(donated)
-    useful: set[int] = set()
     reuses: list[Reuse] = []
     for output, result in enumerate(results):
-        possible = [number for number in donated if matcher.fits(output, params[number])]
-        useful.update(possible)
-        left = [number for number in possible if number in free]
-        if left:
-            alike = [number for number in left if params[number].shape == result.shape]
-            chosen = (alike or left)[0]
+        # A training step has hundreds of results and of arguments: most are told apart by their sizes.
+        as_large = [n for kind, numbers in alike.items() if matcher.agree(result, *kind) for n in numbers if n in free]
+        in_order = sorted(as_large, key=lambda number: params[number].shape != result.shape)
+        chosen = next((number for number in in_order if matcher.fits(output, params[number])), None)
+        if chosen is not None:
             del free[chosen]
             reuses.append(Reuse(output, chosen))
-    return Donations(
-        matcher.with_variants(reuses), tuple(reuses), tuple(number for number in donated if number not in useful)
-    )
+    useless = [n for n in free if not any(matcher.fits(output, params[n]) for output in range(len(results)))]
+    return Donations(matcher.with_variants(reuses), tuple(reuses), tuple(useless))
 
 
 def update_in_place(
@@ -110,10 +125,14 @@ class _Matcher:
     def fits(self, output: int, param: Value) -> bool:
         """Whether a result may lie in a parameter's memory."""
         result, base = self.function.results[output], self.bases[output]
-        if not (result.dtype is base.dtype is param.dtype and self._equal(result.type.nbytes, param.type.nbytes)):
+        if base.dtype is not param.dtype or not self.agree(result, param.dtype, param.type.nbytes):
             return False
         written, read = self.first[base], self.last.get(param, -1)
         return read < written or (read == written and _is_in_place(self.launches[read], base, param))
+
+    def agree(self, result: Value, dtype: DType, nbytes: Dim) -> bool:
+        """Whether a result is of a dtype, and as large as that."""
+        return result.dtype is dtype and self._equal(result.type.nbytes, nbytes)
 
     def with_variants(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
         """The launches, scatters that update a donated argument's memory with variants that copy nothing."""
@@ -150,6 +169,13 @@ def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
     while len(body) == 1 and isinstance(body[0], Loop) and not (body[0].folds or body[0].carries):
         variables.add(body[0].var)
         body = body[0].body
+    if len(body) == 1 and isinstance(body[0], TileContract):
+        # Its epilogue runs once for each row and column, when all of their products are summed up elsewhere.
+        tile = body[0]
+        if any(isinstance(e, Load) and e.buffer is source for e in walk_exprs((tile.lhs, tile.rhs))):
+            return False
+        variables |= {tile.row, tile.col}
+        body = tile.epilogue
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
     places = [number for number, stmt in enumerate(stores) if stmt.buffer is out]
     if len(stores) != len(body) or len(places) != 1:

@@ -71,6 +71,36 @@ def test_another_shape_is_a_view() -> None:
         assert np.shares_memory(result, x) is (n > 0)
 
 
+def test_a_contraction_that_updates_what_its_epilogue_reads() -> None:
+    """Gradient and update of a matrix in one kernel, also where the sum is cut into blocks."""
+
+    def step(w: Any, x: Any, g: Any) -> Any:
+        return w - 0.5 * (x.T @ g)
+
+    shapes = "i o, n i, n o"
+    donating, plain = dyn.jit(step, donate_argnums=0, shapes=shapes), dyn.jit(step, shapes=shapes)
+    random = np.random.default_rng(0)
+    for n, i, o in ((0, 3, 5), (1, 1, 1), (7, 65, 97), (64, 0, 8), (1000, 130, 50), (5000, 70, 33)):
+        w, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((i, o), (n, i), (n, o)))
+        expected = plain(w, x, g)
+        assert donating(w, x, g) is w
+        assert same(w, expected)
+    assert donating.cache_info().compiles == 1
+
+
+def test_a_contraction_of_what_is_donated_leaves_it_alone_until_it_is_done() -> None:
+    def square(w: Any) -> Any:
+        return w @ w + w
+
+    donating, plain = dyn.jit(square, donate_argnums=0, shapes="n n"), dyn.jit(square, shapes="n n")
+    for n in SIZES[:-1]:
+        w = np.random.default_rng(n).standard_normal((n, n)).astype(np.float32)
+        expected = plain(w)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it is of no use
+            assert same(donating(w), expected)
+
+
 def test_a_tree_is_donated_whole_and_each_result_takes_its_own() -> None:
     def adam(state: dict[str, Any], g: Any) -> dict[str, Any]:
         m = 0.5 * state["m"] + 0.5 * g
@@ -327,6 +357,40 @@ def test_a_donation_in_vain_is_warned_of_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         total(numbers(8), numbers(4, dtype=np.float16), numbers(5))
+
+
+def test_a_number_donated_in_vain_is_not_worth_a_word() -> None:
+    @dyn.jit(donate_argnums=0)
+    def step(state: dict[str, Any]) -> Any:
+        count = state["count"] + 1
+        return {"count": count, "x": state["x"] / count.astype("float32"), "y": 1 / count}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = step({"count": np.zeros((), np.int32), "x": numbers(7)})
+    assert (done["count"], done["y"]) == (1, 1)
+
+
+def test_matching_hundreds_of_arrays_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dyn.lower.donate import _Matcher
+
+    asked = 0
+    fits = _Matcher.fits
+
+    def counting(self: _Matcher, output: int, param: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return fits(self, output, param)
+
+    monkeypatch.setattr(_Matcher, "fits", counting)
+    tree = {f"w{i}": numbers(i % 5 + 1) for i in range(200)}
+    step = dyn.jit(lambda w: {name: x * 2 for name, x in w.items()}, donate_argnums=0, shapes=[
+        {name: str(x.size) for name, x in tree.items()}
+    ])  # fmt: skip
+    with dyn.config.override(cache_dir=""):
+        done = step(dict(tree))
+    assert all(done[name] is x for name, x in tree.items())
+    assert asked == 200
 
 
 def test_arrays_that_are_copied_for_the_call_are_not_written_to_either() -> None:
