@@ -12,10 +12,11 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo test bench golden clean
+.PHONY: help demo train test bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
+	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
 	@echo 'make test     ruff, pyright and all tests'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
@@ -23,12 +24,16 @@ help:
 	@echo
 	@echo 'Each installs what it needs into .venv on its first run. Options:'
 	@echo '  PYTHON=/path/to/python3.11     make .venv from this Python'
-	@echo '  ARGS="..."                     arguments for the demo, pytest or the benchmark'
+	@echo '  ARGS="..."                     arguments for the demo, the training, pytest or the benchmark'
 	@echo '  DYN_REQUIRE_TOOLCHAINS=0       skip the tests whose compiler is missing, rather than fail'
 
 demo:
 	$(SETUP) demo
 	$(BIN)/python examples/bert_stream.py $(ARGS)
+
+train:
+	$(SETUP) train
+	$(BIN)/python examples/train_char_lm.py $(ARGS)
 
 test:
 	$(SETUP) test

@@ -67,7 +67,49 @@ def softmax() -> tuple[Any, tuple[Any, ...]]:
     return model, (dyn.ShapeDtypeStruct(("m", "n"), "float32"),)
 
 
-PROGRAMS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {"bert": bert, "mlp": mlp, "softmax": softmax}
+def gpt(layers: int = 12) -> tuple[Any, tuple[Any, ...]]:
+    """The loss of a GPT as large as GPT-2, of its parameters: what ``gpt_step`` is compared with."""
+    import dyn
+    from examples.gpt import loss
+
+    config, params = _gpt_of(layers)
+
+    def forward(params: Any, ids: Any) -> Any:
+        return loss(params, ids, config)
+
+    return dyn.jit(forward), (params, dyn.ShapeDtypeStruct(("b", "s"), "int64"))
+
+
+def gpt_step(layers: int = 12) -> tuple[Any, tuple[Any, ...]]:
+    """A step of its training: loss, gradients of all parameters, Adam, all arrays updated where they lie."""
+    import dyn
+    from examples.gpt import loss
+    from examples.optimizers import AdamState, adam, apply_updates
+
+    config, params = _gpt_of(layers)
+    state = AdamState(dyn.ShapeDtypeStruct((), "int32"), params, params)
+    update = adam(1e-3).update
+
+    def step(params: Any, state: Any, ids: Any) -> Any:
+        value, gradients = dyn.value_and_grad(loss)(params, ids, config)
+        updates, state = update(gradients, state, params)
+        return value, apply_updates(params, updates), state
+
+    return dyn.jit(step, donate_argnums=(0, 1)), (params, state, dyn.ShapeDtypeStruct(("b", "s"), "int64"))
+
+
+def _gpt_of(layers: int) -> tuple[Any, Any]:
+    """The sizes of a GPT, and its parameters without elements."""
+    import dyn
+    from examples.gpt import GptConfig, make_params
+
+    config = GptConfig(layers, 768, 12, 50257, 1024)
+    return config, make_params(config, lambda name, *shape: dyn.ShapeDtypeStruct(shape, "float32"))
+
+
+PROGRAMS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    "bert": bert, "mlp": mlp, "softmax": softmax, "gpt": gpt, "gpt_step": gpt_step,
+}  # fmt: skip
 
 
 def compile_once(program: str) -> dict[str, Any]:

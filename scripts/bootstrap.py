@@ -1,4 +1,4 @@
-"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | test | bench``.
+"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | test | bench``.
 
 Makes ``.venv``, installs dyn in editable form with the extras that the job needs, and the system's tools that its tests
 call. A stamp in ``.venv`` records what was installed, so that a second run starts no pip, no apt and no network.
@@ -45,6 +45,7 @@ class Job:
 
 JOBS = {
     "demo": Job("the demo's packages (under a minute, once)", ("demo",)),
+    "train": Job("the demo's packages, and JAX to compare with (a minute or two, once)", ("demo", "jax")),
     "test": Job(
         "the test tools (a minute or two, once)",
         ("test", "demo", "notebook", "cuda", "jax"),

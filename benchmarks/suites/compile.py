@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> Report:
         imports = measure_imports(Path(folder), arguments.repeats)
         measured = {name: measure(name, Path(folder), arguments.repeats) for name in programs}
     tables = [table(name, runs) for name, runs in measured.items()]
+    if {"gpt", "gpt_step"} <= measured.keys():
+        tables.append(ratios_table(measured["gpt"], measured["gpt_step"]))
     notes = (
         f"{describe_cpu()}; load {load:.1f} when it began; the quickest of {arguments.repeats} runs each.",
         "cold: a new process and an empty cache; the rest is mostly the import of llvmlite. From disk: a new process "
@@ -126,6 +128,19 @@ def table(program: str, runs: dict[str, list[dict[str, Any]]]) -> Table:
     rows.append(("all", *(milliseconds(run["seconds"]) for run in best)))
     rows.append(("CPU", *(milliseconds(min(run["cpu_seconds"] for run in runs[way])) for way in WAYS)))
     return Table(f"{program}, {best[0]['kernels']} kernels: milliseconds", ("", *WAYS), tuple(rows))
+
+
+def ratios_table(forward: dict[str, list[dict[str, Any]]], step: dict[str, list[dict[str, Any]]]) -> Table:
+    """How much longer a step of training takes to compile than the forward pass alone."""
+    rows = [
+        (name, *(f"{least(step[way], key) / least(forward[way], key):.2f}×" for way in WAYS))
+        for name, key in (("all", "seconds"), ("CPU", "cpu_seconds"))
+    ]
+    return Table("gpt_step / gpt", ("", *WAYS), tuple(rows))
+
+
+def least(runs: list[dict[str, Any]], key: str) -> float:
+    return min(run[key] for run in runs)
 
 
 def imports_table(imports: dict[str, list[float]]) -> Table:
