@@ -40,6 +40,8 @@ class OpKind(Enum):
     CONTRACT = "contract"
     #: A copy of the first operand with updates combined into it at computed places.
     SCATTER = "scatter"
+    #: A monoid over all elements up to each, along one axis.
+    RUNNING = "running"
     #: Runs its regions: a loop, or a choice.
     CONTROL = "control"
     #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
@@ -163,6 +165,14 @@ class Contraction:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """``loops`` of a running reduction: along the attribute ``dimension``, each element is ``combine`` of its operand's
+    elements up to there, in their order; from the last one on with the attribute ``reverse``."""
+
+    combine: Callable[[Any], Any]
+
+
 class Control(Enum):
     """``loops`` of an op that runs its regions, from the host program: how."""
 
@@ -244,6 +254,7 @@ Loops = (
     | Contraction
     | Convolution
     | Scatter
+    | Running
     | Control
     | Library
     | None

@@ -20,6 +20,7 @@ from dyn.lower.donate import stored_results, update_in_place
 from dyn.lower.launch import Body, Launch
 from dyn.lower.library import lower_library, memory_of
 from dyn.lower.loops import lower_loops
+from dyn.lower.running import lower_running
 from dyn.lower.scatter import lower_scatter
 from dyn.lower.split import lower_reductions
 from dyn.lower.target import Target
@@ -59,6 +60,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.CONTROL: _single(_lower_control),
     GroupKind.MEASURE: _single(lower_library),
     GroupKind.SCATTER: _single(lower_scatter),
+    GroupKind.RUNNING: _single(lower_running),
 }
 
 

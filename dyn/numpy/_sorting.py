@@ -1,4 +1,4 @@
-"""Sorting, and what runs along an axis. NumPy's own code computes them, called from the compiled program."""
+"""Sorting, which NumPy's own code does, called from the compiled program; and what runs along an axis."""
 
 from __future__ import annotations
 

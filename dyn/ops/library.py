@@ -1,4 +1,4 @@
-"""Ops that a library computes, for now: sorting, and what runs along an axis."""
+"""Sorting, which a library computes for now, and what runs along an axis."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
+from dyn.ops.reduce import COMBINES
 from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
 
@@ -98,9 +99,9 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
 #: Along ``dimension``, each element combined with all before it (after it, where ``reverse``): JAX's cumsum and kin.
 cumulative = OpDef(
     "cumulative",
-    OpKind.OPAQUE,
+    OpKind.RUNNING,
     types=_running_types,
-    loops=Library(),
+    loops=Running(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_running,
     samples=lambda: [
         s

@@ -23,6 +23,8 @@ class GroupKind(Enum):
     CONTRACT = "contract"
     #: A scatter: a copy of its operand, with updates combined into it.
     SCATTER = "scatter"
+    #: A running reduction.
+    RUNNING = "running"
     #: A view, or a parameter, that must lie in memory of its own.
     COPY = "copy"
     #: A loop or a choice, which the host program runs.

@@ -10,7 +10,7 @@ memory traffic, merging them, or starts a group of its own:
 * reductions of rows in order, which lanes sweep side by side, share a group with what they read and with row values,
   and not with reductions along lanes or with what is computed from their results for a whole row;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
-* a scatter is a group by itself;
+* a scatter is a group by itself, and so is a running reduction;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
@@ -50,6 +50,7 @@ _ROOTS = {
     OpKind.CONTRACT: GroupKind.CONTRACT,
     OpKind.WINDOW: GroupKind.WINDOW,
     OpKind.SCATTER: GroupKind.SCATTER,
+    OpKind.RUNNING: GroupKind.RUNNING,
 }
 #: The kinds of ops that the host program runs itself, or has a library compute.
 _WHOLE = {
@@ -60,7 +61,14 @@ _WHOLE = {
 #: Groups that others join only as an epilogue, and what that is the epilogue of.
 _EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 #: The kinds of groups that take nothing else.
-_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER, GroupKind.CONTROL, GroupKind.MEASURE)
+_ALONE = (
+    GroupKind.COPY,
+    GroupKind.LIBRARY,
+    GroupKind.SCATTER,
+    GroupKind.RUNNING,
+    GroupKind.CONTROL,
+    GroupKind.MEASURE,
+)
 
 
 class _Draft:
@@ -212,8 +220,8 @@ class _Stitcher:
         if group.kind in _EPILOGUES and op.opdef.kind is not OpKind.POINTWISE:
             return f"a {_EPILOGUES[group.kind]}'s epilogue takes no {op.opdef.kind.value} op"
         if group.kind in _ALONE:
-            what = "loop or a choice" if group.kind is GroupKind.CONTROL else group.kind.value
-            return f"a {what} takes nothing else"
+            what = {GroupKind.CONTROL: "loop or a choice", GroupKind.RUNNING: "running reduction"}
+            return f"a {what.get(group.kind, group.kind.value)} takes nothing else"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
         ordered = isinstance(op.opdef.loops, OrderedReduction)

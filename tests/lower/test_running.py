@@ -1,0 +1,92 @@
+"""Running reductions as generated kernels: the bits of NumPy's, at every size, in every place, for any threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+
+Array = np.ndarray[Any, Any]
+SHAPES = [(0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (2, 7, 64), (64, 2, 7), (5, 33, 300), (1, 1000, 1)]
+
+
+def numbers(shape: tuple[int, ...], dtype: Any) -> Array:
+    x = np.random.default_rng(shape[0] + shape[-1]).normal(0, 4, shape)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.int64, np.int8, np.uint16, ml_dtypes.bfloat16, np.float16]
+)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_sums_are_numpys_bit_for_bit(dtype: Any, axis: int) -> None:
+    running = dyn.jit(lambda x: dnp.cumsum(x, axis=axis, dtype=dyn.dtype(dtype)))
+    half = dtype in (ml_dtypes.bfloat16, np.float16)
+    for shape in SHAPES:
+        x = numbers(shape, dtype)
+        wanted = np.cumsum(x, axis=axis, dtype=np.float32 if half else dtype).astype(dtype)
+        found = running(x)
+        assert found.dtype == wanted.dtype
+        assert found.tobytes() == wanted.tobytes()
+    assert running.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_zeros_keep_their_signs_and_nan_stays(axis: int) -> None:
+    x = np.array([[-0.0, -0.0, 0.0, -0.0], [-0.0, 1.0, np.nan, 2.0], [np.inf, -np.inf, 1.0, -0.0]], np.float32)
+    found = dyn.jit(lambda x: dnp.cumsum(x, axis=axis))(x)
+    with np.errstate(invalid="ignore"):
+        wanted = np.cumsum(x, axis=axis)
+    np.testing.assert_array_equal(found, wanted)
+    assert (np.signbit(found) == np.signbit(wanted))[~np.isnan(wanted)].all()
+
+
+def test_integers_wrap() -> None:
+    x = np.full(5, 2**62, np.int64)
+    assert dnp.cumsum(x).tolist() == np.cumsum(x).tolist()
+    assert dnp.cumprod(x).tolist() == np.cumprod(x).tolist()
+
+
+@pytest.mark.parametrize("shown", ["transposed", "reversed", "broadcast", "computed", "undecided"])
+def test_what_is_shown_and_computed_on_the_way_is_read_in_place(shown: str) -> None:
+    def running(x: Any, y: Any, np: Any) -> Any:
+        views = {
+            "transposed": lambda: x.T,
+            "reversed": lambda: x[::-1, ::-1],
+            "broadcast": lambda: np.broadcast_to(x[:1], x.shape),
+            "computed": lambda: x * 2 + 1,
+            "undecided": lambda: x + y,
+        }
+        return np.cumsum(views[shown](), axis=1)
+
+    function = dyn.jit(lambda x, y: running(x, y, dnp))
+    for m, n in ((1, 1), (2, 7), (64, 1), (0, 2), (7, 0), (33, 100)):
+        x, y = numbers((m, n), np.float64), numbers((1, n), np.float64)
+        if m:
+            np.testing.assert_array_equal(function(x, y), running(x, y, np))
+    assert function.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("shape", [(4, 50_000), (50_000, 4), (3000, 300)])
+def test_any_number_of_threads_gives_the_same(shape: tuple[int, int]) -> None:
+    x = numbers(shape, np.float32)
+    found: list[bytes] = []
+    for threads in (1, 4):
+        with dyn.config.override(num_threads=threads):
+            running = dyn.jit(lambda x: (dnp.cumsum(x, axis=0), dnp.cumsum(x, axis=1)))
+            found.append(b"".join(part.tobytes() for part in running(x)))
+    assert found[0] == found[1]
+
+
+def test_it_is_a_kernel_of_its_own_and_says_so() -> None:
+    function = dyn.jit(lambda x: dnp.exp(dnp.cumsum(x * 2, axis=0)))
+    function(numbers((3, 4), np.float32))
+    text = str(function.explain())
+    assert "running cumulative [x_0, x_1]: 1 op" in text
+    assert "exponential at test_running.py" in text
+    assert "stays outside: a running reduction takes nothing else" in text
