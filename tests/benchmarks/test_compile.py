@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.compiling import gpt_step
 from benchmarks.process import ROOT, WorkerError
-from benchmarks.suites.compile import WAYS, by_stage, environment, python, run, table
+from benchmarks.suites.compile import WAYS, by_stage, environment, python, ratios_table, run, table
 
 
 def test_passes_are_one_row_and_the_rest_is_what_no_stage_took() -> None:
@@ -34,10 +35,25 @@ def test_a_table_shows_the_quickest_runs() -> None:
     assert rows["CPU"] == ("4.0", "4.0", "4.0")
 
 
+def test_a_step_is_compared_with_its_forward_pass() -> None:
+    def one(seconds: float) -> dict[str, object]:
+        return {"seconds": seconds, "cpu_seconds": seconds / 2}
+
+    forward, step = {way: [one(2.0), one(1.0)] for way in WAYS}, {way: [one(2.5), one(4.0)] for way in WAYS}
+    assert ratios_table(forward, step).rows == (("all", *("2.50×",) * 3), ("CPU", *("2.50×",) * 3))
+
+
+def test_a_step_of_training_is_a_program_of_its_own() -> None:
+    model, arguments = gpt_step(layers=1)
+    traced = model.trace(*arguments)
+    assert len(arguments) == 3
+    assert traced.lower().as_text().count("dot_general(") > 12
+
+
 def test_what_it_cannot_do() -> None:
     with pytest.raises(ValueError) as unknown:
-        run(argparse.Namespace(programs="bert, gpt", repeats=1))
-    assert str(unknown.value) == "there is no program 'gpt'; there are bert, mlp, softmax."
+        run(argparse.Namespace(programs="bert, gpt2", repeats=1))
+    assert str(unknown.value) == ("there is no program 'gpt2'; there are bert, mlp, softmax, gpt, gpt_step.")
     with pytest.raises(ValueError) as nothing:
         run(argparse.Namespace(programs="bert", repeats=0))
     assert str(nothing.value) == "--programs must name a program, and --repeats be at least 1."
