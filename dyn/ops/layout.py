@@ -14,6 +14,7 @@ from typing import Any
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value, with_operands
 from dyn.ir.opdef import OpKind
+from dyn.ops.contract_order import order_contractions
 from dyn.ops.reduce import reduce
 from dyn.ops.shape import broadcast_in_dim, iota, transpose
 from dyn.shapes import Dim
@@ -26,7 +27,8 @@ def propagate_transposes(function: Function) -> Function:
     """Regions between transposes work in the order of what goes in.
 
     Needs no common subexpressions: a value that is transposed twice would seem to be needed in both orders. A region is
-    turned only where no transpose is added for it: all that leaves it is transposed already, or reduced.
+    turned only where no transpose is added for it: all that leaves it is transposed already, or reduced. Transposes of
+    contractions that are left go where the operands may change places (``dyn.ops.contract_order``).
     """
     uses = _Uses(function)
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)
@@ -35,7 +37,7 @@ def propagate_transposes(function: Function) -> Function:
             region = _Region(uses, order)
             if region.members:
                 uses = _Uses(_turned(uses.function, region))
-    return uses.function
+    return order_contractions(uses.function)
 
 
 class _Uses:
