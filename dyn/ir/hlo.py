@@ -185,8 +185,22 @@ class Encoder(Protocol):
         """``broadcast_in_dim``, static or dynamic."""
         ...
 
+    def cast(self, value: HloValue, type: HloType) -> HloValue:
+        """A value as one of another type that is known to be the same: sizes may be written differently."""
+        ...
+
     def reshaped(self, value: HloValue, shape: Sequence[Dim]) -> HloValue:
         """``reshape``, static or dynamic."""
+        ...
+
+    def sliced(
+        self, value: HloValue, start: Sequence[Dim], limit: Sequence[Dim], strides: Sequence[Dim], type: HloType
+    ) -> HloValue:
+        """``slice``, static or dynamic."""
+        ...
+
+    def padded(self, value: HloValue, hole: HloValue, paddings: Sequence[Sequence[Dim]], type: HloType) -> HloValue:
+        """``pad``, static or dynamic: before, after and between the elements."""
         ...
 
     def dim(self, dim: Dim) -> HloValue:

@@ -7,14 +7,12 @@ out where they stand, and shape arithmetic is computed with the trace's own dims
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
-from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import ArtifactError, UnsupportedOpError
 from dyn.interop.stablehlo import sizes
@@ -24,7 +22,7 @@ from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr
+from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import lift
@@ -315,7 +313,7 @@ class Reader:
     def matrix(self, value: HloValue) -> tuple[tuple[Dim, ...], ...]:
         flat, width = self.dims(value), value.shape[-1]
         assert isinstance(width, int)
-        return tuple(itertools.batched(flat, width)) if hasattr(itertools, "batched") else _rows(flat, width)
+        return tuple([flat[i : i + width] for i in range(0, len(flat), width)])
 
     def difference(self, limit: HloValue, start: HloValue) -> tuple[Dim, ...] | None:
         """``limit - start``, where ``limit`` was made by adding sizes to ``start``."""
@@ -372,10 +370,6 @@ def _taking(region: Region, free: Sequence[Value]) -> Region:
     return Region((*region.params, *own.values()), ops, tuple([own.get(v, v) for v in region.results]))
 
 
-def _rows(flat: tuple[Dim, ...], width: int) -> tuple[tuple[Dim, ...], ...]:
-    return tuple([flat[i : i + width] for i in range(0, len(flat), width)])
-
-
 def _first_sentence(message: str) -> str:
     """What an assertion says, without what only its producer knows."""
     text = message.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
@@ -397,8 +391,8 @@ def _relations(truth: Open, reader: Reader) -> list[tuple[RelKind, Dim, Dim]]:
 
 def _divisible(kind: RelKind, lhs: Dim, rhs: Dim) -> tuple[RelKind, Dim, Dim]:
     """``mod(n, 2) == 0`` is that 2 divides n."""
-    atom = lhs.is_atom if isinstance(lhs, SymExpr) else None
-    if kind is RelKind.EQ and rhs == 0 and getattr(atom, "kind", None) is sizes.OpaqueKind.MOD:
-        dividend, divisor = atom.args  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-        return RelKind.DIVIDES, divisor, dividend  # pyright: ignore[reportUnknownVariableType]
+    atom = sizes.opaque(lhs)
+    if kind is RelKind.EQ and rhs == 0 and atom is not None and atom.kind is OpaqueKind.MOD:
+        dividend, divisor = atom.args
+        return RelKind.DIVIDES, divisor, dividend
     return kind, lhs, rhs

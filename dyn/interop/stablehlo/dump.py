@@ -17,11 +17,11 @@ Stage = Traced | Lowered | Compiled | TracedFunction
 
 def module_of(stage: Stage) -> HloModule:
     """The program of a stage as StableHLO's records."""
-    traced = _traced(stage)
+    traced = traced_of(stage)
     return encode(traced.function, [as_numpy(a) for a in traced.captured])
 
 
-def _traced(stage: Any) -> TracedFunction:
+def traced_of(stage: Any) -> TracedFunction:
     if isinstance(stage, TracedFunction):
         return stage
     if isinstance(stage, Lowered | Compiled):

@@ -62,7 +62,7 @@ class Writer:
         self._functions = functions
         self._outer = outer
         self._values: dict[Value, HloValue] = {}
-        self._dims: dict[Dim | Opaque | Symbol, HloValue] = {}
+        self._dims: dict[Any, HloValue] = {}
 
     # Operations -------------------------------------------------------------------------------------------------
 
@@ -116,6 +116,12 @@ class Writer:
             return self.op("stablehlo.reshape", value, type=type)
         return self.op("stablehlo.dynamic_reshape", value, self.dims(shape), type=type)
 
+    def cast(self, value: HloValue, type: HloType) -> HloValue:
+        """A value as one of another type that is known to be the same: sizes may be written differently."""
+        if _written(value.type) == _written(type):
+            return value
+        return self.op("stablehlo.dynamic_reshape", value, self.dims(_known(type)), type=type)
+
     def iota(self, type: HloType, dimension: int) -> HloValue:
         if is_static(type.shape):
             return self.op("stablehlo.iota", type=type, iota_dimension=dimension)
@@ -125,15 +131,30 @@ class Writer:
         """``value[..., number]``"""
         kept = _known(value.type)[:-1]
         rank, type = len(kept), HloType(value.dtype, (*kept, 1))
-        start, limit, strides = (*(0,) * rank, number), (*kept, number + 1), (1,) * (rank + 1)
-        if is_static(limit):
-            part = self.op(
-                "stablehlo.slice", value, type=type, start_indices=start, limit_indices=limit, strides=strides
-            )
-        else:
-            numbers = [self.dims(n) for n in (start, limit, strides)]
-            part = self.op("stablehlo.real_dynamic_slice", value, *numbers, type=type)
+        part = self.sliced(value, (*(0,) * rank, number), (*kept, number + 1), (1,) * (rank + 1), type)
         return self.reshaped(part, kept)
+
+    def sliced(
+        self, value: HloValue, start: Sequence[Dim], limit: Sequence[Dim], strides: Sequence[Dim], type: HloType
+    ) -> HloValue:
+        """``slice``, static or dynamic."""
+        if is_static((*start, *limit, *strides)):
+            return self.op(
+                "stablehlo.slice", value, type=type, start_indices=tuple(start), limit_indices=tuple(limit),
+                strides=tuple(strides),
+            )  # fmt: skip
+        return self.op(
+            "stablehlo.real_dynamic_slice", value, *[self.dims(n) for n in (start, limit, strides)], type=type
+        )
+
+    def padded(self, value: HloValue, hole: HloValue, paddings: Sequence[Sequence[Dim]], type: HloType) -> HloValue:
+        """``pad``, static or dynamic: before, after and between the elements."""
+        if all(is_static(p) for p in paddings):
+            names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+            return self.op(
+                "stablehlo.pad", value, hole, type=type, **dict(zip(names, map(tuple, paddings), strict=True))
+            )
+        return self.op("stablehlo.dynamic_pad", value, hole, *[self.dims(p) for p in paddings], type=type)
 
     @staticmethod
     def direction(direction: str, sort: str) -> dict[str, Any]:
@@ -163,7 +184,8 @@ class Writer:
         )
 
     def inlined(self, region: Region, args: Sequence[HloValue]) -> tuple[HloValue, ...]:
-        self._values.update(zip(region.params, args, strict=True))
+        for param, arg in zip(region.params, args, strict=True):
+            self._values[param] = self.cast(arg, HloType.of(param.type))
         for op in region.ops:
             self.write(op)
         return tuple([self.value(v) for v in region.results])
@@ -203,7 +225,7 @@ class Writer:
     def bind_symbol(self, symbol: Symbol, size: HloValue) -> None:
         self._dims[symbol] = size
 
-    def _found(self, key: Dim | Opaque | Symbol) -> HloValue | None:
+    def _found(self, key: Any) -> HloValue | None:
         writer: Writer | None = self
         while writer is not None:
             found = writer._dims.get(key)
@@ -264,8 +286,7 @@ class Writer:
         if all(self.facts.ge(arg, 0).proved for arg in atom.args):
             return plain
         zero, one = self.dim(0), self.dim(1)
-        signs = [self.op("stablehlo.sign", v) for v in (rest, b)]
-        crossed = self._compare(*signs, "NE")
+        crossed = self._compare(self.op("stablehlo.sign", rest), self.op("stablehlo.sign", b), "NE")
         off = self.op("stablehlo.and", crossed, self._compare(rest, zero, "NE"))
         other = self.op("stablehlo.subtract", plain, one) if quotient else self.op("stablehlo.add", rest, b)
         return self.op("stablehlo.select", off, other, plain, type=_SIZE)
@@ -279,6 +300,13 @@ class Writer:
             flat: list[Dim] = [d for row in dims for d in row]
         else:
             shape, flat = (len(dims),), list(dims)
+        key = ("dims", shape, tuple(flat))
+        found = self._found(key)
+        if found is None:
+            found = self._dims[key] = self._vector(flat, shape)
+        return found
+
+    def _vector(self, flat: list[Dim], shape: tuple[int, ...]) -> HloValue:
         if is_static(flat):
             return self.constant(np.array(flat, np.int64).reshape(shape))
         parts = [self.reshaped(self.dim(d), (1,)) for d in flat]
@@ -317,6 +345,11 @@ class Writer:
                 one = self.dim(1)
                 truths = [self._compare(*pair, "EQ") for pair in ((lhs, rhs), (lhs, one), (rhs, one))]
                 return self.op("stablehlo.or", self.op("stablehlo.or", truths[0], truths[1]), truths[2])
+
+
+def _written(type: HloType) -> tuple[Any, ...]:
+    """A type as MLIR writes it: all symbolic sizes are ``?``."""
+    return type.dtype, tuple([d if isinstance(d, int) else None for d in type.shape])
 
 
 def _known(type: HloType) -> tuple[Dim, ...]:
@@ -360,10 +393,10 @@ def encode(function: Function, captured: Sequence[Array]) -> HloModule:
     body = HloRegion(tuple(params), tuple(writer.made), tuple([writer.value(v) for v in function.results]))
     names = [info.name for _, info in taken]
     results = function.result_names or tuple(f"result{i}" for i in range(len(function.results)))
-    main = HloFunction(
-        "main", body, (), tuple({"jax.result_info": name} for name in results), param_names=tuple(names)
-    )
-    return HloModule(function.name, {"main": main, **functions})
+    main = HloFunction("main", body, (), tuple({"jax.result_info": name} for name in results), param_names=tuple(names))
+    # With it JAX refines the program to the shapes of a call.
+    attrs = {"jax.uses_shape_polymorphism": True} if function.symbols() else {}
+    return HloModule(function.name, {"main": main, **functions}, attrs)
 
 
 def _bind_symbols(writer: Writer, params: Sequence[Value]) -> None:
@@ -413,5 +446,3 @@ def _assert_size(writer: Writer, param: Value, axis: int, dim: SymExpr) -> None:
         "stablehlo.custom_call", [same, size, writer.dim(dim)], [], call_target_name="shape_assertion",
         api_version=HloInt(2), error_message=message, has_side_effect=True,
     )  # fmt: skip
-
-

@@ -80,7 +80,7 @@ def function_of(module: HloModule, name: str = "main") -> Jitted:
     program.__name__ = re.sub(r"\W+", "_", module.name if name == "main" else name) or "main"
     program.__doc__ = f"The StableHLO function @{name} of {', '.join(map(str, types))}."
     parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
-    program.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    program.__signature__ = inspect.Signature(parameters)
     dims = dim_names(function)
     shapes = ", ".join([_axes(t, number, dims) for number, t in enumerate(types)])
     return jit(program, shapes=shapes or None)

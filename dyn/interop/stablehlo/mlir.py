@@ -47,7 +47,7 @@ def bindings() -> Any:
     """``jaxlib.mlir`` with the dialects that programs are read with; BackendUnavailableError without jaxlib."""
     try:
         from jaxlib.mlir import ir, passmanager
-        from jaxlib.mlir._mlir_libs import _jax_mlir_ext  # pyright: ignore[reportMissingModuleSource, reportAttributeAccessIssue]
+        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
         from jaxlib.mlir.dialects import chlo, stablehlo
     except ImportError as error:
         raise BackendUnavailableError(
@@ -165,20 +165,20 @@ def _attribute(ir: Any, value: Any) -> Any:
         case str():
             return ir.StringAttr.get(value)
         case np.ndarray():
-            return _elements(ir, value)  # pyright: ignore[reportUnknownArgumentType]
+            return _elements(ir, value)
         case HloEnum():
             return ir.Attribute.parse(f"#stablehlo<{value.kind} {value.value}>")
         case HloNumbers():
-            fields = [f"{k} = {list(v) if isinstance(v, tuple) else v}" for k, v in value.fields.items() if v != ()]  # pyright: ignore[reportUnknownArgumentType]
+            fields = [f"{k} = {list(v) if isinstance(v, tuple) else v}" for k, v in value.fields.items() if v != ()]
             return ir.Attribute.parse(f"#stablehlo.{value.kind}<{', '.join(fields)}>")
         case HloText():
             return ir.Attribute.parse(value.text)
         case HloSymbol():
             return ir.FlatSymbolRefAttr.get(value.name)
         case tuple():
-            return _tuple(ir, value)  # pyright: ignore[reportUnknownArgumentType]
+            return _tuple(ir, value)
         case Mapping():
-            return ir.DictAttr.get({str(k): _attribute(ir, v) for k, v in value.items()})  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return ir.DictAttr.get({str(k): _attribute(ir, v) for k, v in value.items()})
         case _:
             raise TypeError(f"no attribute: {value!r}")
 

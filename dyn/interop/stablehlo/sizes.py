@@ -17,7 +17,20 @@ import numpy as np
 from dyn.dtypes import DType, Kind
 from dyn.ir.hlo import HloOp
 from dyn.ops.codecs.indexing import combine_of
-from dyn.shapes import Dim, Facts, OpaqueKind, Reason, Relation, RelKind, SymExpr, dim_max, dim_min, floordiv, mod
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Opaque,
+    OpaqueKind,
+    Reason,
+    Relation,
+    RelKind,
+    SymExpr,
+    dim_max,
+    dim_min,
+    floordiv,
+    mod,
+)
 from dyn.shapes import broadcast as broadcast_dims
 
 Array = np.ndarray[Any, Any]
@@ -216,39 +229,24 @@ def _and(a: _Asked, x: Any, y: Any) -> Any:
     if not (isinstance(x, Open) and isinstance(y, Open)) or any(o.any and len(o.relations) > 1 for o in (x, y)):
         raise _UnknownError
     both = x.relations | y.relations
-    return False if _contradicts(both, a.facts) else Open(both)
+    return False if _contradicts(both) else Open(both)
 
 
-def _contradicts(relations: frozenset[tuple[RelKind, Dim, Dim]], facts: Facts) -> bool:
+def _contradicts(relations: frozenset[tuple[RelKind, Dim, Dim]]) -> bool:
     """Whether they cannot all hold: what a division that rounds down asks before it corrects one that rounds to 0.
 
-    A remainder that is not 0 is not negative where its divisor is not, so that their signs do not differ.
+    It asks whether the rest of ``n`` is not 0 and the sign of ``n``, which is ``min(n, 1)``, is not 1. But a number
+    that leaves a rest is not 0.
     """
-    rests = [lhs for kind, lhs, _ in relations if kind is RelKind.NONZERO and _is_rest(lhs)]
-    for rest in rests:
-        known = facts
-        try:
-            known = known.assume(relation_of(RelKind.GE, rest, 1))
-            for kind, lhs, rhs in relations:
-                known = known.assume(relation_of(kind, known.simplify(lhs), known.simplify(rhs)))
-        except Exception as error:
-            from dyn.errors import ShapeError
-
-            if isinstance(error, ShapeError):
-                return True
-            raise
-        # The dividend of a rest that is not 0 is not 0 itself.
-        atom = rest.is_atom if isinstance(rest, SymExpr) else None
-        dividend = atom.args[0] if atom is not None and not hasattr(atom, "uid") else None  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-        for kind, lhs, _ in relations:
-            if kind is RelKind.NONZERO and isinstance(dividend, SymExpr) and lhs is dim_min(dividend, 1) - 1:
-                return True
-    return False
+    unlike = {lhs for kind, lhs, _ in relations if kind is RelKind.NONZERO}
+    dividends = [atom.args[0] for dim in unlike if (atom := opaque(dim)) is not None and atom.kind is OpaqueKind.MOD]
+    return any(dim_min(n, 1) - 1 in unlike for n in dividends)
 
 
-def _is_rest(dim: Dim) -> bool:
+def opaque(dim: Dim) -> Opaque | None:
+    """The opaque term that a dim is."""
     atom = dim.is_atom if isinstance(dim, SymExpr) else None
-    return atom is not None and getattr(atom, "kind", None) is OpaqueKind.MOD
+    return atom if isinstance(atom, Opaque) else None
 
 
 def _or(a: _Asked, x: Any, y: Any) -> Any:

@@ -16,6 +16,11 @@ def _plain(value: Value) -> TensorType:
     return TensorType(value.dtype, value.shape)
 
 
+def _cast(e: Any, values: Sequence[HloValue], types: Sequence[HloType]) -> list[HloValue]:
+    """Values of types that are equal, as far as is known, as values of these very types."""
+    return [e.cast(value, type) for value, type in zip(values, types, strict=True)]
+
+
 def _strong(d: Any, value: Value) -> Value:
     """What a loop carries is not weak."""
     return d.b.op("convert", value, dtype=value.dtype) if value.type.weak else value
@@ -26,7 +31,14 @@ def _strong(d: Any, value: Value) -> Value:
 
 def _encode_while(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     types = [HloType.of(v.type) for v in op.results]
-    return e.ops("stablehlo.while", operands, types, [e.region(region) for region in op.regions])
+    condition, body = op.regions
+    return e.ops(
+        "stablehlo.while", _cast(e, operands, types), types,
+        [
+            e.block(types, lambda inner, params: inner.inlined(condition, params)),
+            e.block(types, lambda inner, params: _cast(inner, inner.inlined(body, params), types)),
+        ],
+    )  # fmt: skip
 
 
 def _decode_while(d: Any, op: HloOp) -> Sequence[Any]:
@@ -64,6 +76,8 @@ def _encode_scan(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hl
     """A while loop that counts, reads a row of each array and writes a row of each result."""
     count, length = op.attrs["carries"], op.attrs["length"]
     arrays = operands[count:]
+    if length == 0:  # there is no row, and StableHLO does not allow to read one
+        return [*operands[:count], *(e.full(0, HloType.of(v.type)) for v in op.results[count:])]
     made = [HloType.of(v.type) for v in op.results[count:]]
     counter = HloType(dtypes.int64, ())
     carried = [HloType.of(v.type) for v in op.results[:count]]
@@ -81,9 +95,9 @@ def _encode_scan(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hl
             place = inner.op("stablehlo.subtract", last, number)
         results = inner.inlined(op.regions[0], [*state, *(_row(inner, x, place) for x in arrays)])
         written = [_with_row(inner, x, place, row) for x, row in zip(rows, results[count:], strict=True)]
-        return [inner.op("stablehlo.add", number, one), *results[:count], *written]
+        return [inner.op("stablehlo.add", number, one), *_cast(inner, results[:count], carried), *written]
 
-    starts = [e.constant(0, dtypes.int64), *operands[:count], *(e.full(0, type) for type in made)]
+    starts = [e.constant(0, dtypes.int64), *_cast(e, operands[:count], carried), *(e.full(0, type) for type in made)]
     results = e.ops("stablehlo.while", starts, types, [e.block(types, goes_on), e.block(types, step)])
     return results[1:]
 
@@ -101,7 +115,8 @@ def _choice(name: str, own: str) -> Codec:
         chosen, *given = operands
         types = [HloType.of(v.type) for v in op.results]
         regions = [
-            e.block([], lambda inner, params, region=region: inner.inlined(region, given)) for region in op.regions
+            e.block([], lambda inner, params, region=region: _cast(inner, inner.inlined(region, given), types))
+            for region in op.regions
         ]
         return e.ops(name, [chosen], types, regions)
 

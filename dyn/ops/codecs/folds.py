@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
 from dyn.ir.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
 from dyn.ops.codecs.indexing import combine_of, monoid
-from dyn.shapes import Dim, dim_max
+from dyn.shapes import Dim, dim_max, dim_min
 
 #: ``identity(combine, dtype)``: what changes nothing.
 Identity = Callable[[str, DType], bool | int | float]
@@ -190,6 +193,66 @@ def cumulative(identity: Identity) -> Codec:
         return _encode_windows(e, op, [x, init], monoid(e, combine, x.dtype), attrs)
 
     return Codec("decomposed: reduce_window", encode)
+
+
+# --- window_choice ----------------------------------------------------------------------------------------------------
+
+_NOWHERE = 2**63 - 1
+
+
+def _encode_choice(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    """Tap by tap: the number of the place under it where its element is the chosen one, and the least of these."""
+    (x, chosen), at, type = operands, op.attrs, HloType.of(op.result.type)
+    if not is_static(at["window"]):
+        raise NotYetError(
+            "the choice in a window whose size is symbolic has no StableHLO form.", loc=op.loc,
+            remedy="make the window's sizes numbers.",
+        )  # fmt: skip
+    shape: Any = x.shape
+    number = e.full(0, HloType(type.dtype, shape))
+    for axis in at["axes"]:
+        along = e.iota(number.type, axis)
+        number = e.op("stablehlo.add", e.op("stablehlo.multiply", number, e.number(shape[axis], number.type)), along)
+    number = _padded(e, number, e.constant(_NOWHERE, type.dtype), at)
+    inside = _padded(e, e.full(True, HloType(dtypes.bool_, shape)), e.constant(False), at)
+    values = _padded(e, x, e.constant(0, x.dtype), at)
+    truth, nowhere = HloType(dtypes.bool_, type.shape), e.full(_NOWHERE, type)
+    best = nowhere
+    sort = e.direction("EQ", "FLOAT" if x.dtype.is_float else "SIGNED" if x.dtype.kind is Kind.INT else "UNSIGNED")
+    other = {**sort, "comparison_direction": HloEnum("comparison_direction", "NE")}
+    for taps in itertools.product(*(range(n) for n in at["window"])):
+        value, place, there = (_under(e, v, type.shape, taps, at) for v in (values, number, inside))
+        same = e.op("stablehlo.compare", value, chosen, type=truth, **sort)
+        same = e.op("stablehlo.or", same, e.op("stablehlo.compare", value, value, type=truth, **other))
+        found = e.op("stablehlo.select", e.op("stablehlo.and", same, there), place, nowhere, type=type)
+        best = e.op("stablehlo.minimum", best, found)
+    return [best]
+
+
+def _padded(e: Any, x: HloValue, hole: HloValue, at: Any) -> HloValue:
+    """With the holes that windows slide over."""
+    low, high = (tuple(pair[i] for pair in at["padding"]) for i in (0, 1))
+    interior = tuple(n - 1 for n in at["base_dilations"])
+    shape: Any = x.shape
+    sizes = [
+        n + (dim_max(n - 1, 0) * i if i != 0 else 0) + before + after
+        for n, i, before, after in zip(shape, interior, low, high, strict=True)
+    ]
+    return e.padded(x, hole, (low, high, interior), HloType(x.dtype, tuple(sizes)))
+
+
+def _under(e: Any, x: HloValue, counts: Any, taps: tuple[int, ...], at: Any) -> HloValue:
+    """The element under one tap of each window."""
+    start = tuple(t * d for t, d in zip(taps, at["window_dilations"], strict=True))
+    steps = at["strides"]
+    # As many as there are windows: where there is none, nothing from where the array starts.
+    there = [dim_min(n, 1) for n in counts]
+    first = tuple(s * t for s, t in zip(start, there, strict=True))
+    limit = tuple(f + (dim_max(n - 1, 0) * k + 1) * t for f, n, k, t in zip(first, counts, steps, there, strict=True))
+    return e.sliced(x, first, limit, tuple(steps), HloType(x.dtype, counts))
+
+
+window_choice = Codec("decomposed: a comparison for each tap", _encode_choice)
 
 
 # --- sort -------------------------------------------------------------------------------------------------------------

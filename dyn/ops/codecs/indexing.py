@@ -31,10 +31,10 @@ def as_int64(e: Any, value: HloValue) -> HloValue:
 def window_at(e: Any, x: HloValue, starts: Sequence[HloValue], sizes: Sequence[Dim]) -> HloValue:
     """The window of ``sizes`` that starts at int64 scalars, moved inside."""
     type = HloType(x.dtype, tuple(sizes))
-    if is_static(sizes):
-        return e.op("stablehlo.dynamic_slice", x, *starts, type=type, slice_sizes=tuple(sizes))
     if not starts:
         return x
+    if is_static(sizes):
+        return e.op("stablehlo.dynamic_slice", x, *starts, type=type, slice_sizes=tuple(sizes))
     vector = HloType(dtypes.int64, (len(sizes),))
     start = e.op("stablehlo.concatenate", *(e.reshaped(s, (1,)) for s in starts), type=vector, dimension=0)
     extent = e.dims(sizes)
@@ -108,7 +108,9 @@ def _indices(
 
 def _encode_gather(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     x, *starts = operands
-    attrs = op.attrs
+    attrs, type = op.attrs, HloType.of(op.result.type)
+    if 0 in type.shape:  # from nothing nothing can be taken, which StableHLO does not allow
+        return [e.full(0, type)]
     axes = attrs["start_index_map"]
     indices, dim = _indices(e, x, starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
     names = (
@@ -119,7 +121,7 @@ def _encode_gather(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[
         "start_index_map",
     )
     fields = {**{name: attrs[name] for name in names}, "index_vector_dim": dim}
-    numbers, sizes, type = HloNumbers("gather", fields), attrs["slice_sizes"], HloType.of(op.result.type)
+    numbers, sizes = HloNumbers("gather", fields), attrs["slice_sizes"]
     if is_static(sizes):
         return [
             e.op(

@@ -83,14 +83,8 @@ transpose = Codec(
 
 
 def _encode_slice(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    start, limit, strides = (op.attrs[name] for name in ("start", "limit", "strides"))
-    type = HloType.of(op.result.type)
-    if is_static((*start, *limit, *strides)):
-        return [
-            e.op("stablehlo.slice", *operands, type=type, start_indices=start, limit_indices=limit, strides=strides)
-        ]
-    numbers = [e.dims(values) for values in (start, limit, strides)]
-    return [e.op("stablehlo.real_dynamic_slice", *operands, *numbers, type=type)]
+    numbers = (op.attrs[name] for name in ("start", "limit", "strides"))
+    return [e.sliced(*operands, *numbers, HloType.of(op.result.type))]
 
 
 def _decode_slice(d: Any, op: HloOp) -> Sequence[Any]:
@@ -107,7 +101,7 @@ def _decode_dynamic_slice(d: Any, op: HloOp) -> Sequence[Any]:
     sizes = d.difference(op.operands[2], op.operands[1])
     strides = d.dims(op.operands[3])
     if sizes is None or any(s != 1 for s in strides):
-        d.fail("has a size that depends on data", "slice from computed places to those and a size.")
+        return d.fail("has a size that depends on data", "slice from computed places to those and a size.")
     starts = _components(d, op.operands[1], len(sizes))
     return [d.b.op("dynamic_slice", x, *starts, slice_sizes=sizes)]
 
@@ -148,10 +142,7 @@ _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def _encode_pad(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    paddings, type = [op.attrs[name] for name in _PADDING], HloType.of(op.result.type)
-    if all(is_static(p) for p in paddings):
-        return [e.op("stablehlo.pad", *operands, type=type, **dict(zip(_PADDING, paddings, strict=True)))]
-    return [e.op("stablehlo.dynamic_pad", *operands, *(e.dims(p) for p in paddings), type=type)]
+    return [e.padded(*operands, [op.attrs[name] for name in _PADDING], HloType.of(op.result.type))]
 
 
 def _decode_dynamic_pad(d: Any, op: HloOp) -> Sequence[Any]:
