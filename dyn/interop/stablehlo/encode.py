@@ -393,10 +393,31 @@ def encode(function: Function, captured: Sequence[Array]) -> HloModule:
     body = HloRegion(tuple(params), tuple(writer.made), tuple([writer.value(v) for v in function.results]))
     names = [info.name for _, info in taken]
     results = function.result_names or tuple(f"result{i}" for i in range(len(function.results)))
-    main = HloFunction("main", body, (), tuple({"jax.result_info": name} for name in results), param_names=tuple(names))
+    main = HloFunction(
+        "main",
+        body,
+        _named_dims(function, [p for p, _ in taken]),
+        tuple({"jax.result_info": name} for name in results),
+        param_names=tuple(names),
+    )
     # With it JAX refines the program to the shapes of a call.
     attrs = {"jax.uses_shape_polymorphism": True} if function.symbols() else {}
     return HloModule(function.name, {"main": main, **functions}, attrs)
+
+
+#: The attribute of a parameter that names its dims: ``"b s _"``.
+DIMS = "dyn.dims"
+
+
+def _named_dims(function: Function, params: Sequence[Value]) -> tuple[dict[str, Any], ...]:
+    """The names of symbols that are axes, for the reader of the module."""
+    names = [s.name for s in function.symbols()]
+    texts: list[str] = []
+    for param in params:
+        symbols = [d.is_symbol if isinstance(d, SymExpr) else None for d in param.shape]
+        plain = [s is not None and s.name.isidentifier() and names.count(s.name) == 1 for s in symbols]
+        texts.append(" ".join([s.name if s is not None and p else "_" for s, p in zip(symbols, plain, strict=True)]))
+    return tuple([{DIMS: text} if text.strip("_ ") else {} for text in texts])
 
 
 def _bind_symbols(writer: Writer, params: Sequence[Value]) -> None:
@@ -421,13 +442,25 @@ def _bind_symbols(writer: Writer, params: Sequence[Value]) -> None:
             linear = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
             if linear is not None:
                 factor, rest = linear
-                size = writer.op("stablehlo.subtract", _axis_size(writer, param, axis), writer.dim(rest))
+                whole = _axis_size(writer, param, axis)
+                _assert_least(writer, param, axis, whole, rest)
+                size = writer.op("stablehlo.subtract", whole, writer.dim(rest))
                 writer.bind_symbol(unknown[0], writer.op("stablehlo.divide", size, writer.dim(factor)))
                 bound.add(unknown[0])
                 progress = True
             if linear is not None or not unknown:
                 pending.remove((param, axis, dim))
                 _assert_size(writer, param, axis, dim)
+
+
+def _assert_least(writer: Writer, param: Value, axis: int, size: HloValue, least: Dim) -> None:
+    """That what is left of an axis for the dim that is solved for is not negative."""
+    enough = writer.op("stablehlo.compare", size, writer.dim(least), type=_TRUTH, **writer.direction("GE", "SIGNED"))
+    writer.ops(
+        "stablehlo.custom_call", [enough, size, writer.dim(least)], [], call_target_name="shape_assertion",
+        api_version=HloInt(2), error_message=f"{param.name}.shape[{axis}] is {{0}}, and it is {{1}} at least.",
+        has_side_effect=True,
+    )  # fmt: skip
 
 
 def _axis_size(writer: Writer, param: Value, axis: int) -> HloValue:

@@ -14,6 +14,7 @@ from dyn.errors import ArgumentError, ArtifactError
 from dyn.forking import lock
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import CustomCall, Reader, is_known
+from dyn.interop.stablehlo.encode import DIMS
 from dyn.ir.core import Value
 from dyn.ir.hlo import HloFunction, HloModule, HloType, HloValue
 from dyn.shapes import RelKind
@@ -102,10 +103,13 @@ def _param_names(function: HloFunction) -> list[str]:
 
 
 def dim_names(function: HloFunction) -> dict[tuple[int, int], str]:
-    """The axes whose sizes the producer has names for: ``jax.export`` passes them on by name (global constants)."""
+    """The axes whose sizes the producer has names for: dyn's attributes, or the assertions of ``jax.export``."""
     places = {value: number for number, value in enumerate(function.body.params)}
     sizes: dict[HloValue, tuple[int, int]] = {}
     names: dict[tuple[int, int], str] = {}
+    for number, attrs in enumerate(function.param_attrs):
+        words = str(attrs.get(DIMS, "")).split()
+        names.update(((number, axis), word) for axis, word in enumerate(words) if word.isidentifier() and word != "_")
     for op in function.body.ops:
         if op.name == "stablehlo.get_dimension_size" and op.operands[0] in places:
             sizes[op.results[0]] = places[op.operands[0]], op.attrs["dimension"]

@@ -303,7 +303,7 @@ def operation_names(module: Any) -> set[str]:
 def legalize_chlo(module: Any) -> None:
     """Write CHLO out in StableHLO, in place."""
     m = bindings()
-    pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+    pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),canonicalize)"
     try:
         m.passmanager.PassManager.parse(pipeline).run(module.operation)
     except m.ir.MLIRError as error:
