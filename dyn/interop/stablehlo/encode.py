@@ -434,6 +434,8 @@ def _bind_symbols(writer: Writer, params: Sequence[Value]) -> None:
             elif symbol not in bound:
                 bound.add(symbol)
                 writer.bind_symbol(symbol, _axis_size(writer, param, axis))
+            else:
+                _assert_size(writer, param, axis, dim)
     progress = True
     while pending and progress:
         progress = False
