@@ -84,7 +84,7 @@ def test_captured_arrays_are_constants() -> None:
     [
         (lambda: dump(layer), ArgumentError, "dump() takes a traced, lowered or compiled program, not a Jitted."),  # pyright: ignore[reportArgumentType]
         (
-            lambda: dump(layer.trace(X, W), format="pdf"),
+            lambda: dump(layer.trace(X, W), format="pdf"),  # pyright: ignore[reportArgumentType]
             ArgumentError,
             "format='pdf' is neither 'text' nor 'bytecode'.",
         ),  # pyright: ignore[reportArgumentType]

@@ -48,19 +48,20 @@ def bindings() -> Any:
     try:
         from jaxlib.mlir import ir, passmanager
         from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-        from jaxlib.mlir.dialects import chlo, stablehlo
+        from jaxlib.mlir.dialects import chlo, sdy, stablehlo
     except ImportError as error:
         raise BackendUnavailableError(
             f"StableHLO is read and written with the MLIR bindings of jaxlib, which cannot be imported ({error}).",
             remedy='install them with: pip install "dyn[jax]"',
         ) from error
     stablehlo.register_stablehlo_passes()
-    return _Bindings(ir, passmanager, _jax_mlir_ext, stablehlo, chlo)
+    return _Bindings(ir, passmanager, _jax_mlir_ext, stablehlo, (stablehlo, chlo, sdy))
 
 
 class _Bindings:
-    def __init__(self, ir: Any, passmanager: Any, jax: Any, stablehlo: Any, chlo: Any) -> None:
-        self.ir, self.passmanager, self.jax, self.stablehlo, self.chlo = ir, passmanager, jax, stablehlo, chlo
+    def __init__(self, ir: Any, passmanager: Any, jax: Any, stablehlo: Any, dialects: tuple[Any, ...]) -> None:
+        self.ir, self.passmanager, self.jax, self.stablehlo = ir, passmanager, jax, stablehlo
+        self.dialects = dialects
 
     def context(self) -> Any:
         """A context of its own for each module: contexts are not shared between threads."""
@@ -69,8 +70,8 @@ class _Bindings:
         self.jax.register_dialects(registry)
         context.append_dialect_registry(registry)
         context.load_all_available_dialects()
-        self.stablehlo.register_dialect(context)
-        self.chlo.register_dialect(context)
+        for dialect in self.dialects:
+            dialect.register_dialect(context)
         return context
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from dyn import dtypes
 from dyn.errors import NotYetError
 from dyn.ir.hlo import Codec, HloNumbers, HloOp, HloText, HloType, HloValue, is_static
 
@@ -30,7 +31,17 @@ def in_result_dtype(d: Any, op: HloOp) -> list[Any]:
 
 def _decode_dot(d: Any, op: HloOp) -> Sequence[Any]:
     numbers = op.attrs["dot_dimension_numbers"]
+    if op.operands[0].dtype is dtypes.bool_:
+        return _dot_of_bools(d, op, {own: numbers.axes(hlo) for own, hlo in _DOT})
     return [d.b.op("dot_general", *in_result_dtype(d, op), **{own: numbers.axes(hlo) for own, hlo in _DOT})]
+
+
+def _dot_of_bools(d: Any, op: HloOp, axes: dict[str, tuple[int, ...]]) -> Sequence[Any]:
+    """Whether any pair is true in both: how many are, as a number."""
+    wide = op.results[0].dtype
+    counted = dtypes.int32 if wide is dtypes.bool_ else wide
+    made = d.b.op("dot_general", *(d.b.op("convert", d.value(v), dtype=counted) for v in op.operands), **axes)
+    return [made if wide is counted else d.b.op("convert", made, dtype=wide)]
 
 
 def _decode_plain_dot(d: Any, op: HloOp) -> Sequence[Any]:
