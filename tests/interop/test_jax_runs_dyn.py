@@ -17,8 +17,8 @@ from tests.interop.programs import NAMES, distinct, of_sample
 jax = pytest.importorskip("jax")
 from dyn.interop.jax import exported  # noqa: E402  # needs JAX
 
-#: What only dyn runs: custom calls of its own.
-OWN = {"random_gamma", "random_poisson"}
+#: What only dyn runs: custom calls of its own, and sizes that a program measures.
+OWN = {"measure", "random_gamma", "random_poisson"}
 
 
 def _in_any_order(name: str, sample: Sample) -> bool:

@@ -97,6 +97,17 @@ def test_loaded_functions_are_traced_differentiated_and_batched() -> None:
     np.testing.assert_allclose(dyn.vmap(loaded)(np.stack([x, x]))[1], np.tanh(x) * 3, 1e-6)
 
 
+def test_the_greatest_elements() -> None:
+    def greatest(x: Any) -> Any:
+        return lax.top_k(x, 8)
+
+    x = np.array([np.inf, np.nan, -np.nan, -np.inf, 3, 0.0, -0.0, 3], np.float32)
+    loaded = load(export.export(jax.jit(greatest))(x).mlir_module_serialized)
+    for actual, wanted in zip(loaded(x), greatest(x), strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+        assert np.signbit(actual).tolist() == np.signbit(wanted).tolist()
+
+
 # --- modules by hand --------------------------------------------------------------------------------------------------
 
 PRETTY = """module @by_hand {

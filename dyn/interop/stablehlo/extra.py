@@ -10,6 +10,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.core import Dense
 from dyn.ir.hlo import DecodeRule, HloOp
+from dyn.ops.codecs.elementwise import total_order
 
 
 def _broadcast(d: Any, op: HloOp) -> Sequence[Any]:
@@ -30,10 +31,14 @@ def _first(d: Any, op: HloOp) -> Sequence[Any]:
 
 
 def _top_k(d: Any, x: Any, k: Any) -> Sequence[Any]:
-    """The greatest elements of the last axis and where they stand, the first of equal ones first."""
+    """The greatest elements of the last axis and where they stand, the first of equal ones first.
+
+    Floats are in IEEE 754's total order, as XLA has them: NaN is greatest, and least where its sign is set.
+    """
     axis = len(x.shape) - 1
+    key = total_order(d.b, x) if x.dtype.is_float else x
     places = d.b.op("iota", shape=x.shape, dimension=axis, dtype=dtypes.int32)
-    ordered = d.b.op_all("sort", x, places, dimension=axis, descending=True)
+    _, *ordered = d.b.op_all("sort", key, x, places, dimension=axis, descending=True)
     limit, ones = (*x.shape[:-1], k), (1,) * len(x.shape)
     return [d.b.op("slice", v, start=(0,) * len(x.shape), limit=limit, strides=ones) for v in ordered]
 
