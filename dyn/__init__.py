@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dyn import config, errors, hosts, numpy
-from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, jit
+from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, install_dialects, jit
 from dyn.array import Array, asarray, view
 from dyn.dtypes import (
     DType,
@@ -64,6 +64,12 @@ if TYPE_CHECKING:
         vmap,
     )
 
+
+def _as_stablehlo(stage: Any) -> str:
+    return import_module("dyn.interop.stablehlo").dump(stage)
+
+
+install_dialects({"stablehlo": _as_stablehlo})
 install_namespace(NAMESPACE)
 install_view(view)
 

@@ -9,9 +9,9 @@ import functools
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,6 +54,17 @@ if TYPE_CHECKING:
     from dyn.record import Record
 
 Array = np.ndarray[Any, Any]
+
+
+class _Hook:
+    """The hook upward: what writes a program in the dialects of front ends, which ``dyn/__init__`` installs once."""
+
+    dialects: Mapping[str, Callable[[Any], str]] = MappingProxyType({})
+
+
+def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
+    """Have ``Lowered.as_text(name)`` call ``dialects[name]`` with the stage."""
+    _Hook.dialects = MappingProxyType(dict(dialects))
 
 
 @dataclass(frozen=True)
@@ -484,7 +495,10 @@ class Lowered:
         return self.program.record
 
     def as_text(self, dialect: str = "dhlo") -> str:
-        """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``."""
+        """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``.
+
+        ``"stablehlo"`` is the program as it was traced (``dyn.interop.stablehlo.dump``).
+        """
         from dyn.ir.printer import print_function
         from dyn.lower.kernel_text import kernel_text
         from dyn.lower.launch import walk_launches
@@ -498,9 +512,10 @@ class Lowered:
             return "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
         if dialect == "host":
             return self.optimized.host.text()
-        if dialect == "stablehlo":
-            raise NotYetError("programs as StableHLO come later.")
-        raise ArgumentError(f"there is no dialect {dialect!r}.", remedy="use dhlo, stitch, kernel or host.")
+        if dialect in _Hook.dialects:
+            return _Hook.dialects[dialect](self)
+        names = ", ".join(["dhlo", "stitch", "kernel", "host", *_Hook.dialects])
+        raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
 
     def compile(self, target: str | None = None) -> Compiled:
         """Machine code for this machine."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from dyn.dtypes import DType
 from dyn.errors import IRError, NotYetError
+from dyn.ir.hlo import Codec
 from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, RelKind
 from dyn.source import Loc
@@ -292,7 +293,7 @@ class OpDef:
     ``types`` gives the result types and demands what must hold of the dims; ``loops`` says how it computes;
     ``reference`` computes it with NumPy (``reference(*arrays, **attrs)``, with concrete dims); ``samples`` are calls
     for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules (``VjpRule``, ``JvpRule``, ``BatchRule``);
-    ``stablehlo`` the two-way codec.
+    ``stablehlo`` the two-way codec (:class:`~dyn.ir.hlo.Codec`).
     ``simplify(b, op)`` may give cheaper values of equal types, or None: it may look at what ``b`` has built
     (``b.producer``, ``b.uniform``, ``b.facts``), and must give the same numbers to the bit.
     """
@@ -306,7 +307,7 @@ class OpDef:
     vjp: VjpRule | NoGrad | _Marks
     jvp: JvpRule | NoGrad | _Marks
     batch: BatchRule | NoBatch | _Marks
-    stablehlo: Any
+    stablehlo: Codec | _Marks
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
     keeps_order: bool = False

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import INTS, REALS, draw, pointwise_op
 from dyn.ops.rules import INTEGER, pointwise, same_type
 from dyn.ops.scalar import Scalar
@@ -97,6 +98,6 @@ bitcast_convert = OpDef(
     loops=pointwise(Scalar.BITCAST),
     reference=lambda x, dtype: np.asarray(x).view(dtype.np),
     samples=_bitcast_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=elementwise.bitcast_convert,
     simplify=_same_bits,
 )  # fmt: skip

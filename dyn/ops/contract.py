@@ -9,8 +9,9 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.transform_rules import again, bilinear, later
@@ -145,6 +146,6 @@ dot_general = OpDef(
     loops=Contraction(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=bilinear, batch=_batch, stablehlo=NOT_YET,
+    vjp=_vjp, jvp=bilinear, batch=_batch, stablehlo=codec.dot_general,
     parts=_parts,
 )  # fmt: skip

@@ -15,10 +15,11 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, Control, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Control, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops import control_rules as transform
+from dyn.ops.codecs import control as codec
 from dyn.shapes import Facts, RelKind
 from dyn.source import UNKNOWN
 
@@ -101,7 +102,7 @@ while_ = OpDef(
     loops=Control.WHILE,
     reference=_while,
     samples=_while_samples,
-    vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch, stablehlo=NOT_YET,
+    vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch, stablehlo=codec.while_,
     simplify=transform.unchanged_outside,
 )  # fmt: skip
 
@@ -171,7 +172,7 @@ scan = OpDef(
     loops=Control.SCAN,
     reference=_scan,
     samples=_scan_samples,
-    vjp=transform.scan_vjp, jvp=transform.scan_jvp, batch=transform.scan_batch, stablehlo=NOT_YET,
+    vjp=transform.scan_vjp, jvp=transform.scan_jvp, batch=transform.scan_batch, stablehlo=codec.scan,
     simplify=transform.unchanged_outside,
     prune=transform.scan_prune,
     prepare=transform.scan_prepare,
@@ -241,7 +242,7 @@ if_ = OpDef(
     loops=Control.IF,
     reference=lambda index, *given, regions: regions[0 if index else 1](*given),
     samples=lambda: _choice_samples([np.asarray(True), np.asarray(False)], 2),
-    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=NOT_YET,
+    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=codec.if_,
     prune=transform.choice_prune,
 )  # fmt: skip
 
@@ -253,6 +254,6 @@ case = OpDef(
     loops=Control.CASE,
     reference=_case,
     samples=lambda: _choice_samples([np.asarray(i, np.int32) for i in (0, 1, 2, -1, 9)], 3),
-    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=NOT_YET,
+    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=codec.case,
     prune=transform.choice_prune,
 )  # fmt: skip

@@ -10,8 +10,9 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.opdef import NOT_YET, Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
+from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
 from dyn.ops.convolution_rules import convolution_batch, convolution_vjp
 from dyn.ops.rules import NUMBER, require_kinds
@@ -283,6 +284,6 @@ convolution = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch, stablehlo=NOT_YET,
+    vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch, stablehlo=codec.convolution,
     parts=_parts,
 )  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import indexing as codec
 from dyn.ops.indexing_rules import gather_batch, gather_vjp
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.transform_rules import linear
@@ -147,5 +148,5 @@ gather = OpDef(
     loops=Elements(_at),
     reference=_reference,
     samples=_samples,
-    vjp=gather_vjp, jvp=linear(0), batch=gather_batch, stablehlo=NOT_YET,
+    vjp=gather_vjp, jvp=linear(0), batch=gather_batch, stablehlo=codec.gather,
 )  # fmt: skip

@@ -8,10 +8,11 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import folds
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
-from dyn.ops.reduce import COMBINES
+from dyn.ops.reduce import COMBINES, identity
 from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
 
@@ -71,7 +72,7 @@ sort = OpDef(
         for keys in (np.array([[2.0, np.nan, -0.0, 2.0, 0.0]], np.float32), np.array([[3, 1, 3, 2, 1]], np.int8))
         for descending in (False, True)
     ],
-    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=folds.sort,
 )  # fmt: skip
 
 
@@ -108,5 +109,5 @@ cumulative = OpDef(
         for s in _axis_samples(*({"combine": c, "reverse": r} for c in _RUNNING for r in (False, True)))
         if s.operands[0].dtype != np.bool_ or s.attrs["combine"] in ("maximum", "minimum")
     ],
-    vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+    vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later), stablehlo=folds.cumulative(identity),
 )  # fmt: skip

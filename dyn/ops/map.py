@@ -12,6 +12,7 @@ from dyn.ir.core import Dense, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import elementwise
 from dyn.ops.regions import check_scalar_region, region_values, scalar_region
 from dyn.ops.rules import ELEMENT_SHAPES, numbers
 from dyn.shapes import Dim, RelKind
@@ -93,6 +94,6 @@ map_ = OpDef(
     loops=Elements(_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=elementwise.map_,
     simplify=_inlined,
 )  # fmt: skip

@@ -10,9 +10,10 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
 from dyn.ir.core import Dense, Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
+from dyn.ir.opdef import Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
+from dyn.ops.codecs import folds
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.rules import SAMPLE_SHAPES, samples
 from dyn.ops.scalar import Scalar
@@ -174,7 +175,7 @@ reduce = OpDef(
     loops=Reduction(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=NOT_YET,
+    vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=folds.reduce(identity),
     simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
     parts=_parts,
 )  # fmt: skip

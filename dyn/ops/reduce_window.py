@@ -10,8 +10,9 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
-from dyn.ir.opdef import NOT_YET, Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
+from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import folds
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS, identity, require_combinable
 from dyn.ops.scalar import Scalar
@@ -112,6 +113,6 @@ reduce_window = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=window_vjp, jvp=window_jvp, batch=window_batch, stablehlo=NOT_YET,
+    vjp=window_vjp, jvp=window_jvp, batch=window_batch, stablehlo=folds.reduce_window(identity),
     parts=_parts,
 )  # fmt: skip

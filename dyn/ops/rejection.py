@@ -15,6 +15,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
+from dyn.ops.codecs import elementwise
 from dyn.ops.threefry import blocks
 from dyn.ops.transform_rules import again
 from dyn.shapes import Dim, RelKind
@@ -135,7 +136,7 @@ random_gamma = OpDef(
         for alpha in (0.1, 3.0)
         for log_space in (False, True)
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=_batch, stablehlo=NOT_YET,
+    vjp=NOT_YET, jvp=NOT_YET, batch=_batch, stablehlo=elementwise.custom("random_gamma"),
 )  # fmt: skip
 
 
@@ -222,5 +223,5 @@ random_poisson = OpDef(
         for rate in (0.0, 2.5, 40.0)
         for dtype in (dtypes.int32, dtypes.int64)
     ],
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=elementwise.custom("random_poisson", dtype=True),
 )  # fmt: skip

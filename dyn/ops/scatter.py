@@ -10,8 +10,9 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import NotYetError
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
+from dyn.ir.opdef import Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import indexing as codec
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS
 from dyn.ops.regions import check_scalar_region, scalar_region
@@ -192,6 +193,6 @@ scatter = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch, stablehlo=NOT_YET,
+    vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch, stablehlo=codec.scatter,
     parts=_parts,
 )  # fmt: skip

@@ -9,9 +9,10 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import NOT_YET, READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
+from dyn.ops.codecs import shape as codec
 from dyn.ops.complex_parts import Real, part_dtype
 from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
 from dyn.ops.rules import SAMPLE_SHAPES, view
@@ -84,7 +85,8 @@ broadcast_in_dim = OpDef(
         Sample((np.ones(s, np.float32),), {"shape": (4, *s), "dims": tuple(range(1, len(s) + 1))})
         for s in SAMPLE_SHAPES
     ],
-    vjp=_broadcast_vjp, jvp=linear(), batch=shifted(shape=size_in_front, dims=later_from_0), stablehlo=NOT_YET,
+    vjp=_broadcast_vjp, jvp=linear(), batch=shifted(shape=size_in_front, dims=later_from_0),
+    stablehlo=codec.broadcast_in_dim,
     simplify=broadcast_once,
 )  # fmt: skip
 
@@ -149,7 +151,7 @@ reshape = OpDef(
     loops=view(_reshape_map),
     reference=lambda x, shape: x.reshape(shape),
     samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
-    vjp=_reshape_vjp, jvp=linear(), batch=shifted(shape=size_in_front), stablehlo=NOT_YET,
+    vjp=_reshape_vjp, jvp=linear(), batch=shifted(shape=size_in_front), stablehlo=codec.reshape,
     simplify=reshaped_once,
     keeps_order=True,
 )  # fmt: skip
@@ -187,7 +189,7 @@ transpose = OpDef(
         Sample((np.arange(np.prod(s)).reshape(s),), {"permutation": tuple(reversed(range(len(s))))})
         for s in SAMPLE_SHAPES
     ],
-    vjp=_transpose_vjp, jvp=linear(), batch=shifted(permutation=later_from_0), stablehlo=NOT_YET,
+    vjp=_transpose_vjp, jvp=linear(), batch=shifted(permutation=later_from_0), stablehlo=codec.transpose,
     simplify=transposed_once,
 )  # fmt: skip
 
@@ -238,7 +240,7 @@ slice_ = OpDef(
         Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
         Sample((np.ones((1, 7)),), {"start": (0, 2), "limit": (1, 7), "strides": (1, 3)}),
     ],
-    vjp=_slice_vjp, jvp=linear(), batch=_slice_batch, stablehlo=NOT_YET,
+    vjp=_slice_vjp, jvp=linear(), batch=_slice_batch, stablehlo=codec.slice_,
     simplify=whole_slice,
 )  # fmt: skip
 
@@ -265,7 +267,7 @@ reverse = OpDef(
         for s in SAMPLE_SHAPES
         for axes in ((), tuple(range(len(s))), tuple(range(len(s)))[:1])
     ],
-    vjp=_reverse_vjp, jvp=linear(), batch=shifted(dimensions=later), stablehlo=NOT_YET,
+    vjp=_reverse_vjp, jvp=linear(), batch=shifted(dimensions=later), stablehlo=codec.reverse,
     simplify=lambda b, op: op.operands if not op.attrs["dimensions"] else None,
 )  # fmt: skip
 
@@ -347,7 +349,7 @@ concatenate = OpDef(
         Sample(tuple(np.full((2, k), k, np.float32) for k in (3, n, 2)), {"dimension": 1})
         for n in (0, 1, 5)
     ],
-    vjp=_concatenate_vjp, jvp=linear(), batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+    vjp=_concatenate_vjp, jvp=linear(), batch=shifted(dimension=one_later), stablehlo=codec.concatenate,
     simplify=joined_once,
 )  # fmt: skip
 
@@ -390,7 +392,7 @@ constant = OpDef(
     loops=Elements(_constant_at),
     reference=lambda value, weak=False: value.array,
     samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [])],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.constant,
     parts=_constant_parts,
 )  # fmt: skip
 
@@ -414,7 +416,7 @@ iota = OpDef(
         for d in (0, 1)
         for t in (dtypes.int32, dtypes.float32)
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.iota,
     parts=_real_parts,
 )  # fmt: skip
 
@@ -440,7 +442,7 @@ dim_size = OpDef(
     loops=Elements(_size_at),
     reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.dim_size,
     simplify=_static_size,
     parts=_real_parts,
 )  # fmt: skip
@@ -472,7 +474,7 @@ get_dimension_size = OpDef(
     samples=lambda: [
         Sample((np.zeros(s, np.float32),), {"dimension": d}) for s in SAMPLE_SHAPES for d in range(len(s))
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=_size_batch, stablehlo=NOT_YET,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=_size_batch, stablehlo=codec.get_dimension_size,
     simplify=lambda b, op: (
         b.op("dim_size", size=op.operands[0].shape[op.attrs["dimension"]], dtype=dtypes.int32),
     ),

@@ -7,6 +7,7 @@ itself, from nothing but its place: there is no state that goes from one to the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import (
     NOT_CONTINUOUS,
-    NOT_YET,
     Attrs,
     Elements,
     Get,
@@ -27,6 +27,7 @@ from dyn.ir.opdef import (
 )
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
+from dyn.ops.codecs import indexing as codec
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import again
 from dyn.shapes import Dim, RelKind
@@ -80,14 +81,15 @@ def _joined(k: ScalarBuilder, high: Any, low: Any) -> Any:
 
 
 def _enciphered(k: ScalarBuilder, key: tuple[Any, Any], words: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Five times four rounds, and after each four a part of the key schedule."""
+    return cipher(
+        lambda fn, a, b: k.apply(fn, [a, b], dtypes.uint32), lambda value: k.const(dtypes.uint32, value), key, words
+    )
 
-    def word(fn: Scalar, a: Any, b: Any) -> Any:
-        return k.apply(fn, [a, b], dtypes.uint32)
 
-    def number(value: int) -> Any:
-        return k.const(dtypes.uint32, value)
-
+def cipher(
+    word: Callable[[Scalar, Any, Any], Any], number: Callable[[int], Any], key: tuple[Any, Any], words: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    """Five times four rounds, and after each four a part of the key schedule: ``word(fn, a, b)`` computes on words."""
     schedule = (*key, word(Scalar.XOR, word(Scalar.XOR, *key), number(_PARITY)))
     x, y = (word(Scalar.ADD, a, b) for a, b in zip(words, key, strict=True))
     for group in range(_GROUPS):
@@ -137,6 +139,13 @@ def _samples() -> list[Sample]:
     ]
 
 
+#: What StableHLO calls the scalar functions of a cipher.
+_NAMES = {
+    Scalar.ADD: "add", Scalar.XOR: "xor", Scalar.OR: "or", Scalar.SHL: "shift_left",
+    Scalar.SHRL: "shift_right_logical",
+}  # fmt: skip
+
+
 #: For each key of ``keys`` (…, 2), uint32, the blocks at the counters ``first``, ``first + 1``, … in the order of
 #: ``shape``'s elements, uint64. ``first`` has the shape (…) and uint64, and counters wrap.
 threefry2x32 = OpDef(
@@ -146,5 +155,5 @@ threefry2x32 = OpDef(
     loops=Elements(_at),
     reference=blocks,
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=NOT_YET,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=codec.threefry(cipher, _NAMES),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import folds
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
 
@@ -130,5 +131,5 @@ variadic_reduce = OpDef(
     loops=OrderedReduction(),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=folds.variadic_reduce,
 )  # fmt: skip

@@ -18,6 +18,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import folds
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
 from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
@@ -112,5 +113,5 @@ variadic_reduce_window = OpDef(
     loops=OrderedWindows(extents=lambda op: op.attrs["window"], at=_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=folds.variadic_reduce_window,
 )  # fmt: skip

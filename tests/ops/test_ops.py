@@ -17,6 +17,7 @@ from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value, map_attr_dims
 from dyn.ir.evaluate import run_sample
+from dyn.ir.hlo import Codec
 from dyn.ir.identity import function_identity
 from dyn.ir.opdef import (
     FROM_VJP,
@@ -92,8 +93,8 @@ def test_every_rule_is_set(name: str) -> None:
     for rule in (opdef.vjp, opdef.jvp):
         assert rule is NOT_YET or isinstance(rule, NoGrad) or rule is FROM_VJP or callable(rule)
     assert isinstance(opdef.vjp, NoGrad) == isinstance(opdef.jvp, NoGrad)
-    for rule in (opdef.batch, opdef.stablehlo):
-        assert rule is NOT_YET or isinstance(rule, NoBatch) or callable(rule)
+    assert opdef.batch is NOT_YET or isinstance(opdef.batch, NoBatch) or callable(opdef.batch)
+    assert opdef.stablehlo is NOT_YET or isinstance(opdef.stablehlo, Codec)
     assert isinstance(opdef.loops, Library) == (opdef.kind is OpKind.OPAQUE)
     assert (opdef.loops is None) == (opdef.kind is OpKind.MEASURE)
     assert opdef.kind is OpKind.VIEW or not opdef.keeps_order

@@ -1,0 +1,159 @@
+"""StableHLO programs as functions of dyn."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dyn.api import Jitted, jit
+from dyn.errors import ArgumentError, ArtifactError
+from dyn.forking import lock
+from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.decode import CustomCall, Reader, is_known
+from dyn.interop.stablehlo.encode import DIMS
+from dyn.ir.core import Value
+from dyn.ir.hlo import HloFunction, HloModule, HloType, HloValue
+from dyn.shapes import RelKind
+from dyn.source import user_loc
+from dyn.trace.lift import lift
+from dyn.trace.tracer import Tracer, active_trace
+
+_custom_calls: dict[str, CustomCall] = {}
+_lock = lock()
+
+
+def register_custom_call(name: str, impl: CustomCall) -> None:
+    """Say what the custom call ``name`` computes, in every program that is traced from now on.
+
+    ``impl(*arrays, **attributes)`` is traced like any function: it takes the operands, and the call's attributes by
+    name (``backend_config`` among them), and gives an array, or a tuple of them.
+    """
+    if not callable(impl):
+        raise ArgumentError(f"register_custom_call takes a function, not a {type(impl).__name__}.")
+    with _lock:
+        _custom_calls[name] = impl
+
+
+def load(source: str | bytes | os.PathLike[str], *, name: str = "main") -> Jitted:
+    """A StableHLO program as a jitted function: callable, traceable, and inlined where another trace calls it.
+
+    ``source`` is a module's text, its bytecode or a portable artifact, or the path of a file with one of these (a
+    string is a path if such a file exists). ``name`` is the function of the module that is called. It takes the
+    module's arguments in order, and gives its result, or a tuple of several.
+
+    Sizes that are ``?`` are symbolic; where the producer has names for them (``jax.export`` does), those are theirs.
+    Shape arithmetic becomes arithmetic of dims, and what the program asserts of its shapes is checked at each call.
+
+    Raises ArtifactError, with MLIR's line and column, for what is no StableHLO module; UnsupportedOpError for types
+    that dyn has not; and, when it is traced, UnsupportedOpError for operations that dyn has not, with their line.
+    """
+    module = mlir.parse(_contents(source), is_known)
+    return function_of(module, name)
+
+
+def _contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
+    if isinstance(source, str):
+        if "\n" in source or len(source) > 4096 or not os.path.exists(source):
+            return source
+    return Path(source).read_bytes()
+
+
+def function_of(module: HloModule, name: str = "main") -> Jitted:
+    """A function of a module that was read."""
+    function = module.functions.get(name)
+    if function is None:
+        raise ArtifactError(
+            f"the module has no function @{name}; it has {', '.join(f'@{f}' for f in module.functions) or 'none'}.",
+            remedy="name one of them: load(source, name=…).",
+        )
+    types = [v.type for v in function.body.params]
+    names = _param_names(function)
+
+    def program(*args: Any) -> Any:
+        return _run(module, function, types, names, args)
+
+    program.__name__ = re.sub(r"\W+", "_", module.name if name == "main" else name) or "main"
+    program.__doc__ = f"The StableHLO function @{name} of {', '.join(map(str, types))}."
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
+    program.__signature__ = inspect.Signature(parameters)
+    dims = dim_names(function)
+    shapes = ", ".join([_axes(t, number, dims) for number, t in enumerate(types)])
+    return jit(program, shapes=shapes or None)
+
+
+def _axes(type: HloType, number: int, dims: Mapping[tuple[int, int], str]) -> str:
+    words = [str(d) if isinstance(d, int) else dims.get((number, axis), "_") for axis, d in enumerate(type.shape)]
+    return " ".join(words) or "()"
+
+
+def _param_names(function: HloFunction) -> list[str]:
+    """Names that people know: those of the locations where they are names, ``arg0`` otherwise."""
+    names: list[str] = []
+    given = function.param_names or ("",) * len(function.body.params)
+    for number, name in enumerate(given):
+        plain = name.isidentifier() and name not in names and not re.fullmatch(r"arg\d+", name)
+        names.append(name if plain else f"arg{number}")
+    return names
+
+
+def dim_names(function: HloFunction) -> dict[tuple[int, int], str]:
+    """The axes whose sizes the producer has names for: dyn's attributes, or the assertions of ``jax.export``."""
+    places = {value: number for number, value in enumerate(function.body.params)}
+    sizes: dict[HloValue, tuple[int, int]] = {}
+    names: dict[tuple[int, int], str] = {}
+    for number, attrs in enumerate(function.param_attrs):
+        words = str(attrs.get(DIMS, "")).split()
+        names.update(((number, axis), word) for axis, word in enumerate(words) if word.isidentifier() and word != "_")
+    for op in function.body.ops:
+        if op.name == "stablehlo.get_dimension_size" and op.operands[0] in places:
+            sizes[op.results[0]] = places[op.operands[0]], op.attrs["dimension"]
+        elif op.name in ("stablehlo.convert", "stablehlo.reshape") and op.operands[0] in sizes:
+            sizes[op.results[0]] = sizes[op.operands[0]]
+        elif op.name == "stablehlo.custom_call" and op.attrs["call_target_name"] == "shape_assertion":
+            _names_in(str(op.attrs.get("error_message", "")), op.operands[1:], sizes, names)
+    return names
+
+
+_SPECIFIED = re.compile(r"'(\w+)' = \{(\d+)\} from specification '(\w+)' for dimension")
+
+
+def _names_in(
+    message: str, operands: Sequence[HloValue], sizes: Mapping[HloValue, tuple[int, int]],
+    names: dict[tuple[int, int], str],
+) -> None:  # fmt: skip
+    """What an assertion of ``jax.export`` says of the names: ``'b' = {0} from specification 'b' for dimension …``."""
+    for name, number, specification in _SPECIFIED.findall(message):
+        place = sizes.get(operands[int(number)]) if int(number) < len(operands) else None
+        if place is not None and name == specification and name.isidentifier():
+            names.setdefault(place, name)
+
+
+def _run(
+    module: HloModule, function: HloFunction, types: Sequence[HloType], names: Sequence[str], args: Sequence[Any]
+) -> Any:
+    trace = active_trace(*args)
+    assert trace is not None, "a loaded program runs in a trace"
+    values: list[Value] = []
+    for type, name, arg in zip(types, names, args, strict=True):
+        value = lift(trace, arg)
+        if value.type.weak:
+            value = trace.emit("convert", value, dtype=type.dtype)
+        if value.dtype is not type.dtype or len(value.shape) != len(type.shape):
+            raise ArgumentError(
+                f"{name} is {value.type}, and the imported program takes {type}.",
+                loc=user_loc(),
+                remedy="convert it with .astype, or give it that many axes.",
+            )
+        for axis, (own, wanted) in enumerate(zip(value.shape, type.shape, strict=True)):
+            if wanted is not None:
+                trace.demand(RelKind.EQ, own, wanted, f"the imported program takes {name} with axis {axis} of {wanted}")
+        values.append(value)
+    results = Reader(module, trace, dict(_custom_calls)).call(function, values)
+    tracers = tuple([Tracer(trace, v) for v in results])
+    return tracers[0] if len(tracers) == 1 else tracers

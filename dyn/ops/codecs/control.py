@@ -1,0 +1,132 @@
+"""Codecs of loops and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dyn import dtypes
+from dyn.ir.core import Region, Value
+from dyn.ir.hlo import Codec, HloOp, HloType, HloValue
+from dyn.ir.types import TensorType
+from dyn.ops.codecs.indexing import window_at
+
+
+def _plain(value: Value) -> TensorType:
+    return TensorType(value.dtype, value.shape)
+
+
+def _cast(e: Any, values: Sequence[HloValue], types: Sequence[HloType]) -> list[HloValue]:
+    """Values of types that are equal, as far as is known, as values of these very types."""
+    return [e.cast(value, type) for value, type in zip(values, types, strict=True)]
+
+
+def _strong(d: Any, value: Value) -> Value:
+    """What a loop carries is not weak."""
+    return d.b.op("convert", value, dtype=value.dtype) if value.type.weak else value
+
+
+# --- while ------------------------------------------------------------------------------------------------------------
+
+
+def _encode_while(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    types = [HloType.of(v.type) for v in op.results]
+    condition, body = op.regions
+    return e.ops(
+        "stablehlo.while", _cast(e, operands, types), types,
+        [
+            e.block(types, lambda inner, params: inner.inlined(condition, params)),
+            e.block(types, lambda inner, params: _cast(inner, inner.inlined(body, params), types)),
+        ],
+    )  # fmt: skip
+
+
+def _decode_while(d: Any, op: HloOp) -> Sequence[Any]:
+    """What both regions read from around the loop is carried unchanged."""
+    starts = [_strong(d, d.value(v)) for v in op.operands]
+    (condition, body), free = d.closed(op.regions, [_plain(v) for v in starts])
+    handed = body.params[len(starts) :]
+    body = Region(body.params, body.ops, (*body.results, *handed))
+    made = d.b.op_all("while", *starts, *free, regions=(condition, body))
+    return made[: len(starts)]
+
+
+while_ = Codec("stablehlo.while", _encode_while, {"stablehlo.while": _decode_while})
+
+
+# --- scan -------------------------------------------------------------------------------------------------------------
+
+
+def _row(e: Any, x: HloValue, place: HloValue) -> HloValue:
+    """``x[place]``"""
+    shape: Any = x.shape
+    zero = e.constant(0, dtypes.int64)
+    made = window_at(e, x, [place, *(zero for _ in shape[1:])], (1, *shape[1:]))
+    return e.reshaped(made, shape[1:])
+
+
+def _with_row(e: Any, x: HloValue, place: HloValue, row: HloValue) -> HloValue:
+    shape: Any = x.shape
+    zero = e.constant(0, dtypes.int64)
+    update = e.reshaped(row, (1, *shape[1:]))
+    return e.op("stablehlo.dynamic_update_slice", x, update, place, *(zero for _ in shape[1:]))
+
+
+def _encode_scan(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    """A while loop that counts, reads a row of each array and writes a row of each result."""
+    count, length = op.attrs["carries"], op.attrs["length"]
+    arrays = operands[count:]
+    if length == 0:  # there is no row, and StableHLO does not allow to read one
+        return [*operands[:count], *(e.full(0, HloType.of(v.type)) for v in op.results[count:])]
+    made = [HloType.of(v.type) for v in op.results[count:]]
+    counter = HloType(dtypes.int64, ())
+    carried = [HloType.of(v.type) for v in op.results[:count]]
+    types = [counter, *carried, *made]
+    steps = e.dim(length)
+
+    def goes_on(inner: Any, params: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        return [inner.op("stablehlo.compare", params[0], steps, type=inner.truth, **inner.direction("LT", "SIGNED"))]
+
+    def step(inner: Any, params: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        number, state, rows = params[0], params[1 : 1 + count], params[1 + count :]
+        one, place = inner.constant(1, dtypes.int64), number
+        if op.attrs["reverse"]:
+            last = inner.op("stablehlo.subtract", steps, one)
+            place = inner.op("stablehlo.subtract", last, number)
+        results = inner.inlined(op.regions[0], [*state, *(_row(inner, x, place) for x in arrays)])
+        written = [_with_row(inner, x, place, row) for x, row in zip(rows, results[count:], strict=True)]
+        return [inner.op("stablehlo.add", number, one), *_cast(inner, results[:count], carried), *written]
+
+    starts = [e.constant(0, dtypes.int64), *_cast(e, operands[:count], carried), *(e.full(0, type) for type in made)]
+    results = e.ops("stablehlo.while", starts, types, [e.block(types, goes_on), e.block(types, step)])
+    return results[1:]
+
+
+scan = Codec("decomposed: while", _encode_scan)
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+def _choice(name: str, own: str) -> Codec:
+    """StableHLO's branches take nothing: they use what is around them."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        chosen, *given = operands
+        types = [HloType.of(v.type) for v in op.results]
+        regions = [
+            e.block([], lambda inner, params, region=region: _cast(inner, inner.inlined(region, given), types))
+            for region in op.regions
+        ]
+        return e.ops(name, [chosen], types, regions)
+
+    def decode(d: Any, op: HloOp) -> Sequence[Any]:
+        chosen = _strong(d, d.value(op.operands[0]))
+        regions, free = d.closed(op.regions, [])
+        return d.b.op_all(own, chosen, *free, regions=regions)
+
+    return Codec(name, encode, {name: decode})
+
+
+if_ = _choice("stablehlo.if", "if")
+case = _choice("stablehlo.case", "case")

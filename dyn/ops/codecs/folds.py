@@ -1,0 +1,288 @@
+"""Codecs of reductions, of windows, and of what runs along an axis."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
+from dyn.ir.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
+from dyn.ops.codecs.indexing import combine_of, monoid
+from dyn.shapes import Dim, dim_max, dim_min
+
+#: ``identity(combine, dtype)``: what changes nothing.
+Identity = Callable[[str, DType], bool | int | float]
+_IDEMPOTENT = ("maximum", "minimum", "and", "or")
+
+
+# --- reduce -----------------------------------------------------------------------------------------------------------
+
+
+def _starts_at_identity(d: Any, init: Any, combine: str, identity: Identity) -> bool:
+    found = d.b.uniform(init)
+    return found is not None and bool(found == identity(combine, init.dtype))
+
+
+def reduce(identity: Identity) -> Codec:
+    """The codec of the op ``reduce``; other folds are read as ``variadic_reduce``."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        (x,), combine = operands, op.attrs["combine"]
+        init = e.constant(identity(combine, x.dtype), x.dtype)
+        return [
+            e.op(
+                "stablehlo.reduce", x, init, type=HloType.of(op.result.type), regions=[monoid(e, combine, x.dtype)],
+                dimensions=tuple(sorted(op.attrs["axes"])),
+            )
+        ]  # fmt: skip
+
+    def decode(d: Any, op: HloOp) -> Sequence[Any]:
+        values, axes = [d.value(v) for v in op.operands], op.attrs["dimensions"]
+        combine = combine_of(op.regions[0]) if len(values) == 2 else None
+        taken = combine not in (None, "replace", "keep")
+        if taken and values[0].dtype.kind is Kind.COMPLEX and combine != "add":
+            taken = False
+        if not taken:
+            body = d.scalar_region(op.regions[0])
+            return d.b.op_all("variadic_reduce", *values, regions=(body,), axes=axes)
+        x, init = values
+        made = d.b.op("reduce", x, axes=axes, combine=combine, nonempty=False)
+        if _starts_at_identity(d, init, str(combine), identity):
+            return [made]
+        start = d.b.op("broadcast_in_dim", init, shape=made.shape, dims=()) if made.shape else init
+        return [d.b.op(str(combine), start, made)]
+
+    return Codec("stablehlo.reduce", encode, {"stablehlo.reduce": decode})
+
+
+def _encode_variadic(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    types = [HloType.of(v.type) for v in op.results]
+    region, axes = e.region(op.regions[0]), tuple(sorted(op.attrs["axes"]))
+    return e.ops("stablehlo.reduce", operands, types, [region], dimensions=axes)
+
+
+variadic_reduce = Codec("stablehlo.reduce", _encode_variadic)
+
+
+# --- reduce_window ----------------------------------------------------------------------------------------------------
+
+_GEOMETRY = (
+    ("window", "window_dimensions"),
+    ("strides", "window_strides"),
+    ("base_dilations", "base_dilations"),
+    ("window_dilations", "window_dilations"),
+)
+DYNAMIC = "custom_call.stablehlo.dynamic_reduce_window"
+
+
+def _encode_windows(e: Any, op: Any, operands: Sequence[HloValue], region: Any, attrs: Any) -> Sequence[HloValue]:
+    """Static windows are reduce_window; others the custom call that stands for it while it has no dynamic form."""
+    types = [HloType.of(v.type) for v in op.results]
+    numbers, padding = {hlo: tuple(attrs[own]) for own, hlo in _GEOMETRY}, tuple(map(tuple, attrs["padding"]))
+    if all(is_static(n) for n in (*numbers.values(), *padding)):
+        return e.ops("stablehlo.reduce_window", operands, types, [region], padding=padding or None, **numbers)
+    body = e.function("reducer", region)
+    vectors = [e.dims(n) for n in numbers.values()]
+    return e.ops(
+        "stablehlo.custom_call", [*operands, *vectors, e.dims(padding)], types,
+        call_target_name="stablehlo.dynamic_reduce_window", called_computations=(body,),
+    )  # fmt: skip
+
+
+def _static_geometry(op: HloOp) -> dict[str, Any]:
+    rank = len(op.results[0].shape)
+    found: dict[str, Any] = {own: op.attrs.get(hlo, (1,) * rank) for own, hlo in _GEOMETRY}
+    return {**found, "padding": tuple(op.attrs.get("padding", ((0, 0),) * rank))}
+
+
+def _runs_along(d: Any, x: Any, at: dict[str, Any]) -> tuple[int, bool] | None:
+    """The axis that a window is as long as, up to each element or, with True, from each on."""
+    wide = [a for a, n in enumerate(at["window"]) if n != 1]
+    plain = all(n == 1 for name in ("strides", "base_dilations", "window_dilations") for n in at[name])
+    if len(wide) != 1 or not plain:
+        return None
+    (axis,) = wide
+    size, window, (low, high) = x.shape[axis], at["window"][axis], at["padding"][axis]
+    if any(pair != (0, 0) for a, pair in enumerate(at["padding"]) if a != axis):
+        return None
+
+    def same(a: Dim, b: Dim) -> bool:
+        return bool(d.b.facts.eq(a, b).proved)
+
+    if not (same(window, size) or same(window, dim_max(size, 1))):
+        return None
+    if same(low, window - 1) and same(high, 0):
+        return axis, False
+    return (axis, True) if same(high, window - 1) and same(low, 0) else None
+
+
+def _decode_windows(d: Any, values: list[Any], region: Any, at: dict[str, Any], identity: Identity) -> Sequence[Any]:
+    combine = combine_of(region) if len(values) == 2 else None
+    x = values[0]
+    if combine in (None, "replace", "keep") or (x.dtype.kind is Kind.COMPLEX and combine != "add"):
+        return d.b.op_all("variadic_reduce_window", *values, regions=(d.scalar_region(region),), **at)
+    neutral = _starts_at_identity(d, values[1], str(combine), identity)
+    if not neutral and combine not in _IDEMPOTENT:  # holes are what the fold starts from
+        return d.b.op_all("variadic_reduce_window", *values, regions=(d.scalar_region(region),), **at)
+    running = _runs_along(d, x, at)
+    if (
+        running is not None
+        and combine in ("add", "multiply", "maximum", "minimum")
+        and x.dtype.kind is not Kind.COMPLEX
+    ):
+        axis, backward = running
+        made = d.b.op("cumulative", x, dimension=axis, combine=combine, reverse=backward)
+    else:
+        made = d.b.op("reduce_window", x, combine=combine, **at)
+    if neutral:
+        return [made]
+    start = d.b.op("broadcast_in_dim", values[1], shape=made.shape, dims=()) if made.shape else values[1]
+    return [d.b.op(str(combine), start, made)]
+
+
+def reduce_window(identity: Identity) -> Codec:
+    """The codec of the op ``reduce_window``; others are read as ``variadic_reduce_window`` or ``cumulative``."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        (x,), combine = operands, op.attrs["combine"]
+        init = e.constant(identity(combine, x.dtype), x.dtype)
+        return _encode_windows(e, op, [x, init], monoid(e, combine, x.dtype), op.attrs)
+
+    def decode(d: Any, op: HloOp) -> Sequence[Any]:
+        return _decode_windows(d, [d.value(v) for v in op.operands], op.regions[0], _static_geometry(op), identity)
+
+    def decode_dynamic(d: Any, op: HloOp) -> Sequence[Any]:
+        *arrays, window, strides, base, dilations, padding = op.operands
+        numbers = (d.dims(v) for v in (window, strides, base, dilations))
+        names = [own for own, _ in _GEOMETRY]
+        at = {**dict(zip(names, numbers, strict=True)), "padding": d.matrix(padding)}
+        (body,) = op.attrs["called_computations"]
+        return _decode_windows(d, [d.value(v) for v in arrays], d.callee(body), at, identity)
+
+    return Codec(
+        "stablehlo.reduce_window, dynamic_reduce_window",
+        encode,
+        {"stablehlo.reduce_window": decode, DYNAMIC: decode_dynamic},
+    )
+
+
+def _encode_variadic_window(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    return _encode_windows(e, op, operands, e.region(op.regions[0]), op.attrs)
+
+
+variadic_reduce_window = Codec("stablehlo.reduce_window, dynamic_reduce_window", _encode_variadic_window)
+
+
+def cumulative(identity: Identity) -> Codec:
+    """A running reduction is a window as long as the axis."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        (x,), axis, combine = operands, op.attrs["dimension"], op.attrs["combine"]
+        init = e.constant(identity(combine, x.dtype), x.dtype)
+        rank, ones = len(op.result.shape), (1,) * len(op.result.shape)
+        window = dim_max(op.result.shape[axis], 1)  # a window has something in it, even where the array has not
+        pair = (0, window - 1) if op.attrs["reverse"] else (window - 1, 0)
+        attrs = {
+            "window": tuple(window if a == axis else 1 for a in range(rank)),
+            "strides": ones, "base_dilations": ones, "window_dilations": ones,
+            "padding": tuple(pair if a == axis else (0, 0) for a in range(rank)),
+        }  # fmt: skip
+        return _encode_windows(e, op, [x, init], monoid(e, combine, x.dtype), attrs)
+
+    return Codec("decomposed: reduce_window", encode)
+
+
+# --- window_choice ----------------------------------------------------------------------------------------------------
+
+_NOWHERE = 2**63 - 1
+
+
+def _encode_choice(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    """Tap by tap: the number of the place under it where its element is the chosen one, and the least of these."""
+    (x, chosen), at, type = operands, op.attrs, HloType.of(op.result.type)
+    if not is_static(at["window"]):
+        raise NotYetError(
+            "the choice in a window whose size is symbolic has no StableHLO form.", loc=op.loc,
+            remedy="make the window's sizes numbers.",
+        )  # fmt: skip
+    shape: Any = x.shape
+    number = e.full(0, HloType(type.dtype, shape))
+    for axis in at["axes"]:
+        along = e.iota(number.type, axis)
+        number = e.op("stablehlo.add", e.op("stablehlo.multiply", number, e.number(shape[axis], number.type)), along)
+    number = _padded(e, number, e.constant(_NOWHERE, type.dtype), at)
+    inside = _padded(e, e.full(True, HloType(dtypes.bool_, shape)), e.constant(False), at)
+    values = _padded(e, x, e.constant(0, x.dtype), at)
+    truth, nowhere = HloType(dtypes.bool_, type.shape), e.full(_NOWHERE, type)
+    best = nowhere
+    sort = e.direction("EQ", "FLOAT" if x.dtype.is_float else "SIGNED" if x.dtype.kind is Kind.INT else "UNSIGNED")
+    other = {**sort, "comparison_direction": HloEnum("comparison_direction", "NE")}
+    for taps in itertools.product(*(range(n) for n in at["window"])):
+        value, place, there = (_under(e, v, type.shape, taps, at) for v in (values, number, inside))
+        same = e.op("stablehlo.compare", value, chosen, type=truth, **sort)
+        same = e.op("stablehlo.or", same, e.op("stablehlo.compare", value, value, type=truth, **other))
+        found = e.op("stablehlo.select", e.op("stablehlo.and", same, there), place, nowhere, type=type)
+        best = e.op("stablehlo.minimum", best, found)
+    return [best]
+
+
+def _padded(e: Any, x: HloValue, hole: HloValue, at: Any) -> HloValue:
+    """With the holes that windows slide over."""
+    low, high = (tuple(pair[i] for pair in at["padding"]) for i in (0, 1))
+    interior = tuple(n - 1 for n in at["base_dilations"])
+    shape: Any = x.shape
+    sizes = [
+        n + (dim_max(n - 1, 0) * i if i != 0 else 0) + before + after
+        for n, i, before, after in zip(shape, interior, low, high, strict=True)
+    ]
+    return e.padded(x, hole, (low, high, interior), HloType(x.dtype, tuple(sizes)))
+
+
+def _under(e: Any, x: HloValue, counts: Any, taps: tuple[int, ...], at: Any) -> HloValue:
+    """The element under one tap of each window."""
+    start = tuple(t * d for t, d in zip(taps, at["window_dilations"], strict=True))
+    steps = at["strides"]
+    # As many as there are windows: where there is none, nothing from where the array starts.
+    there = [dim_min(n, 1) for n in counts]
+    first = tuple(s * t for s, t in zip(start, there, strict=True))
+    limit = tuple(f + (dim_max(n - 1, 0) * k + 1) * t for f, n, k, t in zip(first, counts, steps, there, strict=True))
+    return e.sliced(x, first, limit, tuple(steps), HloType(x.dtype, counts))
+
+
+window_choice = Codec("decomposed: a comparison for each tap", _encode_choice)
+
+
+# --- sort -------------------------------------------------------------------------------------------------------------
+
+
+def _encode_sort(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    """Numbers by size, and NaN after all of them."""
+    key = operands[0].dtype
+
+    def before(inner: Any, params: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        a, b = params[:2] if not op.attrs["descending"] else (params[1], params[0])
+        sort = "FLOAT" if key.is_float else "SIGNED" if key.kind is Kind.INT else "UNSIGNED"
+
+        def compare(x: HloValue, y: HloValue, direction: str) -> HloValue:
+            return inner.op(
+                "stablehlo.compare", x, y, type=inner.truth, compare_type=HloEnum("comparison_type", sort),
+                comparison_direction=HloEnum("comparison_direction", direction),
+            )  # fmt: skip
+
+        less = compare(a, b, "LT")
+        if not key.is_float:
+            return [less]
+        last = inner.op("stablehlo.and", compare(b, b, "NE"), compare(a, a, "EQ"))
+        return [inner.op("stablehlo.or", less, last)]
+
+    types = [HloType(v.dtype, ()) for v in operands for _ in (0, 1)]
+    return e.ops(
+        "stablehlo.sort", operands, [HloType.of(v.type) for v in op.results], [e.block(types, before)],
+        dimension=op.attrs["dimension"], is_stable=True,
+    )  # fmt: skip
+
+
+sort = Codec("stablehlo.sort", _encode_sort)

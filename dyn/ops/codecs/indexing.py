@@ -1,0 +1,265 @@
+"""Codecs of slices at computed places, gathers and scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.ir.hlo import Codec, HloNumbers, HloOp, HloRegion, HloType, HloValue, is_static
+from dyn.ops.codecs.elementwise import of_bools
+from dyn.shapes import Dim
+
+_GREATEST = 2**63 - 1
+
+
+def as_int64(e: Any, value: HloValue) -> HloValue:
+    """Indices as int64. What int64 does not have is outside of any axis, on the same side."""
+    if value.dtype is dtypes.int64:
+        return value
+    if value.dtype is dtypes.uint64:
+        value = e.op("stablehlo.minimum", value, e.full(_GREATEST, value.type))
+    return e.op("stablehlo.convert", value, type=HloType(dtypes.int64, value.shape))
+
+
+# --- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------------------
+
+
+def window_at(e: Any, x: HloValue, starts: Sequence[HloValue], sizes: Sequence[Dim]) -> HloValue:
+    """The window of ``sizes`` that starts at int64 scalars, moved inside."""
+    type = HloType(x.dtype, tuple(sizes))
+    if not starts:
+        return x
+    if is_static(sizes):
+        return e.op("stablehlo.dynamic_slice", x, *starts, type=type, slice_sizes=tuple(sizes))
+    vector = HloType(dtypes.int64, (len(sizes),))
+    start = e.op("stablehlo.concatenate", *(e.reshaped(s, (1,)) for s in starts), type=vector, dimension=0)
+    extent = e.dims(sizes)
+    last = e.op("stablehlo.subtract", e.dims(x.shape), extent)
+    start = e.op("stablehlo.clamp", e.full(0, vector), start, last, type=vector)
+    limit = e.op("stablehlo.add", start, extent)
+    return e.op("stablehlo.real_dynamic_slice", x, start, limit, e.full(1, vector), type=type)
+
+
+def _encode_dynamic_slice(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    x, *starts = operands
+    return [window_at(e, x, [as_int64(e, s) for s in starts], op.attrs["slice_sizes"])]
+
+
+def _decode_dynamic_slice(d: Any, op: HloOp) -> Sequence[Any]:
+    x, *starts = (d.value(v) for v in op.operands)
+    return [d.b.op("dynamic_slice", x, *starts, slice_sizes=op.attrs["slice_sizes"])]
+
+
+dynamic_slice = Codec(
+    "stablehlo.dynamic_slice, real_dynamic_slice",
+    _encode_dynamic_slice,
+    {"stablehlo.dynamic_slice": _decode_dynamic_slice},
+)
+
+
+def _encode_update(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    x, update, *starts = operands
+    return [e.op("stablehlo.dynamic_update_slice", x, update, *(as_int64(e, s) for s in starts))]
+
+
+dynamic_update_slice = Codec(
+    "stablehlo.dynamic_update_slice",
+    _encode_update,
+    {
+        "stablehlo.dynamic_update_slice": lambda d, op: [
+            d.b.op("dynamic_update_slice", *(d.value(v) for v in op.operands))
+        ]
+    },
+)
+
+
+# --- gather -----------------------------------------------------------------------------------------------------------
+
+
+def _indices(
+    e: Any, x: HloValue, starts: Sequence[HloValue], dim: int, axes: tuple[int, ...], wrap: bool
+) -> tuple[HloValue, int]:
+    """The start indices as one int64 array with an axis of components, and which axis that is.
+
+    ``axes`` are those of ``x`` that the components are places on; with ``wrap`` they may count from its end.
+    """
+    signed = any(s.dtype.kind is Kind.INT for s in starts)
+    whole = [as_int64(e, s) for s in starts]
+    rank = len(whole[0].shape)
+    if dim == rank:
+        parts = [e.reshaped(w, (*w.shape, 1)) for w in whole]
+        type = HloType(dtypes.int64, (*whole[0].shape, len(parts)))
+        made = parts[0] if len(parts) == 1 else e.op("stablehlo.concatenate", *parts, type=type, dimension=rank)
+    else:
+        (made,) = whole
+    if wrap and signed:
+        negative = e.op(
+            "stablehlo.compare", made, e.full(0, made.type), type=HloType(dtypes.bool_, made.shape),
+            **e.direction("LT", "SIGNED"),
+        )  # fmt: skip
+        sizes = e.spread(e.dims([x.shape[a] for a in axes]), made.type, (dim,))
+        made = e.op("stablehlo.select", negative, e.op("stablehlo.add", made, sizes), made, type=made.type)
+    return made, dim
+
+
+def _encode_gather(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    x, *starts = operands
+    attrs, type = op.attrs, HloType.of(op.result.type)
+    if 0 in type.shape:  # from nothing nothing can be taken, which StableHLO does not allow
+        return [e.full(0, type)]
+    axes = attrs["start_index_map"]
+    indices, dim = _indices(e, x, starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
+    names = (
+        "offset_dims",
+        "collapsed_slice_dims",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+        "start_index_map",
+    )
+    fields = {**{name: attrs[name] for name in names}, "index_vector_dim": dim}
+    numbers, sizes = HloNumbers("gather", fields), attrs["slice_sizes"]
+    if is_static(sizes):
+        return [
+            e.op(
+                "stablehlo.gather", x, indices, type=type, dimension_numbers=numbers, slice_sizes=sizes,
+                indices_are_sorted=False,
+            )
+        ]  # fmt: skip
+    return [
+        e.op(
+            "stablehlo.dynamic_gather", x, indices, e.dims(sizes), type=type, dimension_numbers=numbers,
+            indices_are_sorted=False,
+        )
+    ]  # fmt: skip
+
+
+def _gather(d: Any, op: HloOp, sizes: tuple[Dim, ...]) -> Sequence[Any]:
+    numbers = op.attrs["dimension_numbers"]
+    return [
+        d.b.op(
+            "gather", d.value(op.operands[0]), d.value(op.operands[1]), slice_sizes=sizes,
+            offset_dims=numbers.axes("offset_dims"), collapsed_slice_dims=numbers.axes("collapsed_slice_dims"),
+            operand_batching_dims=numbers.axes("operand_batching_dims"),
+            start_indices_batching_dims=numbers.axes("start_indices_batching_dims"),
+            start_index_map=numbers.axes("start_index_map"),
+            index_vector_dim=numbers.fields.get("index_vector_dim", 0), wrap=False,
+        )
+    ]  # fmt: skip
+
+
+gather = Codec(
+    "stablehlo.gather, dynamic_gather",
+    _encode_gather,
+    {
+        "stablehlo.gather": lambda d, op: _gather(d, op, op.attrs["slice_sizes"]),
+        "stablehlo.dynamic_gather": lambda d, op: _gather(d, op, d.dims(op.operands[2])),
+    },
+)
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+
+_SCATTER = (
+    "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
+    "scatter_dims_to_operand_dims",
+)  # fmt: skip
+
+
+def monoid(e: Any, combine: str, dtype: Any) -> HloRegion:
+    """The region of a monoid on scalars."""
+    scalar = HloType(dtype, ())
+    return e.block([scalar, scalar], lambda inner, p: [inner.op(f"stablehlo.{combine}", *p)])
+
+
+def _encode_scatter(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    x, *starts, updates = operands
+    attrs, combine = op.attrs, op.attrs["combine"]
+    axes = attrs["scatter_dims_to_operand_dims"]
+    indices, dim = _indices(e, x, starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
+    scalar = HloType(x.dtype, ())
+    if combine == "replace":
+        body = e.block([scalar, scalar], lambda inner, p: [p[1]])
+    elif combine == "body":
+        body = e.region(op.regions[0])
+    else:
+        body = monoid(e, combine, x.dtype)
+    fields = {**{name: attrs[name] for name in _SCATTER}, "index_vector_dim": dim}
+    return [
+        e.op(
+            "stablehlo.scatter", x, indices, updates, regions=[body], indices_are_sorted=False, unique_indices=False,
+            scatter_dimension_numbers=HloNumbers("scatter", fields),
+        )
+    ]  # fmt: skip
+
+
+def combine_of(region: HloRegion) -> str | None:
+    """What a region of two scalars does, where that is a monoid, ``replace`` or ``keep``; else None."""
+    if len(region.params) != 2 or len(region.results) != 1:
+        return None
+    old, new = region.params
+    (result,) = region.results
+    if not region.ops:
+        return "replace" if result is new else "keep" if result is old else None
+    if len(region.ops) != 1 or result is not region.ops[0].results[0] or set(region.ops[0].operands) != {old, new}:
+        return None
+    name = region.ops[0].name.removeprefix("stablehlo.")
+    if name not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
+        return None
+    return of_bools(name) if result.dtype.kind is Kind.BOOL else name
+
+
+def _decode_scatter(d: Any, op: HloOp) -> Sequence[Any]:
+    count, numbers = len(op.operands) // 2, op.attrs["scatter_dimension_numbers"]
+    indices = d.value(op.operands[count])
+    attrs: dict[str, Any] = {name: numbers.axes(name) for name in _SCATTER}
+    attrs |= {"index_vector_dim": numbers.fields.get("index_vector_dim", 0), "wrap": False}
+    (region,) = op.regions
+    if count > 1:
+        d.fail(f"scatters into {count} arrays at once", "scatter into one after the other.")
+    x, updates = d.value(op.operands[0]), d.value(op.operands[-1])
+    combine = combine_of(region)
+    if combine == "keep":
+        return [x]
+    if combine is None or (x.dtype.kind is Kind.COMPLEX and combine not in ("add", "replace")):
+        body = d.scalar_region(region)
+        return d.b.op_all("scatter", x, indices, updates, regions=(body,), combine="body", **attrs)
+    return [d.b.op("scatter", x, indices, updates, combine=combine, **attrs)]
+
+
+scatter = Codec("stablehlo.scatter", _encode_scatter, {"stablehlo.scatter": _decode_scatter})
+
+
+# --- threefry2x32 -----------------------------------------------------------------------------------------------------
+
+
+def threefry(cipher: Callable[..., Any], names: Mapping[Any, str]) -> Codec:
+    """``cipher(word, number, key, words)`` enciphers two words with ``word(fn, a, b)``; ``names`` names the fns."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        keys, first = operands
+        shape = op.result.shape
+        leading = tuple(range(len(first.shape)))
+        wide, half = HloType(dtypes.uint64, shape), HloType(dtypes.uint32, shape)
+        inner = op.attrs["shape"]
+        place = e.full(0, wide)
+        for axis, size in enumerate(inner):
+            along = HloType(dtypes.uint64, shape)
+            number = e.iota(along, len(leading) + axis)
+            place = e.op("stablehlo.add", e.op("stablehlo.multiply", place, e.number(size, along)), number)
+        count = e.op("stablehlo.add", e.spread(first, wide, leading), place)
+        upper = e.op("stablehlo.shift_right_logical", count, e.full(32, wide))
+        words = tuple(e.op("stablehlo.convert", v, type=half) for v in (upper, count))
+        key = tuple(e.spread(e.row(keys, i), half, leading) for i in (0, 1))
+
+        def word(fn: Any, a: HloValue, b: HloValue) -> HloValue:
+            return e.op(f"stablehlo.{names[fn]}", a, b)
+
+        x, y = cipher(word, lambda n: e.full(np.uint32(n), half), key, words)
+        high, low = (e.op("stablehlo.convert", v, type=wide) for v in (x, y))
+        return [e.op("stablehlo.or", e.op("stablehlo.shift_left", high, e.full(32, wide)), low)]
+
+    return Codec("decomposed: adds, shifts and exclusive ors", encode)

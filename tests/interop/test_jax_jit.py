@@ -1,0 +1,68 @@
+"""JAX functions that dyn compiles: one trace and one compile for a stream of shapes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dyn.errors import ArgumentError
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+import dyn.interop.jax as djax  # noqa: E402
+
+
+def mlp(params: Any, x: Any) -> Any:
+    for layer in params:
+        x = jax.nn.gelu(x @ layer["w"] + layer["b"])
+    return {"out": x, "mean": x.mean()}
+
+
+def params_of(*sizes: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    pairs = itertools.pairwise(sizes)
+    return [{"w": jnp.asarray(rng.standard_normal((a, b), np.float32)), "b": jnp.zeros(b)} for a, b in pairs]
+
+
+def test_a_stream_of_shapes() -> None:
+    params, run = params_of(8, 16, 4), djax.jit(mlp, shapes="..., n 8")
+    for n in (1, 2, 7, 64, 1000):
+        x = jnp.asarray(np.random.default_rng(n).standard_normal((n, 8), np.float32))
+        actual, wanted = run(params, x), mlp(params, x)
+        assert actual.keys() == wanted.keys()
+        for name in wanted:
+            assert isinstance(actual[name], jax.Array)
+            np.testing.assert_allclose(actual[name], wanted[name], 2e-5, 1e-5)
+    assert run.cache_info() == (1, 1)
+    assert run(params, jnp.zeros((0, 8)))["out"].shape == (0, 4)
+    assert run.cache_info() == (2, 2)
+
+
+def test_gradients_inside() -> None:
+    run = djax.jit(jax.value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2)), shapes="k 3, n k")
+    w = jnp.ones((4, 3)) / 7
+    for n in (1, 5, 33):
+        x = jnp.asarray(np.random.default_rng(n).standard_normal((n, 4), np.float32))
+        value, grad = run(w, x)
+        wanted = jax.value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2))(w, x)
+        np.testing.assert_allclose(value, wanted[0], 1e-5)
+        np.testing.assert_allclose(grad, wanted[1], 1e-4, 1e-5)
+    assert run.cache_info() == (1, 1)
+
+
+def test_static_arguments() -> None:
+    run = djax.jit(lambda x, k: x * k if k > 1 else x, static_argnums=1)
+    x = jnp.arange(3.0)
+    assert run(x, 1).tolist() == [0, 1, 2]
+    assert run(x, 3).tolist() == [0, 3, 6]
+    assert run.cache_info()[0] == 2
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ArgumentError) as error:
+        djax.jit(lambda x: x, shapes="a b")(jnp.ones(3))
+    assert str(error.value) == "shapes= gives argument 0 the axes 'a b', and it has 1."

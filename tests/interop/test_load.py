@@ -1,0 +1,238 @@
+"""Programs that others made: by JAX, with symbolic sizes, and by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn.errors import ArtifactError, ShapeError, UnsupportedOpError
+from dyn.interop.stablehlo import dump, load, register_custom_call
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from jax import export, lax  # noqa: E402
+
+
+def exported_by_jax(fn: Any, *shapes: str, dtype: Any = np.float32) -> Any:
+    scope = export.SymbolicScope()
+    args = [jax.ShapeDtypeStruct(export.symbolic_shape(s, scope=scope), dtype) for s in shapes]
+    return export.export(jax.jit(fn))(*args)
+
+
+def attention(x: Any, w: Any) -> Any:
+    q = x @ w
+    scores = jax.nn.softmax(q @ jnp.swapaxes(q, -1, -2) / 8.0)
+    mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool))
+    return (jnp.where(mask, scores, 0.0) @ q).reshape(-1, w.shape[1]), jnp.cumsum(x, axis=1)
+
+
+def shapes_of(x: Any, y: Any) -> Any:
+    b, s = x.shape
+    return (
+        x.reshape(b * s)[:: 2],
+        jnp.concatenate([x, x], 1).reshape(2 * b, -1),
+        x[: (b + 1) // 2, 1:],
+        jnp.pad(x, ((1, 0), (0, 2))),
+        jnp.take(y, jnp.arange(b) % 4, axis=0),
+        lax.dynamic_slice(x, (jnp.argmax(x[0]), 0), (b - 1, s)),
+        jnp.broadcast_to(x[:, None], (b, 3, s)),
+        lax.fori_loop(0, b, lambda i, c: c + x[i].sum() * s, jnp.float32(0)),
+        jnp.arange(s) * b,
+    )  # fmt: skip
+
+
+CASES = {
+    "attention": (
+        attention, ("b, s, 16", "16, n"), [((2, 3, 16), (16, 8)), ((1, 1, 16), (16, 1)), ((5, 64, 16), (16, 7))],
+    ),
+    "shapes": (shapes_of, ("b, s", "s, b"), [((3, 4), (4, 3)), ((1, 1), (1, 1)), ((7, 64), (64, 7))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_jax_exports_runs_at_every_shape(case: str) -> None:
+    fn, shapes, calls = CASES[case]
+    loaded = load(exported_by_jax(fn, *shapes).mlir_module_serialized)
+    rng = np.random.default_rng(0)
+    for sizes in calls:
+        args = [rng.standard_normal(s, np.float32) for s in sizes]
+        for actual, wanted in zip(loaded(*args), jax.jit(fn)(*args), strict=True):
+            assert actual.dtype == wanted.dtype
+            np.testing.assert_allclose(actual, wanted, 2e-5, 1e-5)
+    assert loaded.cache_info().compiles == 1
+
+
+def test_sizes_have_their_names_again() -> None:
+    loaded = load(exported_by_jax(shapes_of, "b, s", "s, b").mlir_module())
+    function = loaded.trace(np.ones((3, 4), np.float32), np.ones((4, 3), np.float32)).function
+    texts = [", ".join(map(str, v.shape)) for v in function.results]
+    assert texts == [
+        "floordiv(b*s + 1, 2)", "2*b, s", "floordiv(b + 1, 2), s - 1", "b + 1, s + 2", "b, b", "b - 1, s", "b, 3, s",
+        "", "s",
+    ]  # fmt: skip
+
+
+def test_what_jax_asserts_is_checked() -> None:
+    loaded = load(exported_by_jax(lambda x, y: x + y.sum(), "b, s", "2*b, s").mlir_module_serialized)
+    assert loaded(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)).shape == (2, 3)
+    with pytest.raises(ShapeError, match="Found inconsistency between dimension size"):
+        loaded(np.ones((2, 3), np.float32), np.ones((5, 3), np.float32))
+    with pytest.raises(ShapeError, match="Expected value >= 1 for dimension variable"):
+        loaded(np.ones((0, 3), np.float32), np.ones((0, 3), np.float32))
+
+
+def test_loaded_functions_are_traced_differentiated_and_batched() -> None:
+    loaded = load(exported_by_jax(lambda x: jnp.tanh(x) * x.shape[0], "b, s").mlir_module())
+
+    def loss(x: Any) -> Any:
+        return dnp.sum(loaded(x) ** 2)
+
+    x = np.random.default_rng(0).standard_normal((3, 5), np.float32)
+    np.testing.assert_allclose(dyn.jit(dyn.grad(loss))(x), jax.grad(lambda x: jnp.sum((jnp.tanh(x) * 3) ** 2))(x), 1e-5)
+    np.testing.assert_allclose(dyn.vmap(loaded)(np.stack([x, x]))[1], np.tanh(x) * 3, 1e-6)
+
+
+def test_the_greatest_elements() -> None:
+    def greatest(x: Any) -> Any:
+        return lax.top_k(x, 8)
+
+    x = np.array([np.inf, np.nan, -np.nan, -np.inf, 3, 0.0, -0.0, 3], np.float32)
+    loaded = load(export.export(jax.jit(greatest))(x).mlir_module_serialized)
+    for actual, wanted in zip(loaded(x), greatest(x), strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+        assert np.signbit(actual).tolist() == np.signbit(wanted).tolist()
+
+
+# --- modules by hand --------------------------------------------------------------------------------------------------
+
+PRETTY = """module @by_hand {
+  func.func public @main(%x: tensor<?xf32>, %n: tensor<4xi32>) -> (tensor<?xf32>, tensor<i32>) {
+    %0 = call @twice(%x) : (tensor<?xf32>) -> tensor<?xf32>
+    %1 = call @twice(%0) : (tensor<?xf32>) -> tensor<?xf32>
+    %c = stablehlo.constant dense<5> : tensor<i32>
+    %2 = stablehlo.reduce(%n init: %c) applies stablehlo.add across dimensions = [0] : (tensor<4xi32>, tensor<i32>) -> tensor<i32>
+    return %1, %2 : tensor<?xf32>, tensor<i32>
+  }
+  func.func private @twice(%x: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = stablehlo.add %x, %x : tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+}
+"""  # noqa: E501  # as MLIR prints it
+
+GENERIC = """"builtin.module"() ({
+  "func.func"() <{function_type = (tensor<2xbf16>) -> tensor<2xbf16>, sym_name = "main"}> ({
+  ^bb0(%arg0: tensor<2xbf16>):
+    %0 = "stablehlo.constant"() <{value = dense<[1.5, 0x7FC0]> : tensor<2xbf16>}> : () -> tensor<2xbf16>
+    %1 = "stablehlo.multiply"(%arg0, %0) : (tensor<2xbf16>, tensor<2xbf16>) -> tensor<2xbf16>
+    "func.return"(%1) : (tensor<2xbf16>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+
+
+def test_calls_and_folds_that_start_elsewhere() -> None:
+    loaded = load(PRETTY)
+    for n in (0, 1, 7):
+        x, total = loaded(np.ones(n, np.float32), np.arange(4, dtype=np.int32))
+        assert (x.tolist(), int(total)) == ([4.0] * n, 11)
+    only = load(PRETTY, name="twice")
+    assert only(np.ones(3, np.float32)).tolist() == [2.0] * 3
+
+
+def test_the_generic_form_and_numbers_that_numpy_lacks() -> None:
+    made = load(GENERIC)(np.array([2.0, 1.0], dyn.bfloat16.np))
+    assert float(made[0]) == 3.0
+    assert np.isnan(float(made[1]))
+
+
+def test_complex_constants() -> None:
+    text = (
+        "func.func @main() -> tensor<2xcomplex<f32>> {\n"
+        "%0 = stablehlo.constant dense<[(1.0, 2.0), (-0.0, 0x7F800000)]> : tensor<2xcomplex<f32>>\n"
+        "return %0 : tensor<2xcomplex<f32>>\n}"
+    )
+    made = load(text)()
+    assert made[0] == 1 + 2j
+    assert np.signbit(made[1].real)
+    assert np.isinf(made[1].imag)
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(PRETTY)
+    for source in (path, str(path)):
+        assert load(source)(np.ones(1, np.float32), np.zeros(4, np.int32))[0].tolist() == [4.0]
+    data = dump(load(PRETTY).trace(np.ones(1, np.float32), np.zeros(4, np.int32)), version="1.0.0")
+    assert isinstance(data, bytes)
+    path.write_bytes(data)
+    assert load(path)(np.ones(2, np.float32), np.zeros(4, np.int32))[0].tolist() == [4.0, 4.0]
+
+
+# --- custom calls -----------------------------------------------------------------------------------------------------
+
+CUSTOM = """func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = stablehlo.custom_call @scaled(%x) {factor = 3.0 : f32} : (tensor<?xf32>) -> tensor<?xf32> loc("model.py":7:3)
+  return %0 : tensor<?xf32>
+}"""
+
+
+def test_custom_calls_are_what_was_registered() -> None:
+    loaded = load(CUSTOM)
+    with pytest.raises(UnsupportedOpError) as refused:
+        loaded.trace(np.ones(2, np.float32))
+    assert str(refused.value) == (
+        "the custom call 'scaled' of (f32[arg0_0]) has no meaning in this version.\n"
+        "  at model.py:7\n"
+        "  help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
+    )
+    register_custom_call("scaled", lambda x, factor: x * factor)
+    assert loaded(np.ones(2, np.float32)).tolist() == [3.0, 3.0]
+
+
+# --- what is no program -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("", "it is empty"),
+        ("module {", "expected operation name"),
+        ("func.func @main(%x: tensor<2xi8>) -> tensor<3xi8> { return %x : tensor<2xi8> }", "type of return operand 0"),
+        (b"ML\xefR", ""),
+        (b"ML\xefR\rStableHLO_v1.0.0\x00\xff\xff\xff", ""),
+        (b"\xff\xfe\x00", ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_module(source: str | bytes, said: str) -> None:
+    with pytest.raises(ArtifactError, match=f"(?s)this is no StableHLO module: .*{said}"):
+        load(source)
+
+
+def test_no_such_function() -> None:
+    with pytest.raises(ArtifactError) as error:
+        load(PRETTY, name="thrice")
+    assert str(error.value) == (
+        "the module has no function @thrice; it has @main, @twice.\n  help: name one of them: load(source, name=…)."
+    )
+
+
+def test_types_that_are_not_there() -> None:
+    text = "func.func @main(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN> { return %x : tensor<2xf8E4M3FN> }"
+    with pytest.raises(UnsupportedOpError, match=r"elements of type f8E4M3FN \(tensor<2xf8E4M3FN>\) are not supported"):
+        load(text)
+
+
+def test_sizes_that_depend_on_data_are_refused() -> None:
+    text = (
+        "func.func @main(%x: tensor<6xf32>, %n: tensor<1xi32>) -> tensor<?xf32> {\n"
+        "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<6xf32>, tensor<1xi32>) -> tensor<?xf32>\n"
+        "return %0 : tensor<?xf32>\n}"
+    )
+    with pytest.raises(UnsupportedOpError, match="has a size that depends on data"):
+        load(text).trace(np.ones(6, np.float32), np.array([6], np.int32))

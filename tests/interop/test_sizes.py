@@ -1,0 +1,78 @@
+"""Sizes that are written as tensors of arithmetic, and read back as the same sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn.dtypes import int64
+from dyn.interop.stablehlo import dump, load
+from dyn.ir.core import Op
+from dyn.shapes import format_dim
+
+pytest.importorskip("jaxlib")
+
+EXPRESSIONS = {
+    "sum": lambda b, s: 2 * b + s + 3,
+    "product": lambda b, s: b * b * s,
+    "difference": lambda b, s: b - s,
+    "floordiv": lambda b, s: (b + 3) // 4,
+    "floordiv by a size": lambda b, s: b // (s + 1),
+    "mod": lambda b, s: b % 5,
+    "negative floordiv": lambda b, s: -b // 3,
+    "negative mod": lambda b, s: (b - s) % 3,
+    "nested": lambda b, s: (b * s + 7) // 2 % 3,
+}  # fmt: skip
+
+
+def sizes_in(ops: tuple[Op, ...]) -> list[str]:
+    return [format_dim(op.attrs["size"]) for op in ops if op.opdef.name == "dim_size"]
+
+
+@pytest.mark.parametrize("name", sorted(EXPRESSIONS))
+def test_sizes_come_back(name: str) -> None:
+    fn = EXPRESSIONS[name]
+
+    @dyn.jit(shapes="b s")
+    def f(x: Any) -> Any:
+        return dnp.asarray(fn(*x.shape)) * dnp.ones((), dtype=int64)
+
+    traced = f.trace(np.ones((3, 4)))
+    loaded = load(dump(traced))
+    again = loaded.trace(np.ones((3, 4)))
+    if "negative" not in name:  # a division that rounds down, of what may be negative, is tensors to the reader
+        assert sizes_in(again.function.ops) == sizes_in(traced.function.ops)
+    for shape in ((0, 0), (1, 1), (7, 2), (64, 1000)):
+        assert loaded(np.ones(shape)) == f(np.ones(shape)) == fn(*shape)
+    assert loaded.cache_info().compiles == 1
+
+
+def test_undecided_broadcasts_come_back() -> None:
+    @dyn.jit(shapes="n, m")
+    def f(x: Any, y: Any) -> Any:
+        return x + y
+
+    loaded = load(dump(f.trace(np.ones(3), np.ones(3))))
+    (result,) = loaded.trace(np.ones(3), np.ones(3)).function.results
+    assert "broadcast" in format_dim(result.shape[0])
+    for a, b in ((3, 3), (1, 4), (4, 1), (0, 1), (1, 1)):
+        np.testing.assert_array_equal(loaded(np.ones(a), np.arange(float(b))), np.ones(a) + np.arange(float(b)))
+    with pytest.raises(dyn.errors.ShapeError, match="broadcasts with"):
+        loaded(np.ones(2), np.ones(3))
+
+
+def test_declared_sizes_are_solved_for() -> None:
+    @dyn.jit(shapes="2*k+1", dims=[dyn.Dim("k", min=1, max=40)])
+    def f(x: Any) -> Any:
+        return x[: x.shape[0] // 2]
+
+    loaded = load(dump(f.trace(np.ones(5))))
+    assert loaded(np.ones(7)).shape == (3,)
+    with pytest.raises(dyn.errors.ShapeError):
+        loaded(np.ones(6))
+    with pytest.raises(dyn.errors.ShapeError):
+        loaded(np.ones(1))
