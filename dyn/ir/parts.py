@@ -23,9 +23,9 @@ _MOVERS = (OpKind.VIEW, OpKind.INDEXED)
 def split_complex(function: Function) -> Function:
     """Every complex value between parameters and results becomes two real ones.
 
-    Needs results that are values of their own. Leaves complex numbers in parameters and in what libraries compute, which
-    only ``real``, ``imag`` and libraries read, and in results and libraries' operands, which ``complex`` makes where
-    they are not one of the former: what kernels load and store. A function without complex numbers stays as it is.
+    Needs results that are values of their own. Leaves complex numbers in parameters and what libraries compute, which
+    only ``real``, ``imag`` and libraries read, and in results and what libraries are given, which ``complex`` makes
+    where they are none of the former: what kernels load and store. A function without them stays as it is.
     """
     values = [*function.params, *(v for op in function.ops for v in (*op.results, *_inside(op)))]
     if not any(_is_complex(v) for v in values):

@@ -129,9 +129,11 @@ def _pinv(a: Array, rtol: Array) -> Array:
     *lead, m, n = a.shape
     # A stack of one, where a matrix is computed alone, so that its tolerance has an axis to stand along.
     values = rtol[..., None, None] * np.ones((1, 1), rtol.dtype)
-    return each_matrix(
+    made = each_matrix(
         lambda x, limit: np.linalg.pinv(x, limit[..., 0, 0]), a, values, outputs=(((*lead, n, m), a.dtype),)
     )
+    finite = np.isfinite(a).all(axis=(-2, -1), keepdims=True)  # of an infinite matrix NumPy has zeros
+    return np.where(finite, made, np.array(np.nan, a.dtype))
 
 
 def _pinv_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:

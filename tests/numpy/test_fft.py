@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -148,7 +148,7 @@ def test_what_is_refused() -> None:
         dnp.fft.fftn(x, (2, 2), axes=(0,))
     assert counted.value.problem == "fftn: s has 2 sizes for 1 axes."
     with pytest.raises(ArgumentError) as listed:
-        dnp.fft.fftn(x, 4)
+        dnp.fft.fftn(x, cast(Any, 4))
     assert listed.value.problem == "fftn: s is a sequence of sizes, not 4."
     with pytest.raises(ShapeError) as axis:
         dnp.fft.fft(x, axis=2)
