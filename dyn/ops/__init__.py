@@ -35,6 +35,7 @@ OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "factorizations",
-    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter", "shape",
-    "solving", "spectral", "threefry", "triangular", "variadic_reduce", "variadic_reduce_window", "window_choice",
+    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter",
+    "shape", "solving", "spectral", "threefry", "triangular", "variadic_reduce", "variadic_reduce_window",
+    "window_choice",
 ]  # fmt: skip

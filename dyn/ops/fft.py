@@ -91,7 +91,7 @@ def _samples() -> list[Sample]:
         for kind in _KINDS:
             for length in lengths:
                 shape = (*length[:-1], length[-1] // 2 + 1) if kind == "IRFFT" else length
-                for lead in ((), (2,), (0,)):
+                for lead in ((), (2,), (0,)) if length in ((0,), (7,), (2, 3)) else ((),):
                     own = dtype if kind == "RFFT" else complex_of(dtype)
                     attrs = {"fft_type": kind, "fft_length": length}
                     calls.append(Sample((random_matrices((*lead, *shape), own),), attrs))

@@ -6,10 +6,13 @@ differentiation", 2008, and I. Murray, "Differentiation of the Cholesky decompos
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
+from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -136,18 +139,21 @@ def _solve_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
 
 
 def _solve_samples() -> list[Sample]:
-    calls: list[Sample] = []
-    for dtype in LAPACK_DTYPES:
-        for how in _TRANSPOSES:
-            for left in (True, False):
-                for flags in ((True, False), (False, True)):
-                    attrs = dict(zip(("lower", "unit_diagonal"), flags, strict=True))
-                    attrs = {**attrs, "left_side": left, "transpose_a": how}
-                    for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2)):
-                        other = (*shape[:-2], shape[-1], 4) if left else (*shape[:-2], 4, shape[-1])
-                        a = random_matrices(shape, dtype) + 3 * np.eye(shape[-1], dtype=dtype.np)
-                        calls.append(Sample((a, random_matrices(other, dtype, 1)), attrs))
-    return calls
+    """Every form of one system, and systems of every shape in one form."""
+
+    def call(shape: tuple[int, ...], dtype: DType, how: str, left: bool, lower: bool) -> Sample:
+        other = (*shape[:-2], shape[-1], 4) if left else (*shape[:-2], 4, shape[-1])
+        a = random_matrices(shape, dtype) + 3 * np.eye(shape[-1], dtype=dtype.np)
+        attrs = {"left_side": left, "lower": lower, "unit_diagonal": not lower, "transpose_a": how}
+        return Sample((a, random_matrices(other, dtype, 1)), attrs)
+
+    forms = itertools.product(_TRANSPOSES, (True, False), (True, False))
+    calls = [call((3, 3), dtype, *form) for form in forms for dtype in (dtypes.float32, dtypes.complex64)]
+    return calls + [
+        call(shape, dtype, "NO_TRANSPOSE", True, True)
+        for dtype in LAPACK_DTYPES
+        for shape in ((1, 1), (0, 0), (0, 2, 2), (2, 2, 2))
+    ]
 
 
 #: ``X`` of ``op(A) X = B`` (``left_side``) or ``X op(A) = B``, where A is triangular: ``lower`` or upper, and with ones
