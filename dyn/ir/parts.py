@@ -10,7 +10,7 @@ from dyn.errors import NotYetError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region, Value, with_operands
 from dyn.ir.nested import carries
-from dyn.ir.opdef import Control, OpKind
+from dyn.ir.opdef import Control, Library, OpKind
 from dyn.source import UNKNOWN
 
 Pair = tuple[Value, Value]
@@ -23,9 +23,9 @@ _MOVERS = (OpKind.VIEW, OpKind.INDEXED)
 def split_complex(function: Function) -> Function:
     """Every complex value between parameters and results becomes two real ones.
 
-    Needs results that are values of their own. Leaves complex numbers in parameters, which only ``real`` and ``imag``
-    read, and in results, which ``complex`` makes: what kernels load and store. A function without complex numbers stays
-    as it is.
+    Needs results that are values of their own. Leaves complex numbers in parameters and what libraries compute, which
+    only ``real``, ``imag`` and libraries read, and in results and what libraries are given, which ``complex`` makes
+    where they are none of the former: what kernels load and store. A function without them stays as it is.
     """
     values = [*function.params, *(v for op in function.ops for v in (*op.results, *_inside(op)))]
     if not any(_is_complex(v) for v in values):
@@ -52,26 +52,39 @@ class _Splitter:
         self.builder = Builder(function.facts, function.ops[0].loc if function.ops else UNKNOWN)
         self.pairs: dict[Value, Pair] = {}
         self.values: dict[Value, Value] = {}
+        #: Complex values that lie in memory as such.
+        self.wholes: dict[Value, Value] = {}
 
     def run(self) -> Function:
         b = self.builder
         for param in self.function.params:
             if _is_complex(param):
-                self.pairs[param] = b.op("real", param), b.op("imag", param)
+                self.apart(param, param)
         for op in self.function.ops:
             b.loc = op.loc
             self.op(op)
-        results: list[Value] = []
-        for value in self.function.results:
-            pair = self.pairs.get(value)
-            results.append(self.values.get(value, value) if pair is None else b.op("complex", *pair))
-        return self.function.with_ops(tuple(b.ops), tuple(results), b.facts)
+        results = tuple([self.whole(value) for value in self.function.results])
+        return self.function.with_ops(tuple(b.ops), results, b.facts)
+
+    def apart(self, value: Value, whole: Value) -> None:
+        """Note that ``whole``, which lies in memory, is ``value``: other ops read its parts."""
+        self.wholes[value] = whole
+        self.pairs[value] = self.builder.op("real", whole), self.builder.op("imag", whole)
+
+    def whole(self, value: Value) -> Value:
+        """A value as it lies in memory, a complex one too."""
+        if value in self.wholes:
+            return self.wholes[value]
+        return self.builder.op("complex", *self.pairs[value]) if value in self.pairs else self.values.get(value, value)
 
     def op(self, op: Op) -> None:
         if not any(_is_complex(v) for v in (*op.reads(), *op.results, *_inside(op))):
             self.builder.append(with_operands(op, self.values))
             return
         operands = tuple([self.pairs[v] if v in self.pairs else self.values.get(v, v) for v in op.operands])
+        if isinstance(op.opdef.loops, Library) and op.opdef.parts is None:
+            self.called(op)
+            return
         if op.regions and op.opdef.parts is None:
             self.with_regions(op)
             return
@@ -80,6 +93,15 @@ class _Splitter:
             self.pairs[op.result] = found
         else:
             self.values[op.result] = found
+
+    def called(self, op: Op) -> None:
+        """The op as it is: a library takes complex numbers and gives them."""
+        made = self.builder.emit(op.opdef, [self.whole(v) for v in op.operands], **op.attrs)
+        for value, result in zip(op.results, made, strict=True):
+            if _is_complex(value):
+                self.apart(value, result)
+            else:
+                self.values[value] = result
 
     def with_regions(self, op: Op) -> None:
         """The same op of the parts, one after the other; its regions take and give them so too."""

@@ -6,7 +6,9 @@ Arrays that are given are NumPy arrays or tracers. What is not there yet raises 
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING, Any
 
 from ml_dtypes import bfloat16
 from numpy import (
@@ -266,7 +268,17 @@ from dyn.numpy._unary import (
 )
 from dyn.numpy._unique import unique, unique_all, unique_counts, unique_inverse, unique_values
 
+if TYPE_CHECKING:
+    from dyn.numpy import fft, linalg
+
 bool = bool_
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("fft", "linalg"):  # imported when they are first asked for
+        return import_module(f"dyn.numpy.{name}")
+    raise AttributeError(f"module 'dyn.numpy' has no attribute {name!r}")
+
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "angle", "any", "arange", "arccos", "arccosh",
@@ -279,22 +291,22 @@ __all__ = [
     "conjugate", "convolve", "copy", "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod",
     "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide",
     "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2",
-    "expand_dims", "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud",
-    "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack",
-    "full", "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot",
-    "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose",
-    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less",
-    "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin",
-    "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
-    "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile",
-    "permute_dims", "pi", "positive", "pow", "power", "prod", "promote_types", "ptp", "put_along_axis", "quantile",
-    "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
-    "right_shift", "rint", "roll", "rot90", "round", "searchsorted", "select", "shape", "sign", "signbit", "sin",
-    "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
-    "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu",
-    "true_divide", "trunc", "uint16", "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "var", "vdot", "vecdot", "vsplit", "vstack", "where", "zeros",
-    "zeros_like",
+    "expand_dims", "expm1", "extract", "eye", "fabs", "fft", "finfo", "flatnonzero", "flatten", "flip", "fliplr",
+    "flipud", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod",
+    "from_dlpack", "full", "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit",
+    "hstack", "hypot", "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp",
+    "invert", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm",
+    "left_shift", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp",
+    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max",
+    "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num",
+    "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim",
+    "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition",
+    "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod", "promote_types", "ptp",
+    "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat",
+    "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted", "select", "shape",
+    "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
+    "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64", "uint8", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot", "vecdot", "vsplit",
+    "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from dyn.numpy._manipulation import moveaxis, view
 from dyn.numpy._operands import cast, emit, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import fold, sum
+from dyn.numpy._unary import conj
 from dyn.shapes import Dim, Reason, Relation, RelKind, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -157,9 +158,9 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
-    """The sum of products over one axis of arrays that broadcast together on the others."""
+    """The sum of products over one axis of arrays that broadcast together on the others; ``x`` is conjugated."""
     a, b = promote("vecdot", x, y)
-    a = moveaxis(a, one_axis("vecdot", axis, a.ndim), -1)
+    a = moveaxis(conj(a), one_axis("vecdot", axis, a.ndim), -1)
     b = moveaxis(b, one_axis("vecdot", axis, b.ndim), -1)
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError("vecdot takes arrays with axes, and one is 0-d.", loc=user_loc(), remedy="use multiply.")
@@ -172,10 +173,10 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
 
 @public
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The sum of products of all elements of two arrays."""
+    """The sum of products of all elements of two arrays, of which the first is conjugated."""
     a, b = (view(v, (product(shape_of(v)),)) for v in promote("vdot", x, y))
     check_contracted("vdot", a, b, [(0, 0)])
-    return contract(a, b, ((), ()), ((0,), (0,)))
+    return contract(conj(a), b, ((), ()), ((0,), (0,)))
 
 
 @public

@@ -8,6 +8,8 @@ from dyn.ops import (
     control,
     convolution,
     elementwise,
+    factorizations,
+    fft,
     gather,
     indexing,
     library,
@@ -18,7 +20,10 @@ from dyn.ops import (
     rejection,
     scatter,
     shape,
+    solving,
+    spectral,
     threefry,
+    triangular,
     variadic_reduce,
     variadic_reduce_window,
     window_choice,
@@ -29,7 +34,8 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
-    "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry",
-    "variadic_reduce", "variadic_reduce_window", "window_choice",
+    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "factorizations",
+    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter",
+    "shape", "solving", "spectral", "threefry", "triangular", "variadic_reduce", "variadic_reduce_window",
+    "window_choice",
 ]  # fmt: skip

@@ -24,20 +24,25 @@ def negate(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
 
 def abs_(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
     """By the sign; of a complex number by the conjugate of its direction."""
-    direction = a.f("sign", x)
     if x.dtype.kind is not Kind.COMPLEX:
-        return (a.mul(ct, direction),)
-    return (a.f("complex", a.mul(ct, a.f("real", direction)), a.neg(a.mul(ct, a.f("imag", direction)))),)
+        return (a.mul(ct, a.f("sign", x)),)
+    real, imag = _direction(a, y, x)
+    return (a.f("complex", a.mul(ct, real), a.neg(a.mul(ct, imag))),)
+
+
+def _direction(a: Arithmetic, y: Value, x: Value) -> Two:
+    """The parts of ``x / y``, where y is the size of x, and 0 where that is: not ``sign``, which has no derivative."""
+    size = a.where(a.cmp(y, "EQ", 0), 1, y)
+    return a.div(a.f("real", x), size), a.div(a.f("imag", x), size)
 
 
 def abs_tangent(b: Any, op: Op, tangents: tuple[Any, ...]) -> One:
     """Of ``abs``, which is no holomorphic function: its Jacobian is not what its cotangent is multiplied with."""
     a, (x,), (t,) = Arithmetic(b), op.operands, tangents
-    direction = a.f("sign", x)
     if x.dtype.kind is not Kind.COMPLEX:
-        return (a.mul(t, direction),)
-    real, imag = (a.mul(a.f(name, t), a.f(name, direction)) for name in ("real", "imag"))
-    return (a.add(real, imag),)
+        return (a.mul(t, a.f("sign", x)),)
+    real, imag = _direction(a, op.result, x)
+    return (a.add(a.mul(a.f("real", t), real), a.mul(a.f("imag", t), imag)),)
 
 
 # --- exponentials and roots ---------------------------------------------------------------------------------------

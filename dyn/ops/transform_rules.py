@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn.ir.core import Op, Value
-from dyn.ir.differentiate import zeros
+from dyn.ir.differentiate import pull_back, zeros
 from dyn.ir.opdef import BatchRule, JvpRule, VjpRule
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
@@ -118,3 +118,21 @@ def size_in_front(shape: tuple[Dim, ...], size: Dim) -> tuple[Dim, ...]:
 def of_nothing(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """Of an op without operands, which nobody asks for: it is the same for all examples."""
     raise AssertionError(f"{op.opdef.name} has no operand that could have an axis of examples")
+
+
+def transposed(jvp: JvpRule) -> VjpRule:
+    """The ``vjp`` of an op by its ``jvp``: what that writes is linear in the tangents, and is gone through backward.
+
+    The tangents that it is written for are zeros; nobody reads what is computed of them, and it goes with dead code.
+    """
+
+    def rule(b: Any, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
+        tangents = [zeros(b, v.type) if v.dtype.is_inexact else None for v in op.operands]
+        start = len(b.ops)
+        results = jvp(b, op, tuple(tangents))
+        given = {v: ct for v, ct in zip(results, cts, strict=True) if v is not None and ct is not None}
+        wanted = [t for t in tangents if t is not None]
+        pulled = iter(pull_back(b, tuple(b.ops[start:]), given, wanted))
+        return [None if t is None else next(pulled) for t in tangents]
+
+    return rule

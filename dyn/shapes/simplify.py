@@ -192,6 +192,13 @@ class Simplifier:
             if why is not None:
                 self.work.use(why)
                 kept.remove(y)
+        for (part, whole), why in self.state.absorbed.items():  # by a size that is joined from others that are here
+            joined = whole.is_atom if isinstance(whole, SymExpr) else None
+            if part not in kept or not isinstance(joined, Opaque) or joined.kind is not OpaqueKind.BROADCAST:
+                continue
+            if part not in joined.args and all(arg in kept for arg in joined.args):
+                self.work.use(why)
+                kept.remove(part)
         for x in kept:  # a size that is not 1, and that the others fit
             if self.bounds.nonzero(x - 1) and all(self.fits(x, y) for y in kept if y is not x):
                 return x

@@ -176,10 +176,6 @@ REFUSED: dict[str, tuple[type[DynError], Any, str, str]] = {
         UnsupportedOpError, dnp.isposinf, "isposinf does not take complex arrays.",
         "ask for their real and imaginary parts.",
     ),
-    "cumsum": (
-        NotYetError, dnp.cumsum, "cumulative of complex numbers comes later.",
-        "compute with dyn.numpy.real(x) and dyn.numpy.imag(x).",
-    ),
 }  # fmt: skip
 
 
@@ -191,6 +187,17 @@ def test_what_is_not_there_is_named(name: str) -> None:
     assert (caught.value.problem, caught.value.remedy) == (problem, remedy)
     assert caught.value.loc is not None
     assert caught.value.loc.file.endswith("test_complex.py")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_libraries_take_complex_numbers(dtype: str) -> None:
+    """Of parameters, of what kernels compute, and of one another; their results are read by kernels, or are results."""
+
+    def program(xp: Any, x: Any) -> Any:
+        once = xp.cumsum(x, axis=0)
+        return once, xp.cumprod(x * 0.5 + 1, axis=1) - 1j, xp.cumsum(once, axis=1), xp.cumsum(xp.real(once), axis=1)
+
+    compare(program, f"{dtype} n m", rtol=1e-4)
 
 
 def test_updates_and_gathers() -> None:

@@ -269,6 +269,17 @@ def test_broadcast_of_what_is_equal():
     assert given((EQ, m, 1)).simplify(broadcast(n, m)) == n
 
 
+def test_a_part_of_a_size_that_equals_another_joined_size():
+    """As in the sum of two matrices that has to be square."""
+    facts = given((BROADCASTS, n, b), (BROADCASTS, m, s), (EQ, broadcast(n, b), broadcast(m, s)))
+    assert facts.simplify(broadcast(n, b)) is facts.simplify(broadcast(m, s))
+    whole = facts.simplify(broadcast(n, b))
+    for part in (n, b, m, s):
+        assert facts.eq(broadcast(part, whole), whole).proved
+        assert facts.eq(part, whole).unknown
+    assert EMPTY.eq(broadcast(m, n, b), broadcast(n, b)).unknown
+
+
 # --- assuming --------------------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,20 @@ def libraries(jax: ModuleType) -> tuple[tuple[Any, Library], tuple[Any, Library]
 # ---- Hessians, and products with them --------------------------------------------------------------------------------
 
 
+def test_the_size_of_a_complex_number_has_a_second_derivative() -> None:
+    """Its direction turns: the Hessian of |z|^2 is twice the unit matrix, not 1 in one direction alone."""
+
+    def squares(parts: Array) -> Array:
+        return dnp.sum(dnp.abs(parts[0] + 1j * parts[1]) ** 2)
+
+    hessian = dyn.jit(dyn.hessian(squares))
+    for size in (1, 3):
+        found = hessian(floats(2, size, seed=size))
+        np.testing.assert_allclose(found.reshape(2 * size, 2 * size), 2 * np.eye(2 * size), rtol=1e-5, atol=1e-5)
+    slope = dyn.grad(squares)(np.zeros((2, 2), np.float32))
+    np.testing.assert_array_equal(slope, np.zeros((2, 2)))
+
+
 def test_hessians(jax: ModuleType) -> None:
     """Of a small network and of logsumexp, at every size with one program."""
 

@@ -1,0 +1,259 @@
+"""Systems of equations, inverses and determinants.
+
+Matrices are the last two axes. LAPACK computes them in float32, float64, complex64 or complex128: 16-bit floats are
+converted there and back. Of a singular matrix results are NaN, as in JAX, and nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dyn import dtypes
+from dyn.errors import ArgumentError, ShapeError
+from dyn.numpy._axes import text_of
+from dyn.numpy._binary import divide, multiply, subtract
+from dyn.numpy._broadcast import expand
+from dyn.numpy._linalg import matmul
+from dyn.numpy._logic import greater, isnan, logical_and, logical_not
+from dyn.numpy._manipulation import expand_dims, moveaxis, squeeze, view
+from dyn.numpy._norms import matrix_norm
+from dyn.numpy._operands import cast, emit, emit_all, promote, shape_of
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._reductions import any as any_of
+from dyn.numpy._reductions import count_nonzero, max, min, sum
+from dyn.numpy._selection import where
+from dyn.numpy._stacks import (
+    Stacks,
+    adjoint,
+    as_complex,
+    eye_of,
+    one_lead,
+    one_square_stack,
+    one_stack,
+    require_equal,
+    require_square,
+    symmetrized,
+    tolerance,
+)
+from dyn.numpy._unary import abs, square
+from dyn.ops.matrices import real_of
+from dyn.shapes import product
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "SlogdetResult", "cond", "det", "inv", "lstsq", "matrix_power", "matrix_rank", "pinv", "slogdet", "solve",
+    "tensorinv", "tensorsolve",
+]  # fmt: skip
+
+
+class SlogdetResult(NamedTuple):
+    """What :func:`slogdet` gives."""
+
+    sign: Array
+    logabsdet: Array
+
+
+# ---- systems of equations --------------------------------------------------------------------------------------------
+
+
+@public
+def solve(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``x`` of ``a @ x == b``, for square matrices ``a`` of shape (..., n, n) and ``b`` of shape (n,) or (..., n, k).
+
+    The axes in front broadcast. Of a singular matrix NaN.
+    """
+    stacks = Stacks("solve", a, b)
+    left, right = stacks.arrays
+    require_square("solve", left)
+    if right.ndim == 0:
+        raise ShapeError(f"solve: {text_of(right)} is 0-d.", loc=user_loc(), remedy="pass a vector or matrices.")
+    vector = right.ndim == 1
+    right = view(right, (*shape_of(right), 1)) if vector else right
+    n, m = shape_of(left)[-1], shape_of(right)[-2]
+    problem = f"{text_of(left)} and {text_of(stacks.arrays[1])} do not fit"
+    require_equal("solve", left._trace, n, m, problem, "solve takes as many right sides' rows as the matrix has")
+    result = stacks.back(emit("solve", *one_lead("solve", left, right)))
+    return squeeze(result, -1) if vector else result
+
+
+@public
+def inv(x: ArrayLike, /) -> Array:
+    """The inverses of square matrices. Of a singular one NaN."""
+    stacks, value = one_square_stack("inv", x)
+    return stacks.back(emit("inverse", value))
+
+
+@public
+def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
+    """The pseudo-inverses of Moore and Penrose: (..., n, m) of (..., m, n).
+
+    Singular values of up to ``rtol`` times the greatest are taken for 0: a number, or one for each matrix;
+    ``max(m, n) * eps`` unless given. ``hermitian`` says that ``x`` is. The gradient takes the rank not to change.
+    """
+    stacks, value = one_stack("pinv", x)
+    if hermitian:
+        require_square("pinv", value)
+        value = symmetrized(value)
+    real_dtype = real_of(stacks.dtype)
+    limit = tolerance(value, real_dtype) if rtol is None else cast(promote("pinv", rtol)[0], real_dtype)
+    return stacks.back(emit("pinv", value, expand(emit("stop_gradient", limit), shape_of(value)[:-2])))
+
+
+@public
+def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
+    """The ``x`` for which ``a @ x`` is nearest to ``b``, of those the shortest; how far, the rank, the singular values.
+
+    ``a`` is (m, n), and ``b`` is (m,) or (m, k). The results are (n,) or (n, k); the sums of squared residuals, of
+    shape (1,) or (k,), for every rank, as in JAX; the rank, an int32; and the min(m, n) singular values of ``a``. Those
+    of up to ``rcond`` times the greatest are taken for 0; ``max(m, n) * eps`` unless given.
+    """
+    stacks = Stacks("lstsq", a, b)
+    left, right = stacks.arrays
+    if left.ndim != 2 or right.ndim not in (1, 2):
+        raise ShapeError(
+            f"lstsq: {text_of(left)} is to be a matrix and {text_of(right)} a vector or a matrix.",
+            loc=user_loc(),
+            remedy="use dyn.vmap for several systems.",
+        )
+    columns = view(right, (*shape_of(right), 1)) if right.ndim == 1 else right
+    problem = f"{text_of(left)} and {text_of(right)} do not fit"
+    trace = left._trace
+    require_equal("lstsq", trace, shape_of(left)[0], shape_of(right)[0], problem, "lstsq takes as many right sides")
+    u, s, vh = emit_all("svd", left, full_matrices=False, vectors=True)
+    limit = tolerance(left, s.element_type) if rcond is None else cast(promote("lstsq", rcond)[0], s.element_type)
+    used = greater(s, multiply(limit, max(s, initial=0.0)))
+    inverse = where(used, divide(1.0, where(used, s, 1.0)), 0.0)
+    x = matmul(adjoint(vh), multiply(expand_dims(as_complex(inverse, left), -1), matmul(adjoint(u), columns)))
+    away = sum(square(abs(subtract(columns, matmul(left, x)))), 0)
+    x = squeeze(x, -1) if right.ndim == 1 else x
+    return stacks.back(x), stacks.back(away), cast(count_nonzero(used), dtypes.int32), stacks.back(s)
+
+
+@public
+def tensorsolve(a: ArrayLike, b: ArrayLike, /, axes: Sequence[int] | None = None) -> Array:
+    """``x`` of ``tensordot(a, x, x.ndim) == b``: the first axes of ``a`` are those of ``b``, the others those of ``x``.
+
+    ``axes`` are moved to the end of ``a`` first.
+    """
+    left, right = promote("tensorsolve", a, b)
+    if axes is not None:
+        left = moveaxis(left, tuple(axes), tuple(range(left.ndim - len(axes), left.ndim)))
+    if left.ndim < right.ndim:
+        raise ShapeError(
+            f"tensorsolve: {text_of(left)} has fewer axes than {text_of(right)}.",
+            loc=user_loc(),
+            remedy="pass an array whose first axes are those of the right side.",
+        )
+    shape = shape_of(left)[right.ndim :]
+    size = product(shape_of(right))
+    rows = product(shape_of(left)[: right.ndim])
+    matrix = view(left, (rows, product(shape)))
+    return view(solve(matrix, view(right, (size,))), shape)
+
+
+@public
+def tensorinv(x: ArrayLike, /, ind: int = 2) -> Array:
+    """The inverse of ``tensordot(x, ·, x.ndim - ind)``: the first ``ind`` axes go behind the others."""
+    (value,) = promote("tensorinv", x)
+    if not 0 < ind <= value.ndim:
+        raise ArgumentError(
+            f"tensorinv: ind is {ind}, and {text_of(value)} has {value.ndim} axes.",
+            loc=user_loc(),
+            remedy="name a number of axes from 1 on.",
+        )
+    first, last = shape_of(value)[:ind], shape_of(value)[ind:]
+    return view(inv(view(value, (product(first), product(last)))), (*last, *first))
+
+
+# ---- determinants ----------------------------------------------------------------------------------------------------
+
+
+@public
+def det(x: ArrayLike, /) -> Array:
+    """The determinants of square matrices; 1 of matrices of size 0.
+
+    The gradient is right for singular matrices too; the second one is NaN there.
+    """
+    stacks, value = one_square_stack("det", x)
+    return stacks.back(emit("det", value))
+
+
+@public
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
+    """The sign of the determinant, of size 1 where matrices are complex, and the logarithm of its size.
+
+    Of a singular matrix 0 and -inf.
+    """
+    stacks, value = one_square_stack("slogdet", x)
+    return SlogdetResult(*(stacks.back(v) for v in emit_all("slogdet", value)))
+
+
+# ---- powers, rank, condition -----------------------------------------------------------------------------------------
+
+
+@public
+def matrix_power(x: ArrayLike, n: int, /) -> Array:
+    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative. ``n`` is an int."""
+    (value,) = promote("matrix_power", x)
+    require_square("matrix_power", value)
+    index = None if isinstance(n, bool) else getattr(type(n), "__index__", None)
+    if index is None:
+        raise ArgumentError(
+            f"matrix_power: n is an int, not the {type(n).__name__} {n!r}.", loc=user_loc(), remedy="pass an int."
+        )
+    count = int(index(n))
+    if count == 0:
+        return eye_of(value)
+    power: Tracer = inv(value) if count < 0 else value
+    result: Tracer | None = None
+    for bit in reversed(f"{-count if count < 0 else count:b}"):
+        if bit == "1":
+            result = power if result is None else matmul(result, power)
+        power = matmul(power, power)
+    assert result is not None
+    return result
+
+
+@public
+def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False, *, tol: Any = None) -> Array:
+    """How many singular values are above ``rtol`` times the greatest, or above ``tol``, as int64.
+
+    ``rtol`` is a number, or one for each matrix; ``max(m, n) * eps`` unless given. Of fewer than two axes: whether an
+    element is not 0.
+    """
+    stacks = Stacks("matrix_rank", x)
+    (value,) = stacks.arrays
+    if value.ndim < 2:
+        return cast(any_of(value), dtypes.int64)
+    if hermitian:
+        require_square("matrix_rank", value)
+        s = abs(emit_all("eigh", symmetrized(value), lower=True, vectors=True)[0])
+    else:
+        s = emit_all("svd", value, full_matrices=False, vectors=True)[1]
+    if tol is not None:
+        limit = promote("matrix_rank", tol)[0]
+    else:
+        share = tolerance(value, s.element_type) if rtol is None else promote("matrix_rank", rtol)[0]
+        limit = multiply(max(s, -1, initial=0.0), share)
+    return count_nonzero(greater(s, expand_dims(limit, -1)), -1)
+
+
+@public
+def cond(x: ArrayLike, /, p: Any = None) -> Array:
+    """How much a matrix may enlarge relative errors: its norm times that of its inverse, by default in the 2-norm.
+
+    ``p`` is None, 1, -1, 2, -2, inf, -inf or 'fro'. Infinite where a matrix is singular. Raises ShapeError for matrices
+    of size 0.
+    """
+    stacks, value = one_stack("cond", x)
+    if p in (None, 2, -2):
+        s = emit_all("svd", value, full_matrices=False, vectors=True)[1]
+        most, least = max(s, -1), min(s, -1)
+        result = divide(least, most) if p == -2 else divide(most, least)
+    else:
+        require_square("cond", value)
+        result = multiply(matrix_norm(value, ord=p), matrix_norm(emit("inverse", value), ord=p))
+    undefined = logical_and(isnan(result), logical_not(any_of(isnan(value), (-2, -1))))
+    return stacks.back(where(undefined, float("inf"), result))
