@@ -2,6 +2,7 @@
 
 from dyn.ir.opdef import REGISTRY
 from dyn.ops import (
+    batch_norm,
     bits,
     complex,
     contract,
@@ -14,11 +15,17 @@ from dyn.ops import (
     map,
     measure,
     reduce,
+    reduce_precision,
     reduce_window,
     rejection,
+    rng_bit_generator,
     scatter,
+    select_and_scatter,
     shape,
+    sort_by,
+    special,
     threefry,
+    top_k,
     variadic_reduce,
     variadic_reduce_window,
     window_choice,
@@ -29,7 +36,8 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
-    "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry",
+    "OWN_OPS", "Scalar", "batch_norm", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather",
+    "indexing", "library", "map", "measure", "reduce", "reduce_precision", "reduce_window", "rejection",
+    "rng_bit_generator", "scatter", "select_and_scatter", "shape", "sort_by", "special", "threefry", "top_k",
     "variadic_reduce", "variadic_reduce_window", "window_choice",
 ]  # fmt: skip
