@@ -187,6 +187,7 @@ from dyn.numpy._nan_reductions import (
     nanvar,
 )
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
+from dyn.numpy._ordering import lexsort
 from dyn.numpy._padding import pad
 from dyn.numpy._reductions import (
     all,
@@ -284,7 +285,7 @@ __all__ = [
     "full", "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot",
     "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose",
     "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less",
-    "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and",
+    "less_equal", "lexsort", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
     "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin",
     "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
