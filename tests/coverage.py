@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dyn
-from dyn.ir.opdef import NOT_YET, REGISTRY, NoBatch, NoGrad, OpDef, OpKind
+from dyn import dtypes
+from dyn.ir.builder import Builder
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import NOT_YET, REGISTRY, Composite, NoBatch, NoGrad, OpDef, OpKind
+from dyn.ir.types import TensorType
+from dyn.shapes import Facts
+from dyn.source import Loc
 
 PATH = Path(dyn.__file__).resolve().parents[1] / "docs" / "coverage.md"
 
@@ -45,10 +51,33 @@ def _no_batch(op: OpDef) -> tuple[str, str] | None:
     return ("later", "its batching is not written yet") if op.batch is NOT_YET else None
 
 
+def _kinds(op: OpDef) -> set[OpKind]:
+    """The kinds of the ops that an op is computed with, its own if it is not made up of others."""
+    if not isinstance(op.loops, Composite) or op.simplify is None:
+        return {op.kind}
+    found: set[OpKind] = set()
+    for sample in op.samples():
+        b = Builder(Facts.EMPTY, Loc("sample.py", 1))
+        params = [Value(TensorType(dtypes.dtype(x.dtype), x.shape)) for x in sample.operands]
+        b.emit(op, params, sample.regions, **sample.attrs)
+        own = b.ops.pop()
+        op.simplify(b, own)
+        found.update(inner.opdef.kind for inner in _all_ops(b.ops))
+    return found
+
+
+def _all_ops(ops: Iterable[Op]) -> Iterable[Op]:
+    for op in ops:
+        yield op
+        for region in op.regions:
+            yield from _all_ops(region.ops)
+
+
 def _no_gpu(op: OpDef) -> tuple[str, str] | None:
-    if op.kind is OpKind.OPAQUE:
+    kinds = _kinds(op)
+    if OpKind.OPAQUE in kinds:
         return "later", "a library on the host computes it; there is none for GPUs yet"
-    later = op.kind in (OpKind.CONTRACT, OpKind.SCATTER)
+    later = kinds & {OpKind.CONTRACT, OpKind.SCATTER}
     return ("later", "GPUs have no kernels for contractions and scatters yet") if later else None
 
 
@@ -77,7 +106,7 @@ COLUMNS = (
         "x86", "compiled with every axis symbolic, and run",
         tuple(_LOWER + test for test in (
             "test_op_programs::test_samples", "test_op_samples::test_compiled_samples",
-            "test_x86_samples::test_samples",
+            "test_x86_samples::test_samples", "test_composites::test_compiled_samples",
         )),
     ),
     Column("CUDA", "its text is generated", _GPU, _no_gpu),

@@ -47,7 +47,7 @@ class OpKind(Enum):
     CONTROL = "control"
     #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
     MEASURE = "measure"
-    #: Has no loops; one lowering of its own.
+    #: Has no loops: a library computes it, or it is made up of other ops.
     OPAQUE = "opaque"
 
 
@@ -193,6 +193,11 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
+class Composite:
+    """``loops`` of an OPAQUE op that other ops make up: its ``simplify`` gives their results, always."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scatter:
     """``loops`` of an op that puts updates into windows of its first operand, in the updates' row-major order.
 
@@ -258,6 +263,7 @@ Loops = (
     | Running
     | Control
     | Library
+    | Composite
     | None
 )
 TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]

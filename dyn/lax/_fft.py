@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from dyn.lax._calls import emitted, recorded
+from dyn.lax._operands import emitted, raw
 from dyn.trace.dims import unwrap_dim
 
 
@@ -19,7 +19,7 @@ class FftType(Enum):
     IRFFT = "IRFFT"
 
 
-@recorded
+@raw
 def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[Any]) -> Any:
     """The transform over the last axes, as many as there are lengths (up to 3), which are ints or dimensions.
 

@@ -73,7 +73,7 @@ def reduce_window(
         sizes = [(n - 1) * b + 1 if b != 1 else n for n, b in zip(shape, base, strict=True)]
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
         attrs: dict[str, Any] = {
-            "window": window, "strides": strides, "padding": _padding(padding, sizes, reach, strides),
+            "window": window, "strides": strides, "padding": _padding("reduce_window", padding, sizes, reach, strides),
             "base_dilations": base, "window_dilations": dilation,
         }  # fmt: skip
         monoids = monoid_of(body)
@@ -122,8 +122,26 @@ def _sizes(given: Sequence[Any]) -> tuple[Dim, ...]:
     return tuple(sizes)
 
 
+def window_padding(
+    what: str, padding: str | Sequence[tuple[Any, Any]], sizes: Sequence[Dim], window: Sequence[Dim],
+    strides: Sequence[int],
+) -> tuple[tuple[Dim, Dim], ...]:  # fmt: skip
+    """The padding of windows without dilations."""
+    if not len(sizes) == len(window) == len(strides):
+        raise ShapeError(
+            f"{what}: an array with {len(sizes)} axes has {len(window)} window dimensions and {len(strides)} strides.",
+            loc=user_loc(),
+            remedy="give one number for each axis.",
+        )
+    return _padding(what, padding, sizes, window, strides)
+
+
 def _padding(
-    padding: str | Sequence[tuple[Any, Any]], sizes: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int]
+    what: str,
+    padding: str | Sequence[tuple[Any, Any]],
+    sizes: Sequence[Dim],
+    reach: Sequence[Dim],
+    strides: Sequence[int],
 ) -> tuple[tuple[Dim, Dim], ...]:
     """What is added in front of and behind each axis, for windows that reach so far."""
     name = padding.upper() if isinstance(padding, str) else ""
@@ -135,7 +153,7 @@ def _padding(
     pairs = [] if isinstance(padding, str) else [_sizes(pair) for pair in padding]
     if len(pairs) != len(sizes) or any(len(pair) != 2 for pair in pairs):
         raise ShapeError(
-            f"reduce_window: padding is {padding!r}, and {len(sizes)} pairs are needed.",
+            f"{what}: padding is {padding!r}, and {len(sizes)} pairs are needed.",
             loc=user_loc(),
             remedy='give (low, high) for each axis, or "SAME", "SAME_LOWER" or "VALID".',
         )

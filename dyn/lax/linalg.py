@@ -10,7 +10,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.lax._calls import emitted, recorded
+from dyn.lax._operands import emitted, raw
 from dyn.trace.tracer import Tracer
 
 __all__ = ["cholesky", "eigh", "lu", "qr", "svd", "triangular_solve"]
@@ -29,7 +29,7 @@ def _symmetrized(what: str, x: Array) -> Tracer:
     return (x + turned) * 0.5
 
 
-@recorded
+@raw
 def cholesky(a: Array, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular L with ``L L^H == a``, or of ``(a + a^H) / 2`` with ``symmetrize_input``."""
     if symmetrize_input:
@@ -37,7 +37,7 @@ def cholesky(a: Array, *, symmetrize_input: bool = True) -> Array:
     return emitted("cholesky", "cholesky", [a], lower=True)[0]
 
 
-@recorded
+@raw
 def eigh(x: Array, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Array, Array]:
     """The eigenvectors of Hermitian matrices, in columns, and the eigenvalues from the least to the greatest.
 
@@ -49,7 +49,7 @@ def eigh(x: Array, *, lower: bool = True, symmetrize_input: bool = True) -> tupl
     return vectors, values
 
 
-@recorded
+@raw
 def lu(x: Array) -> tuple[Array, Array, Array]:
     """The factors of (..., m, n) with rows exchanged, pivots and permutation.
 
@@ -60,14 +60,14 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
     return factors, pivots, permutation
 
 
-@recorded
+@raw
 def qr(x: Array, *, full_matrices: bool = True) -> tuple[Array, Array]:
     """Q with orthonormal columns, m of (..., m, n) with ``full_matrices``, else min(m, n); and R, upper triangular."""
     q, r = emitted("qr", "qr", [x], full_matrices=full_matrices)
     return q, r
 
 
-@recorded
+@raw
 def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """``U``, the singular values from the greatest to the least, and ``V^H``; those alone without ``compute_uv``."""
     if not compute_uv:
@@ -76,7 +76,7 @@ def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True) -> Any
     return u, s, vh
 
 
-@recorded
+@raw
 def triangular_solve(
     a: Array,
     b: Array,

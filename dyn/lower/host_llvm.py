@@ -330,7 +330,10 @@ class HostEmitter:
             self.pointers[place] = data
         if any(launch.bodies for launch in self.program.launches):
             # What one branch finds out another one would not know: here all of it is known to all.
-            for place in dict.fromkeys(self.program.places.values()):
+            spares = [carried.spare for loop in self.program.loops.values() for carried in loop.carried]
+            for place in dict.fromkeys([*self.program.places.values(), *spares]):
+                if place is None:
+                    continue
                 if place.kind == "input" or (place.kind == "arena" and place.number in self.slot_offsets):
                     self._pointer(place)
 

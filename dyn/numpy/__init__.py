@@ -189,6 +189,7 @@ from dyn.numpy._nan_reductions import (
     nanvar,
 )
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
+from dyn.numpy._ordering import lexsort
 from dyn.numpy._padding import pad
 from dyn.numpy._reductions import (
     all,
@@ -296,17 +297,17 @@ __all__ = [
     "from_dlpack", "full", "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit",
     "hstack", "hypot", "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp",
     "invert", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm",
-    "left_shift", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp",
-    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max",
-    "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num",
-    "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim",
-    "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition",
-    "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod", "promote_types", "ptp",
-    "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat",
-    "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted", "select", "shape",
-    "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
-    "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
-    "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64", "uint8", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot", "vecdot", "vsplit",
-    "vstack", "where", "zeros", "zeros_like",
+    "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "log", "log10", "log1p", "log2",
+    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis",
+    "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like",
+    "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod",
+    "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal",
+    "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round",
+    "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot",
+    "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64",
+    "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot",
+    "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

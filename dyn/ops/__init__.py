@@ -2,6 +2,7 @@
 
 from dyn.ir.opdef import REGISTRY
 from dyn.ops import (
+    batch_norm,
     bits,
     complex,
     contract,
@@ -16,13 +17,19 @@ from dyn.ops import (
     map,
     measure,
     reduce,
+    reduce_precision,
     reduce_window,
     rejection,
+    rng_bit_generator,
     scatter,
+    select_and_scatter,
     shape,
     solving,
+    sort_by,
+    special,
     spectral,
     threefry,
+    top_k,
     triangular,
     variadic_reduce,
     variadic_reduce_window,
@@ -34,8 +41,9 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "factorizations",
-    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter",
-    "shape", "solving", "spectral", "threefry", "triangular", "variadic_reduce", "variadic_reduce_window",
-    "window_choice",
+    "OWN_OPS", "Scalar", "batch_norm", "bits", "complex", "contract", "control", "convolution", "elementwise",
+    "factorizations", "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_precision",
+    "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving",
+    "sort_by", "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce",
+    "variadic_reduce_window", "window_choice",
 ]  # fmt: skip

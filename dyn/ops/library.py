@@ -42,24 +42,59 @@ def _sort_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs
     require_same_shapes(ctx, operands)
     if not 0 <= attrs["dimension"] < operands[0].rank:
         raise ctx.fail(f"{attrs['dimension']} is no axis of {operands[0]}")
+    count = attrs.get("num_keys", 1)
+    if not 1 <= count <= len(operands):
+        raise ctx.fail(f"{count} of {len(operands)} operands cannot be keys", "there is at least one operand a key.")
+    for key in operands[:count]:
+        if key.dtype.kind is Kind.COMPLEX:
+            raise ctx.unsupported(
+                f"keys are not {key.dtype.name}, which has no order", "sort by real and imaginary parts"
+            )
     return tuple(TensorType(x.dtype, x.shape) for x in operands)
 
 
-def _sort(*operands: Array, dimension: int, descending: bool) -> Array | tuple[Array, ...]:
+def _has_minus_zero(x: Array) -> bool:
+    if x.dtype.kind != "f":
+        return False
+    bits = np.dtype(f"i{x.dtype.itemsize}")
+    return bool((x.view(bits) == np.iinfo(bits).min).any())
+
+
+def _sort(*operands: Array, dimension: int, descending: bool, num_keys: int = 1) -> Array | tuple[Array, ...]:
     keys = _wide(operands[0])
     if len(operands) == 1:
-        ordered = np.sort(keys, axis=dimension, kind="stable").astype(operands[0].dtype)
+        # Elements that are equal and not the same are zeros of both signs: without them any order is the stable one.
+        kind = "stable" if _has_minus_zero(keys) else None
+        ordered = np.sort(keys, axis=dimension, kind=kind).astype(operands[0].dtype)
         return np.flip(ordered, dimension) if descending else ordered
     # Equal keys keep their order in both directions: a reversed array is sorted, and reversed back.
-    turned = np.flip(keys, dimension) if descending else keys
-    order = np.argsort(turned, axis=dimension, kind="stable")
+    turned = [np.flip(_wide(x), dimension) if descending else _wide(x) for x in operands[:num_keys]]
+    if num_keys == 1:
+        order = np.argsort(turned[0], axis=dimension, kind="stable")
+    else:
+        order = np.lexsort(turned[::-1], axis=dimension)
     if descending:
         order = keys.shape[dimension] - 1 - np.flip(order, dimension)
     return tuple(np.take_along_axis(x, order, axis=dimension) for x in operands)
 
 
-#: The operands in the order of the first one's elements along ``dimension``; equal ones keep their order, and NaN is
-#: more than any number. StableHLO's sort with its usual comparators.
+def _key_samples() -> list[Sample]:
+    """By two and three keys, with equal ones among them."""
+    calls: list[Sample] = []
+    for size in (0, 1, 2, 7, 64):
+        rng = np.random.default_rng(size)
+        first = rng.integers(0, 3, (2, size)).astype(np.int32)
+        second = np.where(rng.random((2, size)) < 0.2, np.nan, rng.integers(0, 3, (2, size))).astype(np.float32)
+        places = np.broadcast_to(np.arange(size), (2, size)).copy()
+        for descending in (False, True):
+            attrs = {"dimension": 1, "descending": descending, "num_keys": 2}
+            calls.append(Sample((first, second, places), attrs))
+    return [*calls, Sample((first, second.astype(np.float16), second > 1, places), {**attrs, "num_keys": 3})]
+
+
+#: The operands in the order of the first one's elements along ``dimension``, of equal ones in that of the second one's,
+#: and so on for ``num_keys`` of them (1 where it is left out); what is equal in all keeps its order, and NaN is more
+#: than any number. Other orders are ``sort_by``'s.
 sort = OpDef(
     "sort",
     OpKind.OPAQUE,
@@ -71,7 +106,8 @@ sort = OpDef(
         Sample((keys, np.arange(5)[None]), {"dimension": 1, "descending": descending})
         for keys in (np.array([[2.0, np.nan, -0.0, 2.0, 0.0]], np.float32), np.array([[3, 1, 3, 2, 1]], np.int8))
         for descending in (False, True)
-    ],
+    ]
+    + _key_samples(),
     vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=folds.sort,
 )  # fmt: skip
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.core import Dense, Value
+from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
@@ -47,10 +48,13 @@ def _reference(*arrays: Array, regions: tuple[RegionFunction]) -> Array:
     return np.array(np.broadcast_to(result, arrays[0].shape))
 
 
-def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
-    """The ops of the region on whole arrays. What is one number there is broadcast."""
-    (region,), shape = op.regions, op.result.shape
-    values: dict[Value, Value] = dict(zip(region.params, op.operands, strict=True))
+def whole_arrays(b: Any, region: Region, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """The results of a region of scalar ops for each element of arrays of one shape: its ops on whole arrays.
+
+    What is one number there is broadcast.
+    """
+    shape = operands[0].shape
+    values: dict[Value, Value] = dict(zip(region.params, operands, strict=True))
     for inner in region.ops:
         if inner.opdef.kind is OpKind.VIEW:  # of a scalar: the same
             values[inner.result] = values[inner.operands[0]]
@@ -60,6 +64,10 @@ def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
             made = b.op("broadcast_in_dim", made, shape=shape, dims=())
         values[inner.result] = made
     return tuple(values[v] for v in region.results)
+
+
+def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
+    return whole_arrays(b, op.regions[0], op.operands)
 
 
 def _samples() -> list[Sample]:

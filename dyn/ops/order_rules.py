@@ -6,16 +6,17 @@ tangents a gather. Both need the place of that element, which is found by the op
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
+from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.places import gather_numbers, scatter_numbers
 from dyn.ops.transform_rules import again
 from dyn.ops.windows import Windows
+from dyn.shapes import Dim
 
 
 def _along(rank: int, axis: int) -> Windows:
@@ -25,15 +26,24 @@ def _along(rank: int, axis: int) -> Windows:
 
 
 def take_along(b: Any, x: Value, places: Value, axis: int) -> Value:
-    """The elements of ``x`` at places on an axis that ``places`` has as many of as ``x``."""
+    """The elements of ``x`` at places on an axis; along the others ``places`` has the sizes of ``x``."""
     rank = len(x.shape)
     return b.op("gather", x, places, **gather_numbers(_along(rank, axis), (1,) * rank))
 
 
-def add_along(b: Any, ct: Value, places: Value, axis: int) -> Value:
-    """Zeros, with the elements of ``ct`` added at places on an axis: the transpose of ``take_along``."""
-    numbers = scatter_numbers(_along(len(ct.shape), axis), "add")
-    return b.op("scatter", zeros(b, replace(ct.type, weak=False)), places, ct, **numbers)
+def add_along(b: Any, ct: Value, places: Value, axis: int, size: Dim | None = None) -> Value:
+    """Zeros, with the elements of ``ct`` added at places on an axis: the transpose of ``take_along``.
+
+    There are as many zeros as elements, but ``size`` along the axis, where that is given.
+    """
+    shape = ct.shape if size is None else (*ct.shape[:axis], size, *ct.shape[axis + 1 :])
+    numbers = scatter_numbers(_along(len(shape), axis), "add")
+    return b.op("scatter", zeros(b, TensorType(ct.dtype, shape)), places, ct, **numbers)
+
+
+def put_along(b: Any, x: Value, places: Value, axis: int) -> Value:
+    """The elements of ``x`` put at places on an axis, a place each."""
+    return b.op("scatter", x, places, x, **scatter_numbers(_along(len(x.shape), axis), "replace"))
 
 
 # --- sort ---------------------------------------------------------------------------------------------------------

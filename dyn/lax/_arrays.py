@@ -1,0 +1,288 @@
+"""Raw operations on whole arrays, by ``jax.lax``'s names: reductions, running ones, products, windows, random bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.errors import ShapeError
+from dyn.ir.core import Value
+from dyn.ir.types import TensorType
+from dyn.lax._operands import (
+    Array,
+    ArrayLike,
+    DTypeLike,
+    Size,
+    axis_of,
+    dtype_of,
+    lifted,
+    lifted_all,
+    raw,
+    settled,
+    sizes_of,
+    trace_of,
+)
+from dyn.lax._reduce import window_padding
+from dyn.ops.arithmetic import Arithmetic
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.pytree import flatten
+from dyn.trace.region import Expected, trace_region
+from dyn.trace.tracer import Tracer
+from dyn.transforms import Transformed
+
+
+def _array(what: str, trace: Trace, x: Any) -> Value:
+    return settled(trace, lifted(what, trace, x))
+
+
+# --- reductions ---------------------------------------------------------------------------------------------------
+
+
+def _reduction(name: str, combine: str, text: str) -> Callable[[ArrayLike, Sequence[int]], Array]:
+    def fn(operand: ArrayLike, axes: Sequence[int]) -> Array:
+        trace = trace_of(operand)
+        x = _array(name, trace, operand)
+        numbers = tuple(sorted(axis_of(name, axis, len(x.shape)) for axis in axes))
+        return Tracer(trace, trace.emit("reduce", x, axes=numbers, combine=combine, nonempty=False))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"{text} along ``axes``, in the dtype of the array."
+    return raw(fn)
+
+
+reduce_and = _reduction("reduce_and", "and", "The conjunction, bit by bit,")
+reduce_max = _reduction("reduce_max", "maximum", "The greatest element, of nothing the least there is,")
+reduce_min = _reduction("reduce_min", "minimum", "The least element, of nothing the greatest there is,")
+reduce_or = _reduction("reduce_or", "or", "The disjunction, bit by bit,")
+reduce_prod = _reduction("reduce_prod", "multiply", "The product")
+reduce_sum = _reduction("reduce_sum", "add", "The sum")
+reduce_xor = _reduction("reduce_xor", "xor", "The exclusive disjunction, bit by bit,")
+
+
+def _extreme(name: str, combine: str, text: str) -> Callable[..., Array]:
+    def fn(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+        trace = trace_of(operand)
+        x = _array(name, trace, operand)
+        number, to = axis_of(name, axis, len(x.shape)), dtype_of(index_dtype)
+        best = trace.emit("reduce", x, axes=(number,), combine=combine, nonempty=True)
+        others = tuple(a for a in range(len(x.shape)) if a != number)
+        best = trace.emit("broadcast_in_dim", best, shape=x.shape, dims=others)
+        a = Arithmetic(trace.builder)
+        is_it = a.f("or", a.cmp(x, "EQ", best), a.cmp(x, "NE", x))
+        places = trace.emit("iota", shape=x.shape, dimension=number, dtype=dtypes.int64)
+        first = a.where(is_it, places, a.fill(places, 2**63 - 1))
+        found = trace.emit("reduce", first, axes=(number,), combine="minimum", nonempty=False)
+        return Tracer(trace, found if to is dtypes.int64 else trace.emit("convert", found, dtype=to))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Where the {text} element stands first along ``axis``; NaN is more and less than any."
+    return raw(fn)
+
+
+argmax = _extreme("argmax", "maximum", "greatest")
+argmin = _extreme("argmin", "minimum", "least")
+
+
+def _running(name: str, combine: str, text: str) -> Callable[..., Array]:
+    def fn(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+        trace = trace_of(operand)
+        x = _array(name, trace, operand)
+        number = axis_of(name, axis, len(x.shape))
+        return Tracer(trace, trace.emit("cumulative", x, dimension=number, combine=combine, reverse=bool(reverse)))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"The {text} of all elements up to each along ``axis``; with ``reverse`` from each on."
+    return raw(fn)
+
+
+cummax = _running("cummax", "maximum", "greatest")
+cummin = _running("cummin", "minimum", "least")
+cumprod = _running("cumprod", "multiply", "product")
+cumsum = _running("cumsum", "add", "sum")
+
+
+# --- products -----------------------------------------------------------------------------------------------------
+
+
+@raw
+def dot_general(
+    lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:  # fmt: skip
+    """Sums of products: ``dimension_numbers`` are ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
+
+    With ``preferred_element_type`` the operands are converted to it first. ``precision`` is a hint that is not needed
+    here.
+    """
+    trace = trace_of(lhs, rhs)
+    values = [settled(trace, v) for v in lifted_all("dot_general", trace, (lhs, rhs))]
+    if preferred_element_type is not None:
+        to = dtype_of(preferred_element_type)
+        values = [v if v.dtype is to else trace.emit("convert", v, dtype=to) for v in values]
+    (contracting, batch) = dimension_numbers
+    attrs = {
+        f"{side}_{kind}": tuple(axis_of("dot_general", axis, len(v.shape)) for axis in axes[i])
+        for i, (side, v) in enumerate(zip(("lhs", "rhs"), values, strict=True))
+        for kind, axes in (("contracting", contracting), ("batch", batch))
+    }
+    return Tracer(trace, trace.emit("dot_general", *values, **attrs))
+
+
+@raw
+def dot(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
+    """The product of vectors and matrices."""
+    trace = trace_of(lhs, rhs)
+    ranks = [len(lifted("dot", trace, v).shape) for v in (lhs, rhs)]
+    if any(rank not in (1, 2) for rank in ranks):
+        raise ShapeError(
+            f"dot takes vectors and matrices, not arrays with {ranks[0]} and {ranks[1]} axes.",
+            loc=user_loc(),
+            remedy="use dot_general, or dyn.numpy.matmul.",
+        )
+    return dot_general(lhs, rhs, (((ranks[0] - 1,), (0,)), ((), ())), precision, preferred_element_type)
+
+
+@raw
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
+    """The products of matrices, which lie along the last two axes."""
+    trace = trace_of(lhs, rhs)
+    rank = len(lifted("batch_matmul", trace, lhs).shape)
+    batch = tuple(range(rank - 2))
+    return dot_general(lhs, rhs, (((rank - 1,), (rank - 2,)), (batch, batch)), precision)
+
+
+# --- windows ------------------------------------------------------------------------------------------------------
+
+
+def select_and_scatter(
+    operand: ArrayLike, select: Callable[[Any, Any], Any], window_dimensions: Sequence[Size],
+    window_strides: Sequence[int], padding: str | Sequence[tuple[Size, Size]], source: ArrayLike,
+    init_value: ArrayLike, scatter: Callable[[Any, Any], Any],
+) -> Array:  # fmt: skip
+    """Each window's ``source`` scattered to the element of ``operand`` that the window selects: StableHLO's.
+
+    ``select(a, b)`` says of two elements whether the first one stays selected, in the order of the window;
+    ``scatter(a, b)`` is what becomes of what is there, ``init_value`` at first, when ``b`` comes. Padding is never
+    selected. With ``select`` ``>=`` and ``scatter`` ``+`` it is the gradient of max pooling.
+    """
+    edges = padding if isinstance(padding, str) else tuple(tuple(pair) for pair in padding)
+    window, strides = tuple(window_dimensions), tuple(window_strides)
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        values = lifted_all("select_and_scatter", trace, args)
+        x, given, init = (settled(trace, v) for v in values)
+        element = TensorType(x.dtype, ())
+        _, tree = flatten(0)
+        regions = tuple(
+            trace_region(
+                trace, fn, [element, element], name=f"what {name}s in select_and_scatter",
+                expected=Expected(tree, (TensorType(dtype, ()),), "its results"), closes=False,
+            ).region
+            for name, fn, dtype in (("select", select, dtypes.bool_), ("scatter", scatter, x.dtype))
+        )  # fmt: skip
+        sizes = sizes_of("select_and_scatter", window)
+        pads = window_padding("select_and_scatter", edges, x.shape, sizes, strides)
+        attrs = {"window": sizes, "strides": strides, "padding": pads}
+        (made,) = trace.emit_all("select_and_scatter", x, given, init, regions=regions, **attrs)
+        return Tracer(trace, made)
+
+    key = (scatter, window, strides, edges)
+    return Transformed("select_and_scatter", select, key, inside)(operand, source, init_value)
+
+
+# --- random bits --------------------------------------------------------------------------------------------------
+
+
+class RandomAlgorithm(IntEnum):
+    """How ``rng_bit_generator`` makes bits of its state."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+@raw
+def rng_bit_generator(
+    key: ArrayLike, shape: Sequence[Size], dtype: DTypeLike = np.uint32,
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The state after ``key``, and random bits of ``shape`` as integers, as XLA makes them on CPUs.
+
+    A key is four uint32, or two or three uint64: the key of a cipher and a counter. Shapes may have dims.
+    """
+    trace = trace_of(key, shape)
+    state = _array("rng_bit_generator", trace, key)
+    words = state.dtype is dtypes.uint32
+    if words:
+        state = _joined(trace, state)
+    name = RandomAlgorithm(int(algorithm)).name.removeprefix("RNG_")
+    attrs: dict[str, Any] = {"shape": sizes_of("rng_bit_generator", shape), "dtype": dtype_of(dtype), "algorithm": name}
+    new, bits = trace.emit_all("rng_bit_generator", state, **attrs)
+    return Tracer(trace, _parted(trace, new) if words else new), Tracer(trace, bits)
+
+
+def _joined(trace: Trace, words: Value) -> Value:
+    """Pairs of uint32 as uint64, the low half first."""
+    if words.shape != (4,):
+        trace.builder.loc = user_loc()
+        words = trace.emit("reshape", words, shape=(4,))
+    wide = trace.emit("convert", trace.emit("reshape", words, shape=(2, 2)), dtype=dtypes.uint64)
+    low, high = (
+        trace.emit("reshape", trace.emit("slice", wide, start=(0, i), limit=(2, i + 1), strides=(1, 1)), shape=(2,))
+        for i in range(2)
+    )
+    a = Arithmetic(trace.builder)
+    return a.f("or", low, a.f("shift_left", high, a.fill(high, 32)))
+
+
+def _parted(trace: Trace, state: Value) -> Value:
+    a = Arithmetic(trace.builder)
+    halves = [
+        trace.emit("reshape", trace.emit("convert", v, dtype=dtypes.uint32), shape=(2, 1))
+        for v in (state, a.f("shift_right_logical", state, a.fill(state, 32)))
+    ]
+    return trace.emit("reshape", trace.emit("concatenate", *halves, dimension=1), shape=(4,))
+
+
+# --- normalisation ------------------------------------------------------------------------------------------------
+
+
+def _normal(name: str, given: Sequence[Any], epsilon: float, feature_index: int) -> list[Tracer]:
+    trace = trace_of(*given)
+    values = [settled(trace, v) for v in lifted_all(name, trace, given)]
+    axis = axis_of(name, feature_index, len(values[0].shape))
+    return [Tracer(trace, v) for v in trace.emit_all(name, *values, epsilon=float(epsilon), feature_index=axis)]
+
+
+@raw
+def batch_norm_training(
+    operand: ArrayLike, scale: ArrayLike, offset: ArrayLike, epsilon: float, feature_index: int
+) -> tuple[Array, Array, Array]:
+    """The operand with mean ``offset`` and spread ``scale`` for each feature; and the means and variances it had."""
+    made, mean, variance = _normal("batch_norm_training", (operand, scale, offset), epsilon, feature_index)
+    return made, mean, variance
+
+
+@raw
+def batch_norm_inference(
+    operand: ArrayLike, scale: ArrayLike, offset: ArrayLike, mean: ArrayLike, variance: ArrayLike, epsilon: float,
+    feature_index: int,
+) -> Array:  # fmt: skip
+    """``(operand - mean) / sqrt(variance + epsilon) * scale + offset``, for each feature."""
+    return _normal("batch_norm_inference", (operand, scale, offset, mean, variance), epsilon, feature_index)[0]
+
+
+@raw
+def batch_norm_grad(
+    operand: ArrayLike, scale: ArrayLike, mean: ArrayLike, variance: ArrayLike, grad_output: ArrayLike,
+    epsilon: float, feature_index: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The cotangents of the operand, scale and offset of ``batch_norm_training``."""
+    given = (operand, scale, mean, variance, grad_output)
+    of_x, of_scale, of_offset = _normal("batch_norm_grad", given, epsilon, feature_index)
+    return of_x, of_scale, of_offset

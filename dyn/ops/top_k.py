@@ -1,0 +1,107 @@
+"""The greatest elements along an axis, and where they stand (CHLO's top_k), by a library for now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.types import TensorType
+from dyn.ops.order_rules import add_along, take_along
+from dyn.ops.rules import samples
+from dyn.ops.transform_rules import one_later, shifted
+from dyn.shapes import RelKind
+
+Array = np.ndarray[Any, Any]
+
+
+def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    (x,), k, axis = operands, attrs["k"], attrs["dimension"]
+    if not 0 <= axis < x.rank:
+        raise ctx.fail(f"{axis} is no axis of {x}")
+    if x.dtype.kind is Kind.COMPLEX:
+        raise ctx.unsupported(f"{x.dtype.name} has no order", "take the absolute values, or a part")
+    ctx.require(RelKind.GE, k, 0, "there is no negative number of greatest elements")
+    ctx.require(RelKind.GE, x.shape[axis], k, f"axis {axis} has as many elements as are taken of it")
+    shape = tuple(k if a == axis else d for a, d in enumerate(x.shape))
+    return TensorType(x.dtype, shape), TensorType(dtypes.int32, shape)
+
+
+def total_order(x: Array) -> Array:
+    """Numbers in the order of the elements; of floats in that of IEEE 754's totalOrder.
+
+    The bits of a float that is not negative are in its order as a signed integer; of a negative one in the other.
+    """
+    if x.dtype.kind in "iub":
+        return x
+    bits = np.dtype(f"i{x.dtype.itemsize}")
+    pattern = x.view(bits)
+    return np.where(pattern < 0, pattern ^ np.iinfo(bits).max, pattern)
+
+
+def _reference(x: Array, k: int, dimension: int) -> tuple[Array, Array]:
+    keys = np.ascontiguousarray(np.moveaxis(total_order(np.ascontiguousarray(x)), dimension, -1))
+    size = keys.shape[-1]
+    if 8 * k < size:
+        keys, places = _candidates(keys, k)
+    else:
+        places = np.broadcast_to(np.arange(size), keys.shape)
+    # Turned round, so that equal ones keep their order.
+    order = np.flip(keys.shape[-1] - 1 - np.argsort(np.flip(keys, -1), axis=-1, kind="stable"), -1)[..., :k]
+    found = np.moveaxis(np.take_along_axis(places, order, -1), -1, dimension)
+    return np.take_along_axis(x, found, dimension), found.astype(np.int32)
+
+
+def _candidates(keys: Array, k: int) -> tuple[Array, Array]:
+    """The ``k`` greatest keys of each lane in the order in which they stand, and where: of equal ones the first."""
+    lanes, size = keys.shape[:-1], keys.shape[-1]
+    if k == 0 or keys.size == 0:
+        return keys[..., :k], np.zeros((*lanes, k), np.int64)
+    least = np.partition(keys, size - k, axis=-1)[..., size - k, None]
+    chosen = keys > least
+    room = k - np.count_nonzero(chosen, axis=-1)[..., None]
+    equal = keys == least
+    if (np.count_nonzero(equal, axis=-1)[..., None] != room).any():
+        equal &= np.cumsum(equal, axis=-1) <= room
+    places = np.nonzero((chosen | equal).reshape(-1, size))[1].reshape(*lanes, k)
+    return np.take_along_axis(keys, places, -1), places
+
+
+def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+    (x,), axis = op.operands, op.attrs["dimension"]
+    return (None if cts[0] is None else add_along(b, cts[0], op.results[1], axis, x.shape[axis]),)
+
+
+def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, None]:
+    return take_along(b, tangents[0], op.results[1], op.attrs["dimension"]), None
+
+
+def _samples() -> list[Sample]:
+    types = (dtypes.float32, dtypes.bfloat16, dtypes.float64, dtypes.int64, dtypes.uint8, dtypes.bool_)
+    calls = [
+        Sample(s.operands, {"dimension": axis, "k": k})
+        for s in samples(1, types, -3.0, 3.0, ((0,), (1, 1), (2, 0, 3), (5, 7), (64,)))()
+        for axis in range(s.operands[0].ndim)
+        for k in {0, min(1, s.operands[0].shape[axis]), s.operands[0].shape[axis] // 9 + 0, s.operands[0].shape[axis]}
+    ]
+    special = np.array([np.nan, 1, -0.0, 0.0, np.inf, np.nan, 0.0, -0.0, -np.nan, -np.inf, 1] + [-1] * 30, np.float32)
+    equal = np.arange(40, dtype=np.int32)[None] % 3
+    calls += [Sample((special,), {"dimension": 0, "k": k}) for k in (1, 3, 5, 9, 41)]
+    return [*calls, Sample((equal,), {"dimension": 1, "k": 2}), Sample((equal,), {"dimension": 1, "k": 20})]
+
+
+#: The ``k`` greatest elements along ``dimension``, the greatest first, and their places, int32; of equal ones the first
+#: comes first. Floats are in the order of IEEE 754's totalOrder: NaN is more than inf, 0.0 is more than -0.0.
+top_k = OpDef(
+    "top_k",
+    OpKind.OPAQUE,
+    types=_types,
+    loops=Library(),
+    reference=_reference,
+    samples=_samples,
+    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+)  # fmt: skip
