@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dyn.errors import DynError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import FROM_VJP, NoGrad
@@ -58,6 +59,8 @@ def pull_back(
         for operand, ct in zip(op.operands, given, strict=True):
             if ct is None or operand not in active:
                 continue
+            if isinstance(ct, DynError):
+                raise ct
             known = found.get(operand)
             found[operand] = ct if known is None else b.op("add", known, ct)
     return [found.get(v) for v in wanted]

@@ -72,8 +72,8 @@ class _Splitter:
             self.builder.append(with_operands(op, self.values))
             return
         operands = tuple([self.pairs[v] if v in self.pairs else self.values.get(v, v) for v in op.operands])
-        if op.regions and op.opdef.parts is None:
-            self.with_regions(op)
+        if op.opdef.kind is OpKind.BARRIER or (op.regions and op.opdef.parts is None):
+            self.of_parts(op)
             return
         found = self.parts(op, operands)
         if isinstance(found, tuple):
@@ -81,7 +81,7 @@ class _Splitter:
         else:
             self.values[op.result] = found
 
-    def with_regions(self, op: Op) -> None:
+    def of_parts(self, op: Op) -> None:
         """The same op of the parts, one after the other; its regions take and give them so too."""
         regions = tuple(self.region(region) for region in op.regions)
         attrs = dict(op.attrs)

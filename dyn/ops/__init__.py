@@ -2,11 +2,16 @@
 
 from dyn.ir.opdef import REGISTRY
 from dyn.ops import (
+    barrier,
     bits,
+    checkpoint,
     complex,
+    composite,
     contract,
     control,
     convolution,
+    custom_call,
+    custom_derivatives,
     elementwise,
     gather,
     indexing,
@@ -29,7 +34,8 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
-    "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry",
-    "variadic_reduce", "variadic_reduce_window", "window_choice",
+    "OWN_OPS", "Scalar", "barrier", "bits", "checkpoint", "complex", "composite", "contract", "control", "convolution",
+    "custom_call", "custom_derivatives", "elementwise", "gather", "indexing", "library", "map", "measure", "reduce",
+    "reduce_window", "rejection", "scatter", "shape", "threefry", "variadic_reduce", "variadic_reduce_window",
+    "window_choice",
 ]  # fmt: skip

@@ -118,13 +118,13 @@ class Trace:
                 remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
             )
 
-    def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
+    def emit(self, name: str, /, *operands: Value, **attrs: Any) -> Value:
         """Append an op of one result at the user's line."""
         (value,) = self.emit_all(name, *operands, **attrs)
         return value
 
     def emit_all(
-        self, name: str, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
+        self, name: str, /, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
     ) -> tuple[Value, ...]:
         """Append an op at the user's line."""
         self.check_alive(f"the op {name}")
