@@ -7,7 +7,7 @@ from typing import Any
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.opdef import Attrs, TypeContext
 from dyn.ir.splice import build_region, splice
 from dyn.ir.types import TensorType
@@ -61,7 +61,7 @@ def pushed(b: Builder, region: Region, args: Sequence[Value], tangents: Sequence
     start = len(b.ops)
     results = splice(b, region, own)
     known = {v: t for v, t in zip(own, tangents, strict=True) if t is not None}
-    push_forward(b, tuple(b.ops[start:]), known)
+    push_forward(b, leading_to(b.ops[start:], results), known)
     return [known.get(v) for v in results]
 
 

@@ -67,6 +67,10 @@ class Trace:
     closes: bool = True
     #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).
     measured: dict[Any, tuple[Value, Dim]] = field(default_factory=dict[Any, tuple[Value, Dim]])
+    #: Whether derivatives are taken of what is traced.
+    differentiates: bool = False
+    #: What this is a rule of, for its derivative.
+    rule_of: object = None
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from dyn.dtypes import Kind
 from dyn.errors import ArgumentError, ShapeError
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.splice import splice
 from dyn.shapes import RelKind
 from dyn.source import user_loc
@@ -95,7 +95,7 @@ class Linearized:
         """The tangents of the results, from those of the primals that are not zero."""
         here = self.here()
         known = {v: t for v, t in zip(self.inputs, tangents, strict=True) if t is not None and v.dtype.is_inexact}
-        push_forward(here.builder, self.ops, known)
+        push_forward(here.builder, leading_to(self.ops, self.results.values), known)
         return self.results.filled(here, [known.get(v) for v in self.results.values])
 
     def result(self) -> Any:
@@ -160,7 +160,7 @@ def linearize(
             aside = flatten(aux)
         return made, [leaf for leaf in aside[0] if is_liftable(leaf)]
 
-    traced = trace_region(trace, call, [v.type for v in primals.values], name=name)
+    traced = trace_region(trace, call, [v.type for v in primals.values], name=name, differentiates=True)
     inputs = _distinct(trace, traced.region, primals.values)
     start = len(trace.builder.ops)
     values = splice(trace.builder, traced.region, inputs, prepare=True)

@@ -88,6 +88,28 @@ def _spread(prefix: Any, tree: Any, what: str, found: list[Any]) -> None:
         _spread(own, part, what, found)
 
 
+def optional_leaves(given: Any, like: TreeSpec) -> list[Any] | None:
+    """The leaves of a tree like ``like``, in which None may stand for any part; None where it is no such tree.
+
+    What stands for a part is None for each of its leaves.
+    """
+    found: list[Any] = []
+    return found if _optional(given, unflatten(like, [0] * like.num_leaves), found) else None
+
+
+def _optional(given: Any, like: Any, found: list[Any]) -> bool:
+    if given is None:
+        found.extend([None] * len(flatten(like)[0]))
+        return True
+    mine, theirs = _level(given), _level(like)
+    if type(like) is int:
+        found.append(given)
+        return mine == ([], type(given))
+    if type(given) is not type(like) or mine[1] != theirs[1] or len(mine[0]) != len(theirs[0]):
+        return False
+    return all(_optional(own, part, found) for own, part in zip(mine[0], theirs[0], strict=True))
+
+
 def _level(tree: Any) -> tuple[list[Any], Any]:
     """The children of a node and what it is; of a leaf none."""
     one_level: Any = optree.tree_flatten_one_level
