@@ -27,7 +27,9 @@ class _Custom(ABC):
     kind = ""
     __name__: str
 
-    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
         if not callable(fun):
             raise ArgumentError(
                 f"dyn.{self.kind} takes a function, not a {type(fun).__name__}.",
@@ -136,7 +138,7 @@ class custom_vjp(_Custom):
     bwd: Function | None = None
 
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Set the rules. ``symbolic_zeros`` is not for dyn: what is zero is a zero to a rule, and left out elsewhere."""
+        """Set the rules. ``symbolic_zeros`` is not for dyn, and ``optimize_remat`` is not needed here."""
         _refuse_symbolic_zeros(self, symbolic_zeros)
         self.fwd, self.bwd = fwd, bwd
 
@@ -146,7 +148,8 @@ class custom_vjp(_Custom):
 
     def _traced(self, trace: Trace, fixed: tuple[tuple[int, Any], ...], args: tuple[Any, ...]) -> Any:
         fwd, bwd = self.fwd, self.bwd
-        assert fwd is not None and bwd is not None
+        assert fwd is not None
+        assert bwd is not None
         backward = functools.partial(bwd, *(value for _, value in fixed))
         functions = (self._of_all(fixed, self.fun), self._of_all(fixed, fwd), backward)
         return in_trace.custom_vjp(trace, self, functions, args, self.__name__)

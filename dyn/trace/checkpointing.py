@@ -1,4 +1,4 @@
-"""Functions that are computed again where they are differentiated, and functions with names of their own, in a trace."""
+"""In a trace: functions that derivatives compute again, and functions with names of their own."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 def may_be_differentiated(trace: Trace, rule: object = None) -> bool:
-    """Whether derivatives are taken of what is computed in ``trace``: more often than the rules of ``rule`` go round."""
+    """Whether derivatives are taken of what is computed in ``trace``, of more orders than ``rule`` is inside its rules."""
     orders = rounds = 0
     each: Trace | None = trace
     while each is not None:
@@ -73,7 +73,9 @@ def lifted_arguments(trace: Trace, args: Any, name: str) -> tuple[tuple[Value, .
 
 def call(trace: Trace, fun: Function, values: tuple[Value, ...], tree: TreeSpec, name: str) -> Called:
     """The function traced for these arguments."""
-    traced = trace_region(trace, lambda *leaves: fun(*unflatten(tree, list(leaves))), [v.type for v in values], name=name)
+    traced = trace_region(
+        trace, lambda *leaves: fun(*unflatten(tree, list(leaves))), [v.type for v in values], name=name
+    )
     return Called(trace, name, values, tree, traced)
 
 

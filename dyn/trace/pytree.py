@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import optree
@@ -10,16 +11,17 @@ from dyn.ending import enter_call, leave_call
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
 
-_NAMESPACE = "dyn"
+#: What optree knows dyn's trees by: a type that is registered for it is a tree here.
+NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
 TreeSpec = optree.PyTreeSpec
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
     enter_call()
     try:
-        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
+        leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     finally:
         leave_call()
     return leaves, spec
@@ -49,10 +51,10 @@ def _sorted(tree: Any) -> Any:
     def inner(node: Any) -> Any:
         if type(node) is not dict:
             return node
-        keys = one_level(node, namespace=_NAMESPACE)[1]
+        keys = one_level(node, namespace=NAMESPACE)[1]
         return {key: _sorted(node[key]) for key in keys}
 
-    return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=_NAMESPACE)
+    return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=NAMESPACE)
 
 
 def leaf_names(spec: TreeSpec, root: str) -> list[str]:
@@ -63,7 +65,7 @@ def leaf_names(spec: TreeSpec, root: str) -> list[str]:
 def tree_text(spec: TreeSpec) -> str:
     """A structure as people read it: ``({'w': *, 'b': *}, *)``."""
     text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")")
-    return text.removesuffix(f", namespace={_NAMESPACE!r}")
+    return text.removesuffix(f", namespace={NAMESPACE!r}")
 
 
 def spread_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
@@ -114,7 +116,7 @@ def _level(tree: Any) -> tuple[list[Any], Any]:
     """The children of a node and what it is; of a leaf none."""
     one_level: Any = optree.tree_flatten_one_level
     try:
-        children, metadata, *_ = one_level(tree, namespace=_NAMESPACE)
+        children, metadata, *_ = one_level(tree, namespace=NAMESPACE)
     except ValueError:
         return [], type(tree)
     return children, metadata
@@ -122,5 +124,5 @@ def _level(tree: Any) -> tuple[list[Any], Any]:
 
 def frozen_tree(tree: Any) -> tuple[Any, ...]:
     """A tree of numbers and None as something with a hash."""
-    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     return (*leaves, spec)
