@@ -115,11 +115,9 @@ USES: dict[str, Callable[[Any, Any, Any], Callable[[Array, Array], Any]]] = {
 def test_rules_go_through_every_transformation(make: Any, use: str, jax: ModuleType) -> None:
     mine = dyn.jit(USES[use](dyn, dnp, make(dyn, dnp)))
     theirs = USES[use](jax, jax.numpy, make(jax, jax.numpy))
-    for size in SIZES:
+    for size in SIZES if use == "grad" else (0, 1, 7):
         x, y = floats(size), floats(size, seed=1)
-        if size > 64 and "vmap of vmap" in use:
-            continue
-        close(mine(x, y), theirs(x, y), 2e-3 if size == 1000 else 2e-5)
+        close(mine(x, y), theirs(x, y))
     assert mine.cache_info().compiles == 1
 
 
@@ -128,8 +126,8 @@ def test_tangents_of_ones_own(jax: ModuleType) -> None:
     x, y, dx, dy = (floats(5, seed=i) for i in range(4))
     close(dyn.jvp(mine, (x, y), (dx, dy)), jax.jvp(theirs, (x, y), (dx, dy)))
     close(dyn.hessian(lambda x: dnp.sum(mine(x, y)))(x), jax.hessian(lambda x: theirs(x, y).sum())(x))
-    push = dyn.jit(lambda x, dx: dyn.jvp(lambda x: dyn.grad(lambda x: dnp.sum(mine(x, y)))(x), (x,), (dx,)))
-    close(push(x, dx), jax.jvp(lambda x: jax.grad(lambda x: theirs(x, y).sum())(x), (x,), (dx,)))
+    push = dyn.jit(lambda x, dx: dyn.jvp(dyn.grad(lambda x: dnp.sum(mine(x, y))), (x,), (dx,)))
+    close(push(x, dx), jax.jvp(jax.grad(lambda x: theirs(x, y).sum()), (x,), (dx,)))
 
 
 def test_a_hessian_goes_through_the_rules() -> None:
@@ -142,14 +140,6 @@ def test_a_hessian_goes_through_the_rules() -> None:
 
 def test_arguments_that_are_not_differentiated_by(jax: ModuleType) -> None:
     def make(lib: Any, np_: Any) -> Any:
-        class Power:
-            def __init__(self, scale: float) -> None:
-                self.scale = scale
-
-        @lib.custom_vjp
-        def plain(x: Array) -> Array:
-            return x
-
         def apply(g: Any, x: Array, n: int) -> Array:
             return g(x) ** n
 
@@ -157,17 +147,16 @@ def test_arguments_that_are_not_differentiated_by(jax: ModuleType) -> None:
         f.defvjp(lambda g, x, n: (g(x) ** n, x), lambda g, n, x, ct: (ct * n * 10 * g(x),))
         j = lib.custom_jvp(apply, nondiff_argnums=(0, 2))
         j.defjvp(lambda g, n, p, t: (g(p[0]) ** n, t[0] * n * 10))
-        plain.defvjp(lambda x: (x, None), lambda _, ct: (ct * 2,))
         return f, j
 
     mine, theirs = make(dyn, dnp), make(jax, jax.numpy)
     x = floats(3)
-    for number in range(2):
+    for f, g in zip(mine, theirs, strict=True):
         close(
-            dyn.grad(lambda x: dnp.sum(mine[number](dnp.tanh, x, 3)))(x),
-            jax.grad(lambda x: theirs[number](jax.numpy.tanh, x, 3).sum())(x),
+            dyn.grad(lambda x, f=f: dnp.sum(f(dnp.tanh, x, 3)))(x),
+            jax.grad(lambda x, g=g: g(jax.numpy.tanh, x, 3).sum())(x),
         )
-        close(mine[number](dnp.tanh, x, n=2), np.tanh(x) ** 2)
+        close(f(dnp.tanh, x, n=2), np.tanh(x) ** 2)
 
 
 def test_arguments_by_name_and_defaults() -> None:
@@ -249,7 +238,7 @@ def test_without_a_derivative_the_rules_are_not_run() -> None:
     calls: list[str] = []
     f = dyn.custom_vjp(lambda x: x * 2)
     f.defvjp(lambda x: calls.append("fwd") or (x, None), lambda _, ct: calls.append("bwd") or (ct,))
-    close(dyn.jit(lambda x: dyn.vmap(f)(x))(floats(3)), 2 * floats(3))
+    close(dyn.jit(dyn.vmap(f))(floats(3)), 2 * floats(3))
     assert calls == []
     dyn.grad(lambda x: dnp.sum(f(x)))(floats(3))
     assert calls == ["fwd", "bwd"]
@@ -301,28 +290,28 @@ def wrong(fwd: Any, bwd: Any) -> Callable[[], Any]:
     return lambda: dyn.grad(lambda x: dnp.sum(f(x, np.float32(2))))({"a": floats(3)})
 
 
+def never(*args: Any) -> Any:
+    raise AssertionError
+
+
 def right_fwd(x: Any, y: Any) -> Any:
     return x["a"] * y, None
 
 
 def test_rules_of_another_structure() -> None:
-    assert text_of(TraceError, wrong(lambda x, y: x["a"], None)) == (
+    assert text_of(TraceError, wrong(lambda x, y: x["a"], never)) == (
         "the forward rule of f returns a pair (result, residuals), and it returned a Tracer.\n"
         "  help: return (result, None) where nothing is kept."
     )
-    assert text_of(TraceError, wrong(lambda x, y: ((x["a"], y), None), None)) == (
+    assert text_of(TraceError, wrong(lambda x, y: ((x["a"], y), None), never)) == (
         "the forward rule of f gives another result than the function.\n"
         "  rule:     (*, *)\n"
         "  function: *\n"
         "  help: return a tree of the function's structure."
     )
-    assert (
-        text_of(TraceError, wrong(lambda x, y: (x["a"] > 0, None), None))
-        == (
-            "the forward rule of f gives bool[x_a_0] for the result, and what the function gives is f32[x_a_0].\n"
-            "  help: convert it with .astype, or start from another value."
-        ).replace("x_a_0", "args_0__a__0")
-        or True
+    assert text_of(TraceError, wrong(lambda x, y: (x["a"] > 0, None), never)) == (
+        "the forward rule of f gives i1[args_0_0] for the result, and what the function gives is f32[args_0_0].\n"
+        "  help: convert it with .astype, or start from another value."
     )
     assert text_of(TraceError, wrong(right_fwd, lambda _, ct: {"a": ct})) == (
         "the backward rule of f gives cotangents of another structure than the arguments.\n"
@@ -338,8 +327,9 @@ def test_rules_of_another_structure() -> None:
         "  help: return a tuple with a cotangent for each argument that is not in nondiff_argnums, or None where it is "
         "zero."
     )
-    assert text_of(TraceError, wrong(right_fwd, lambda _, ct: ({"a": dnp.sum(ct)}, None))).startswith(
-        "the backward rule of f gives f32[] for the cotangent of args[0]['a'], and the argument is f32["
+    assert text_of(TraceError, wrong(right_fwd, lambda _, ct: ({"a": dnp.sum(ct)}, None))) == (
+        "the backward rule of f gives f32[] for the cotangent of args[0]['a'], and the argument is f32[args_0_0].\n"
+        "  help: convert it with .astype, or start from another value."
     )
 
 
@@ -351,7 +341,8 @@ def test_tangents_of_another_structure() -> None:
         return text_of(TraceError, lambda: dyn.grad(lambda x: dnp.sum(f(x)[0]))(floats(3)))
 
     assert attempt(lambda p, t: p[0]) == (
-        "the jvp rule of f returns a pair (result, tangent), and it returned a Tracer.\n  help: return (result, tangent)."
+        "the jvp rule of f returns a pair (result, tangent), and it returned a Tracer.\n"
+        "  help: return (result, tangent)."
     )
     assert attempt(lambda p, t: ((p[0], p[0]), t[0])) == (
         "the jvp rule of f gives a tangent of another structure than the result.\n"
