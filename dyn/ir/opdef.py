@@ -339,9 +339,19 @@ class OpDef:
         """The transformation rule ``which``; NotYetError, at ``loc``, where there is none yet."""
         rule = getattr(self, which)
         if rule is NOT_YET:
-            raise NotYetError(f"{self.name} has no {which} rule yet.", loc=loc)
+            what, remedy = _MISSING[which]
+            raise NotYetError(f"{self.name} has no {what} yet.", loc=loc, remedy=remedy)
         return rule
 
+
+_OWN_RULE = "give the function around it a derivative of its own, with dyn.custom_vjp or dyn.custom_jvp."
+#: What a rule that is not there yet is called, and what to do without it.
+_MISSING = {
+    "vjp": ("derivative backward", _OWN_RULE),
+    "jvp": ("derivative forward", _OWN_RULE),
+    "batch": ("rule for many examples at once", "use dyn.lax.map, which takes one after the other."),
+    "stablehlo": ("form in StableHLO", ""),
+}
 
 #: Every op by name; filled when ``dyn.ops`` is imported, read by the parser.
 REGISTRY: dict[str, OpDef] = {}

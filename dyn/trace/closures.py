@@ -14,6 +14,7 @@ from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
 from dyn.shapes import RelKind
 from dyn.source import user_loc
+from dyn.trace.comparison import side_by_side
 from dyn.trace.context import Trace
 from dyn.trace.lift import yields_to
 
@@ -69,6 +70,7 @@ def fitted(
     """The region with its first results of ``types``: weak ones are converted, others have to be."""
     inner = trace.builder.inner()
     results = list(region.results)
+    given = [(name, str(v.type)) for name, v in zip(names, results, strict=False)]
     for i, (type, name) in enumerate(zip(types, names, strict=True)):
         value = results[i]
         if value.dtype is not type.dtype and yields_to(value, type.dtype):
@@ -78,6 +80,7 @@ def fitted(
             raise TraceError(
                 f"{what} gives {value.type} for {name}, and {start} is {type}.",
                 loc=user_loc(),
+                notes=side_by_side(list(zip(names, map(str, types), strict=True)), given, (start, "what it gives")),
                 remedy="convert it with .astype, or start from another value.",
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):

@@ -89,6 +89,10 @@ class Trace:
             trace = trace.outer
         return trace
 
+    def described(self) -> str:
+        """What it is of, from the inside out: ``the body of scan, in f``."""
+        return self.name if self.outer is None else f"{self.name}, in {self.outer.described()}"
+
     def encloses(self, inner: Trace) -> bool:
         """Whether ``inner`` is this trace, or that of a region in it."""
         trace: Trace | None = inner

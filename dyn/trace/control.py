@@ -17,6 +17,7 @@ from dyn.ir.types import TensorType
 from dyn.shapes import Dim, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.closures import carrying, closed, fitted, taking
+from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
 from dyn.trace.lift import lift, lift_leaves, settled_dtype
@@ -83,6 +84,11 @@ def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) 
         raise TraceError(
             f"the body of while_loop gives {tree_text(traced.out_tree)}, and started with {tree_text(tree)}.",
             loc=user_loc(),
+            notes=side_by_side(
+                described(tree, "init_val", starts),
+                described(traced.out_tree, "init_val", traced.region.results),
+                ("what it started with", "what it gives"),
+            ),
             remedy="return a tree of the same structure.",
         )
     names = leaf_names(tree, "init_val")
@@ -129,6 +135,11 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
                 raise TraceError(
                     f"the body of {what} carries {tree_text(carried_tree)} on, and started with {tree_text(tree)}.",
                     loc=user_loc(),
+                    notes=side_by_side(
+                        described(tree, "carry", starts),
+                        described(carried_tree, "carry", carried_leaves),
+                        ("what it started with", "what it gives"),
+                    ),
                     remedy="return (carry, y) with a carry of the same structure.",
                 )
             return [*carried_leaves, *row_leaves]
@@ -280,6 +291,11 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
                 f"branch 0 of {what} gives {tree_text(first.out_tree)}, and branch {number} gives "
                 f"{tree_text(other.out_tree)}.",
                 loc=user_loc(),
+                notes=side_by_side(
+                    described(first.out_tree, "result", first.region.results),
+                    described(other.out_tree, "result", other.region.results),
+                    ("branch 0", f"branch {number}"),
+                ),
                 remedy="return trees of one structure from all branches.",
             )
     columns = list(zip(*(t.region.results for t in traced), strict=True))

@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 def may_be_differentiated(trace: Trace, rule: object = None) -> bool:
-    """Whether derivatives are taken of what is computed in ``trace``, of more orders than ``rule`` is inside its rules."""
+    """Whether derivatives are taken of what ``trace`` computes: of more orders than it is deep in rules of ``rule``."""
     orders = rounds = 0
     each: Trace | None = trace
     while each is not None:
