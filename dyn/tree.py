@@ -14,7 +14,7 @@ import optree
 
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
-from dyn.trace.pytree import NAMESPACE, TreeSpec, tree_text
+from dyn.trace.pytree import TreeSpec, register_node, tree_text
 from dyn.trace.pytree import flatten as _flatten
 from dyn.trace.pytree import unflatten as _unflatten
 
@@ -279,7 +279,7 @@ def _field_kinds(nodetype: Any) -> dict[str, bool]:
 
 def _register(nodetype: type[Any], apart: Any, together: Any, entry: Any) -> None:
     try:
-        optree.register_pytree_node(nodetype, apart, together, path_entry_type=entry, namespace=NAMESPACE)
+        register_node(nodetype, apart, together, entry)
     except ValueError:
         raise ArgumentError(
             f"tree: {nodetype.__name__} is a tree already.", loc=user_loc(), remedy="register a type once."

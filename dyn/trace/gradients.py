@@ -73,7 +73,7 @@ class Linearized:
 
     def pull(self, cotangents: Any) -> Any:
         """The cotangents of the primals, from those of the results; trees like theirs."""
-        return self.pulled(self._matched(cotangents, self.results, "cotangent"))
+        return self.pulled(self.matched(cotangents, self.results, "cotangent"))
 
     def here(self) -> Trace:
         """The trace that derivatives are written into: the one it was made in, or that of a region there."""
@@ -89,7 +89,7 @@ class Linearized:
 
     def push(self, tangents: Any) -> Any:
         """The tangents of the results, from those of the primals; trees like theirs."""
-        return self.pushed(self._matched(tangents, self.primals, "tangent"))
+        return self.pushed(self.matched(tangents, self.primals, "tangent"))
 
     def pushed(self, tangents: Sequence[Value | None]) -> Any:
         """The tangents of the results, from those of the primals that are not zero."""
@@ -103,7 +103,7 @@ class Linearized:
         here = self.here()
         return unflatten(self.results.tree, [Tracer(here, v) for v in self.results.values])
 
-    def _matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
+    def matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
         """The leaves of a tree of cotangents or tangents, of the types of what they belong to."""
         leaves, spec = flatten(tree)
         if spec != like.tree:

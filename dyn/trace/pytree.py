@@ -17,6 +17,16 @@ NAMESPACE = "dyn"
 TreeSpec = optree.PyTreeSpec
 
 
+def register_node(
+    kind: type[Any], apart: Callable[[Any], Any], together: Callable[..., Any], entry: Any = None
+) -> None:
+    """Have a type be a tree: ``apart(node)`` is ``(children, aux)``, or with the names of the children after them, and
+    ``together(aux, children)`` a node. ``entry`` is how a child is written. ValueError for a type that is one already.
+    """
+    how = optree.AutoEntry if entry is None else entry
+    optree.register_pytree_node(kind, apart, together, path_entry_type=how, namespace=NAMESPACE)
+
+
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
     enter_call()
