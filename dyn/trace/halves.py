@@ -15,6 +15,7 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Region, Value, map_attr_dims
 from dyn.ir.differentiate import zeros
+from dyn.ir.measured import measured_dims, with_own_dims
 from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Facts, RelKind, Symbol, SymExpr, as_dim, substitute
@@ -67,6 +68,7 @@ def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[
     """An array without elements, with an axis for each dim of the region that no axis of a residual is; or none."""
     symbols = Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
     known = {d.is_symbol for v in residuals for d in v.shape if isinstance(d, SymExpr)}
+    known.update(measured_dims(region.ops))  # the second half finds them out itself
     missing = tuple([as_dim(s) for s in symbols if s not in known])
     return [zeros(trace.builder, TensorType(dtypes.bool_, (*missing, 0)))] if missing else []
 
@@ -110,6 +112,7 @@ def _moved_type(type: TensorType, env: Mapping[Symbol, Dim]) -> TensorType:
 
 def _written(b: Builder, region: Region, args: Sequence[Value], env: Mapping[Symbol, Dim]) -> tuple[Value, ...]:
     """The region's ops at the end of ``b``, over its dims: what they demand of them is demanded once more."""
+    region = with_own_dims(b, region)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:
         b.loc = op.loc

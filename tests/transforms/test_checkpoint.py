@@ -13,7 +13,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import checkpoint_policies as policies
 from dyn import lax
-from dyn.errors import ArgumentError
+from dyn.errors import ArgumentError, ShapeError
 from dyn.shapes import evaluate, free_symbols
 
 Array = Any
@@ -71,7 +71,7 @@ def with_policy(policy: policies.Policy | None) -> Callable[[Any], Any]:
 
 
 def test_memory_of_twelve_blocks() -> None:
-    """Without, each block keeps six arrays for its derivative; with, its argument alone."""
+    """Without, each block keeps seven arrays for its derivative; with, its argument alone."""
     row = 4 * WIDTH
     plain = bytes_of(dyn.grad(loss(lambda f: f)), BLOCKS, 1000)
     saved = {name: bytes_of(dyn.grad(loss(with_policy(p))), BLOCKS, 1000) for name, p in POLICIES.items()}
@@ -226,3 +226,21 @@ def test_what_it_refuses() -> None:
         "<lambda>: args[0][1] is a str, which is not an array.\n"
         "  help: pass arrays or numbers there, and close over everything else."
     )
+
+
+def test_sizes_that_are_found_out_inside() -> None:
+    """The second pass finds them out once more; nothing of such a size is kept, or comes out."""
+
+    def f(x: Array) -> Array:
+        chosen = x[x > 0]
+        return dnp.sum(dnp.sin(chosen) * chosen)
+
+    x = floats(9)
+    wanted = np.where(x > 0, np.sin(x) + x * np.cos(x), 0)
+    for policy in (None, policies.everything_saveable):
+        g = dyn.checkpoint(f, policy=policy)
+        close(dyn.grad(g)(x), wanted)
+        close(dyn.vjp(g, x)[1](np.float32(1))[0], wanted)
+        close(dyn.grad(lambda x, g=g: dnp.sum(dyn.grad(g)(x)))(x), dyn.grad(lambda x: dnp.sum(dyn.grad(f)(x)))(x))
+    with pytest.raises(ShapeError, match="the size of axis 0 is found out inside of it"):
+        dyn.grad(lambda x: dnp.sum(dyn.checkpoint(lambda x: x[x > 0])(x)))(x)
