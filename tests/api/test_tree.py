@@ -106,7 +106,8 @@ class Box:
 
     @classmethod
     def tree_unflatten(cls, aux: str, children: Any) -> Box:
-        return cls(*children, aux)
+        (inside,) = children
+        return cls(inside, aux)
 
 
 def test_types_of_ones_own() -> None:
