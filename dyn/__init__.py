@@ -48,8 +48,10 @@ from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
 if TYPE_CHECKING:
-    from dyn import lax, nn, random
+    from dyn import checkpoint_policies, lax, nn, random, tree
     from dyn.backends.devices import Device, devices
+    from dyn.checkpointing import checkpoint, checkpoint_name, remat
+    from dyn.custom import custom_jvp, custom_vjp
     from dyn.transforms import (
         grad,
         hessian,
@@ -75,17 +77,21 @@ install_view(view)
 
 __version__ = "0.1.0.dev0"
 
+#: Modules among them.
+_MODULES = ("checkpoint_policies", "lax", "nn", "random", "tree")
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
-    "Device": "dyn.backends.devices", "devices": "dyn.backends.devices", "lax": "dyn.lax",
-    "nn": "dyn.nn", "random": "dyn.random",
+    "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
+    **{name: f"dyn.{name}" for name in _MODULES},
+    **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
+    **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),
     **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
                      "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
 }  # fmt: skip
 
 #: Names of the documented interface that this version does not have yet.
 _LATER = frozenset(
-    {"checkpoint", "custom_jvp", "custom_vjp", "device_put", "load", "profile", "tree"}
+    {"device_put", "load", "profile"}
 )  # fmt: skip
 
 
@@ -96,7 +102,7 @@ class _NotYetAttribute(errors.NotYetError, AttributeError):
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module = import_module(_LAZY[name])
-        value = globals()[name] = module if name in ("lax", "nn", "random") else getattr(module, name)
+        value = globals()[name] = module if name in _MODULES else getattr(module, name)
         return value
     if name in _LATER:
         raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
@@ -109,9 +115,10 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
-    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "complex128", "complex64", "config",
-    "devices", "dtype", "errors", "f16", "f32", "f64", "float16", "float32", "float64", "grad", "hessian", "hosts",
-    "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "lax", "linearize", "nn", "numpy", "random", "stop_gradient", "u16", "u32", "u64", "u8", "uint16", "uint32",
-    "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "checkpoint", "checkpoint_name",
+    "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "devices", "dtype",
+    "errors", "f16", "f32", "f64", "float16", "float32", "float64", "grad", "hessian", "hosts", "i16", "i32", "i64",
+    "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn",
+    "numpy", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64",
+    "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
+from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
@@ -36,6 +37,7 @@ from dyn.trace.function import TracedFunction
 
 #: Function -> Function, each leaving IR that the verifier accepts.
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
+    inline_calls,
     refine_shapes,
     in_regions(simplify),
     in_regions(eliminate_common_subexpressions),

@@ -18,9 +18,10 @@ from dyn.trace.context import Trace
 from dyn.trace.gradients import GradOptions
 from dyn.trace.gradients import linearize as linearize_in
 from dyn.trace.gradients import value_and_grad as value_and_grad_in
+from dyn.trace.halves import Half, finish, halve
 from dyn.trace.jacobians import jacobian as jacobian_in
 from dyn.trace.lift import lift
-from dyn.trace.pytree import flatten, frozen_tree, unflatten
+from dyn.trace.pytree import flatten, frozen_tree, register_node, unflatten
 from dyn.trace.tracer import Tracer, active_trace
 from dyn.trace.vectorizing import vectorize
 
@@ -128,8 +129,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """``fun(*primals)``, and the function that pulls its cotangents back.
 
     Gives ``(result, pull)``, with ``has_aux`` ``(result, pull, aux)``. ``pull`` takes a tree of arrays like the result,
-    and gives a tuple of trees like the primals: the transposed Jacobian times the cotangent. Outside of a trace each
-    call of ``pull`` computes the function again.
+    and gives a tuple of trees like the primals: the transposed Jacobian times the cotangent.
     """
     name = _named("vjp", fun)
     trace = active_trace(*flatten(primals)[0])
@@ -137,14 +137,12 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         found = linearize_in(trace, fun, primals, _positions(len(primals)), name, has_aux=has_aux)
         return (found.result(), found.pull, found.aux) if has_aux else (found.result(), found.pull)
 
-    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given, ct = args
-        return linearize_in(trace, fun, given, _positions(len(given)), name, has_aux=has_aux).pull(ct)
+    made, kept, aux = _first_half("vjp", fun, name, has_aux, forward=False)(*primals)
 
-    backward = Transformed("vjp", fun, has_aux, inside)
-    made = _whole(fun)(*primals)
-    pull = functools.partial(backward, primals)
-    return (made[0], pull, made[1]) if has_aux else (made, pull)
+    def pulled(ct: Any) -> Any:
+        return kept(ct)
+
+    return (made, pulled, aux) if has_aux else (made, pulled)
 
 
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -170,27 +168,49 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """``fun(*primals)``, and its derivative there as a linear function of tangents: ``(result, push)``.
-
-    Outside of a trace each call of ``push`` computes the function again.
-    """
+    """``fun(*primals)``, and its derivative there as a linear function of tangents: ``(result, push)``."""
     name = _named("linearize", fun)
     trace = active_trace(*flatten(primals)[0])
     if trace is not None:
         found = linearize_in(trace, fun, primals, _positions(len(primals)), name, has_aux=has_aux)
         push: Function = lambda *tangents: found.push(tangents)  # noqa: E731
         return (found.result(), push, found.aux) if has_aux else (found.result(), push)
-    made = _whole(fun)(*primals)
+    made, kept, aux = _first_half("linearize", fun, name, has_aux, forward=True)(*primals)
 
     def pushed(*tangents: Any) -> Any:
-        return jvp(fun, primals, tangents, has_aux=has_aux)[1]
+        return kept(tangents)
 
-    return (made[0], pushed, made[1]) if has_aux else (made, pushed)
+    return (made, pushed, aux) if has_aux else (made, pushed)
 
 
-def _whole(fun: Function) -> Transformed:
-    """The function itself, compiled when it is called with arrays."""
-    return Transformed("call", fun, None, lambda trace, args, kwargs: fun(*args, **kwargs))
+class _Kept:
+    """What a first program kept for the second half of a derivative: a tree of arrays, which knows that half."""
+
+    def __init__(self, half: Half, residuals: Sequence[Any]) -> None:
+        self.half, self.residuals = half, tuple(residuals)
+
+    def __call__(self, tree: Any) -> Any:
+        """The second half, of a tree of cotangents or tangents."""
+
+        def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return finish(trace, half, *args)
+
+        half = self.half
+        return Transformed(half.what, finish, half, inside)(self.residuals, tree)
+
+
+register_node(_Kept, lambda kept: (kept.residuals, kept.half), _Kept)
+
+
+def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: bool) -> Transformed:
+    """The function as a program of its own, which gives its result, what it kept, and what else it returned."""
+
+    def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = linearize_in(trace, fun, args, _positions(len(args)), name, has_aux=has_aux)
+        residuals, half = halve(trace, found, forward=forward)
+        return found.result(), _Kept(half, residuals), found.aux
+
+    return Transformed(kind, fun, has_aux, inside)
 
 
 def _jacobian(kind: str, fun: Function, options: GradOptions, *, forward: bool) -> Function:

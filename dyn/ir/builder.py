@@ -87,12 +87,14 @@ class Builder:
             self._producers[result] = op
         return op.results
 
-    def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
+    def op(self, name: str, /, *operands: Value, **attrs: Any) -> Value:
         """Append an op by its name and give its only result: how rules make ops of other files."""
         (value,) = self.op_all(name, *operands, **attrs)
         return value
 
-    def op_all(self, name: str, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any) -> tuple[Value, ...]:
+    def op_all(
+        self, name: str, /, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
+    ) -> tuple[Value, ...]:
         """Append an op by its name and give all of its results."""
         opdef = REGISTRY.get(name)
         if opdef is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dyn.errors import DynError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import FROM_VJP, NoGrad
@@ -58,9 +59,22 @@ def pull_back(
         for operand, ct in zip(op.operands, given, strict=True):
             if ct is None or operand not in active:
                 continue
+            if isinstance(ct, DynError):
+                raise ct
             known = found.get(operand)
             found[operand] = ct if known is None else b.op("add", known, ct)
     return [found.get(v) for v in wanted]
+
+
+def leading_to(ops: Sequence[Op], results: Iterable[Value]) -> tuple[Op, ...]:
+    """The ops that results depend on. What they do not has no derivative to be asked for."""
+    needed = set(results)
+    found: list[Op] = []
+    for op in reversed(ops):
+        if any(v in needed for v in op.results):
+            found.append(op)
+            needed.update(op.reads())
+    return tuple(reversed(found))
 
 
 def push_forward(b: Builder, ops: Sequence[Op], tangents: dict[Value, Value]) -> None:

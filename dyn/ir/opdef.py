@@ -47,6 +47,11 @@ class OpKind(Enum):
     CONTROL = "control"
     #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
     MEASURE = "measure"
+    #: Its first region, written out where it stands (``loops`` says when).
+    CALL = "call"
+    #: Its operands again, each as a result. What reads a result is neither merged with what reads the operand, nor run
+    #: before all operands are there. It takes no time and no memory.
+    BARRIER = "barrier"
     #: Has no loops: a library computes it, or it is made up of other ops.
     OPAQUE = "opaque"
 
@@ -187,6 +192,17 @@ class Control(Enum):
     IF = "if"
 
 
+class Inline(Enum):
+    """``loops`` of a CALL or a BARRIER: when what it stands for takes its place."""
+
+    #: When the trace ends: derivatives were asked for by then, and nothing else looks at it.
+    AFTER_TRACE = "after the trace"
+    #: Before the passes: until then a program may be written out in another form, in which it has a name.
+    BEFORE_PASSES = "before the passes"
+    #: When groups are cut: passes respect a barrier, and groups wait where it says so.
+    STITCHED = "when stitched"
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
@@ -262,6 +278,7 @@ Loops = (
     | Scatter
     | Running
     | Control
+    | Inline
     | Library
     | Composite
     | None
@@ -272,7 +289,8 @@ TypeRule = Callable[[TypeContext, tuple[TensorType, ...], Attrs], tuple[TensorTy
 Reference = Callable[..., Any]
 #: ``vjp(b, op, cotangents)``: from the cotangents of an op's results (None where one is zero, but not for all) those
 #: of its operands (None where one is zero, or has no derivative), made with the builder ``b``. Nothing is conjugated:
-#: of ``y = f(z)`` with complex numbers it is ``ct * f'(z)``, as in JAX.
+#: of ``y = f(z)`` with complex numbers it is ``ct * f'(z)``, as in JAX. A DynError in place of a cotangent is raised if
+#: that operand depends on what is differentiated by.
 VjpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
 #: ``jvp(b, op, tangents)``: from the tangents of an op's operands (None where one is zero, but not for all) those of
 #: its results. ``op`` is in the program already.
@@ -324,6 +342,8 @@ class OpDef:
     prune: Callable[[Any, Any], Any] | None = None
     #: ``prepare(op)``: the op with more results, after its own, for a ``vjp`` that is to come.
     prepare: Callable[[Any], Any] | None = None
+    #: Of a CALL: transformations see the ops of its first region, and not the op.
+    transparent: bool = False
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:
@@ -337,9 +357,19 @@ class OpDef:
         """The transformation rule ``which``; NotYetError, at ``loc``, where there is none yet."""
         rule = getattr(self, which)
         if rule is NOT_YET:
-            raise NotYetError(f"{self.name} has no {which} rule yet.", loc=loc)
+            what, remedy = _MISSING[which]
+            raise NotYetError(f"{self.name} has no {what} yet.", loc=loc, remedy=remedy)
         return rule
 
+
+_OWN_RULE = "give the function around it a derivative of its own, with dyn.custom_vjp or dyn.custom_jvp."
+#: What a rule that is not there yet is called, and what to do without it.
+_MISSING = {
+    "vjp": ("derivative backward", _OWN_RULE),
+    "jvp": ("derivative forward", _OWN_RULE),
+    "batch": ("rule for many examples at once", "use dyn.lax.map, which takes one after the other."),
+    "stablehlo": ("form in StableHLO", ""),
+}
 
 #: Every op by name; filled when ``dyn.ops`` is imported, read by the parser.
 REGISTRY: dict[str, OpDef] = {}

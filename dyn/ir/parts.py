@@ -85,8 +85,8 @@ class _Splitter:
         if isinstance(op.opdef.loops, Library) and op.opdef.parts is None:
             self.called(op)
             return
-        if op.regions and op.opdef.parts is None:
-            self.with_regions(op)
+        if op.opdef.kind is OpKind.BARRIER or (op.regions and op.opdef.parts is None):
+            self.of_parts(op)
             return
         found = self.parts(op, operands)
         if isinstance(found, tuple):
@@ -103,7 +103,7 @@ class _Splitter:
             else:
                 self.values[value] = result
 
-    def with_regions(self, op: Op) -> None:
+    def of_parts(self, op: Op) -> None:
         """The same op of the parts, one after the other; its regions take and give them so too."""
         regions = tuple(self.region(region) for region in op.regions)
         attrs = dict(op.attrs)

@@ -176,6 +176,12 @@ def _has_memory(value: Value, op: Op) -> bool:
 
 def _base(value: Value, producers: dict[Value, Op]) -> Value:
     """The value that ``value`` is a view of; itself when it is none."""
-    while value in producers and producers[value].opdef.kind is OpKind.VIEW:
-        value = producers[value].operands[0]
+    while value in producers:
+        op = producers[value]
+        if op.opdef.kind is OpKind.BARRIER:
+            value = op.operands[op.results.index(value)]
+        elif op.opdef.kind is OpKind.VIEW:
+            value = op.operands[0]
+        else:
+            break
     return value

@@ -16,11 +16,19 @@ def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool =
 
     The values are new, and so are the dims that it measures, so that a region can be written out more than once. The
     demands of its ops on the dims have to be known to ``b``. With ``prepare`` the ops are to be differentiated backward
-    (``OpDef.prepare``).
+    (``OpDef.prepare``). A transparent call's own region is written out in its place (``OpDef.transparent``).
     """
-    region = with_own_dims(b, region)
+    return written_once(b, with_own_dims(b, region), args, prepare=prepare)
+
+
+def written_once(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
+    """The same of a region that is written out here alone: its dims stay."""
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:
+        if op.opdef.transparent:
+            made = written_once(b, op.regions[0], [values.get(v, v) for v in op.operands], prepare=prepare)
+            values.update(zip(op.results, made, strict=True))
+            continue
         ready = op.opdef.prepare(op) if prepare and op.opdef.prepare is not None else op
         b.append(copied(ready, values))
     return tuple([values.get(v, v) for v in region.results])

@@ -12,7 +12,7 @@ from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Region, Value
-from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.nested import unchanged
 from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
@@ -51,7 +51,7 @@ def _pushed(
     start = len(b.ops)
     results = splice(b, region, args)
     known = {v: t for v, t in zip(args, tangents, strict=True) if t is not None}
-    push_forward(b, tuple(b.ops[start:]), known)
+    push_forward(b, leading_to(b.ops[start:], results), known)
     return results, [known.get(v) for v in results]
 
 

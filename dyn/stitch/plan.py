@@ -16,13 +16,15 @@ memory traffic, merging them, or starts a group of its own:
   that the array is read once.
 
 An op that a library computes is a group of its own, and so is one that measures a dim, for which all wait that have it,
-and a loop or a choice, whose regions are cut in turn. VIEW
-and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each consumer computes them where it
-needs them. A view that a later reshape needs in memory in its own order is stored by the group that computes what it
-shows.
+and a loop or a choice, whose regions are cut in turn. A BARRIER is no group: what reads its results reads its operands,
+and waits for all of them. VIEW and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each
+consumer computes them where it needs them. A view that a later reshape needs in memory in its own order is stored by
+the group that computes what it shows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.measured import bound_dim, mentions
@@ -30,6 +32,7 @@ from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction
 from dyn.shapes import Dim, Facts, Symbol, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
+from dyn.stitch.barriers import without_barriers
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
@@ -42,7 +45,7 @@ _MOST_SIBLINGS = 16
 
 def stitch(function: Function) -> Plan:
     """The plan of a function. Needs refined shapes, no dead code, and results of their own (``own_results``)."""
-    return _Stitcher(function).run()
+    return _Stitcher(*without_barriers(function)).run()
 
 
 #: The kinds of ops that start a group of their own, whatever makes their operands.
@@ -90,8 +93,10 @@ class _Draft:
 
 
 class _Stitcher:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, waits: Mapping[Op, Sequence[Value]]) -> None:
         self.function = function
+        #: What has to be there before an op runs, beside its operands.
+        self.waits = waits
         self.facts: Facts = function.facts
         self.producers = function.producers()
         self.inline = inline_values(function, self.producers, function.users())
@@ -123,9 +128,9 @@ class _Stitcher:
         space = op.operands[0].shape if op.opdef.kind is OpKind.REDUCE else op.results[0].shape
         reduced = frozenset[int](op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
         draft: _Draft | None = None
-        candidates = self._candidates(op)
+        candidates, late = self._candidates(op), self._waited(op)
         for candidate in candidates:
-            others = [c for c in candidates if c.number in self.groups and c not in (candidate, draft)]
+            others = [c for c in (*candidates, *late) if c.number in self.groups and c not in (candidate, draft)]
             reason = self._refusal(op, space, reduced, candidate)
             if reason is None and any(self.order.reaches(candidate.number, other.number) for other in others):
                 reason = "it also reads what is computed from the group's results elsewhere"
@@ -165,6 +170,14 @@ class _Stitcher:
             group = self.group_of.get(source)
             if group is not None and group is not draft:
                 self.order.edge(group.number, draft.number)
+        for group in self._waited(op):
+            if group is not draft:
+                self.order.edge(group.number, draft.number)
+
+    def _waited(self, op: Op) -> list[_Draft]:
+        """The groups that an op waits for without reading what they make."""
+        sources = dict.fromkeys(source for value in self.waits.get(op, ()) for source in self._sources(value))
+        return list(dict.fromkeys(self.group_of[source] for source in sources if source in self.group_of))
 
     def _sources(self, value: Value) -> tuple[Value, ...]:
         """The computed values and parameters that a value is computed from, through views and inlined scalars."""
@@ -367,6 +380,7 @@ class _Stitcher:
         base, index = self.views.chain(op.operands[0], view_index(op, as_index(symbols)))
         group = self.group_of.get(base)
         joins = group is not None and group.kind not in _ALONE and self._same_shape(base.shape, group.space)
+        joins = joins and not self._waited(op)
         if group is None or not joins or not self._permutes(base, op.result, permutation(index, symbols)):
             group = self._new(GroupKind.COPY, op.result.shape)
         self._add(group, op)

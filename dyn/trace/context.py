@@ -67,6 +67,10 @@ class Trace:
     closes: bool = True
     #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).
     measured: dict[Any, tuple[Value, Dim]] = field(default_factory=dict[Any, tuple[Value, Dim]])
+    #: Whether derivatives are taken of what is traced.
+    differentiates: bool = False
+    #: What this is a rule of, for its derivative.
+    rule_of: object = None
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
@@ -84,6 +88,10 @@ class Trace:
         while trace.outer is not None:
             trace = trace.outer
         return trace
+
+    def described(self) -> str:
+        """What it is of, from the inside out: ``the body of scan, in f``."""
+        return self.name if self.outer is None else f"{self.name}, in {self.outer.described()}"
 
     def encloses(self, inner: Trace) -> bool:
         """Whether ``inner`` is this trace, or that of a region in it."""
@@ -118,13 +126,13 @@ class Trace:
                 remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
             )
 
-    def emit(self, name: str, *operands: Value, **attrs: Any) -> Value:
+    def emit(self, name: str, /, *operands: Value, **attrs: Any) -> Value:
         """Append an op of one result at the user's line."""
         (value,) = self.emit_all(name, *operands, **attrs)
         return value
 
     def emit_all(
-        self, name: str, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
+        self, name: str, /, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
     ) -> tuple[Value, ...]:
         """Append an op at the user's line."""
         self.check_alive(f"the op {name}")

@@ -1,26 +1,26 @@
 """Control flow inside a trace: loops and choices as ops with regions, of the user's functions.
 
-A region reads nothing from outside: what a function closes over is passed to it, by loops as values that stay what they
-are. Small constants are made again inside.
+A region reads nothing from outside: what a function closes over is passed to it (``dyn.trace.closures``), by loops as
+values that stay what they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
-from dyn.ir.core import Op, Region, Value, with_operands
-from dyn.ir.opdef import OpKind
+from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, RelKind, dim_max
 from dyn.source import user_loc
+from dyn.trace.closures import carrying, closed, fitted, taking
+from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
-from dyn.trace.lift import lift, lift_leaves, settled_dtype, yields_to
+from dyn.trace.lift import lift, lift_leaves, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import TracedRegion, trace_region
 from dyn.trace.tracer import Tracer
@@ -64,54 +64,6 @@ def _plain_types(values: Sequence[Value]) -> list[TensorType]:
     return [TensorType(v.dtype, v.shape) for v in values]
 
 
-# --- what functions close over ----------------------------------------------------------------------------------------
-
-
-def _closed(trace: Trace, regions: Sequence[Region]) -> tuple[list[Region], list[Value]]:
-    """The regions with constants of their own; and the values that they read from outside."""
-    made = [_with_constants(trace, region) for region in regions]
-    return made, list(dict.fromkeys(v for region in made for v in region.reads()))
-
-
-def _with_constants(trace: Trace, region: Region) -> Region:
-    ops: dict[Value, Op] = {}
-    for value in dict.fromkeys(region.reads()):
-        _collect(trace, value, ops)
-    copies = {value: Value(value.type, value.name) for value in ops}
-    own = tuple(replace(with_operands(op, copies), results=(copies[value],)) for value, op in ops.items())
-    inner = tuple(with_operands(op, copies) for op in region.ops)
-    return Region(region.params, (*own, *inner), tuple(copies.get(v, v) for v in region.results))
-
-
-def _collect(trace: Trace, value: Value, ops: dict[Value, Op]) -> bool:
-    """Note the ops that make a constant, if ``value`` is one: a number, its broadcast, a range."""
-    op = trace.builder.producer(value)
-    while op is None and trace.outer is not None:
-        trace = trace.outer
-        op = trace.builder.producer(value)
-    if op is None or op.opdef.kind not in (OpKind.GENERATE, OpKind.VIEW):
-        return False
-    if not all(_collect(trace, v, ops) for v in op.operands):
-        return False
-    ops.setdefault(value, op)
-    return True
-
-
-def _taking(region: Region, free: Sequence[Value], at: int) -> Region:
-    """The region with values from outside for parameters, from number ``at`` on."""
-    own = {value: Value(value.type, value.name) for value in free}
-    ops = tuple(with_operands(op, own) for op in region.ops)
-    params = (*region.params[:at], *own.values(), *region.params[at:])
-    return Region(params, ops, tuple(own.get(v, v) for v in region.results))
-
-
-def _carrying(region: Region, free: Sequence[Value], at: int) -> Region:
-    """The same, and it hands them on."""
-    taking = _taking(region, free, at)
-    handed = taking.params[at : at + len(free)]
-    return Region(taking.params, taking.ops, (*taking.results[:at], *handed, *taking.results[at:]))
-
-
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
@@ -132,17 +84,22 @@ def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) 
         raise TraceError(
             f"the body of while_loop gives {tree_text(traced.out_tree)}, and started with {tree_text(tree)}.",
             loc=user_loc(),
+            notes=side_by_side(
+                described(tree, "init_val", starts),
+                described(traced.out_tree, "init_val", traced.region.results),
+                ("what it started with", "what it gives"),
+            ),
             remedy="return a tree of the same structure.",
         )
     names = leaf_names(tree, "init_val")
-    body = _fitted(trace, traced.region, types, names, "the body of while_loop", "what it started with")
+    body = fitted(trace, traced.region, types, names, "the body of while_loop", "what it started with")
     condition = trace_region(
         trace, lambda *leaves: cond_fun(unflatten(tree, list(leaves))), types, name="the condition of while_loop"
     )
     _check_condition(condition)
-    (condition_region, body), free = _closed(trace, (condition.region, body))
+    (condition_region, body), free = closed(trace, (condition.region, body))
     count = len(starts)
-    regions = (_taking(condition_region, free, count), _carrying(body, free, count))
+    regions = (taking(condition_region, free, count), carrying(body, free, count))
     made = trace.emit_all("while", *starts, *free, regions=regions)
     return unflatten(tree, [Tracer(trace, v) for v in made[:count]])
 
@@ -178,6 +135,11 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
                 raise TraceError(
                     f"the body of {what} carries {tree_text(carried_tree)} on, and started with {tree_text(tree)}.",
                     loc=user_loc(),
+                    notes=side_by_side(
+                        described(tree, "carry", starts),
+                        described(carried_tree, "carry", carried_leaves),
+                        ("what it started with", "what it gives"),
+                    ),
                     remedy="return (carry, y) with a carry of the same structure.",
                 )
             return [*carried_leaves, *row_leaves]
@@ -185,7 +147,7 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
         traced = trace_region(trace, call, [*types, *slices], name=f"the body of {what}")
         region = traced.region
         if expected is not None:
-            region = _fitted(
+            region = fitted(
                 trace, region, expected, leaf_names(tree, "carry"), f"the body of {what}", "what it started with"
             )
         return region, rows[0]
@@ -193,9 +155,9 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
     starts = _start_values(trace, starts, lambda types: step(types)[0].results)
     types = _plain_types(starts)
     body, row_tree = step(types, types)
-    (body,), free = _closed(trace, (body,))
+    (body,), free = closed(trace, (body,))
     count = len(starts)
-    region = _carrying(body, free, count)
+    region = carrying(body, free, count)
     attrs = {"carries": count + len(free), "length": steps, "reverse": reverse}
     made = trace.emit_all("scan", *starts, *free, *arrays, regions=(region,), **attrs)
     carried = unflatten(tree, [Tracer(trace, v) for v in made[:count]])
@@ -234,28 +196,6 @@ def _length(trace: Trace, arrays: Sequence[Value], names: Sequence[str], length:
     if found is None:
         raise TraceError(f"{what}: there is nothing to go along.", loc=user_loc(), remedy="pass xs, or length=.")
     return found
-
-
-def _fitted(
-    trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str
-) -> Region:
-    """The region with its first results of ``types``: weak ones are converted, others have to be."""
-    inner = trace.builder.inner()
-    results = list(region.results)
-    for i, (type, name) in enumerate(zip(types, names, strict=True)):
-        value = results[i]
-        if value.dtype is not type.dtype and yields_to(value, type.dtype):
-            inner.loc = user_loc()
-            results[i] = value = inner.op("convert", value, dtype=type.dtype)
-        if value.dtype is not type.dtype or value.type.rank != type.rank:
-            raise TraceError(
-                f"{what} gives {value.type} for {name}, and {start} is {type}.",
-                loc=user_loc(),
-                remedy="convert it with .astype, or start from another value.",
-            )
-        for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
-            trace.demand(RelKind.EQ, a, b, f"{what} gives {name} with the size on axis {axis} that {start} has")
-    return Region(region.params, (*region.ops, *inner.ops), tuple(results))
 
 
 def fori_loop(trace: Trace, lower: Any, upper: Any, body_fun: Function, init: Any) -> Any:
@@ -316,8 +256,8 @@ def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tup
         for number, f in enumerate(branches)
     ]  # fmt: skip
     regions = _alike(trace, traced, what)
-    regions, free = _closed(trace, regions)
-    regions = [_taking(region, free, len(given)) for region in regions]
+    regions, free = closed(trace, regions)
+    regions = [taking(region, free, len(given)) for region in regions]
     if what == "cond":
         flag = chosen if chosen.dtype is dtypes.bool_ else _nonzero(trace, chosen)
         made = trace.emit_all("if", flag, *given, *free, regions=tuple(regions))
@@ -351,6 +291,11 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
                 f"branch 0 of {what} gives {tree_text(first.out_tree)}, and branch {number} gives "
                 f"{tree_text(other.out_tree)}.",
                 loc=user_loc(),
+                notes=side_by_side(
+                    described(first.out_tree, "result", first.region.results),
+                    described(other.out_tree, "result", other.region.results),
+                    ("branch 0", f"branch {number}"),
+                ),
                 remedy="return trees of one structure from all branches.",
             )
     columns = list(zip(*(t.region.results for t in traced), strict=True))
@@ -361,6 +306,6 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
         types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, own.shape))
     names = leaf_names(first.out_tree, "the result")
     return [
-        _fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
+        fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
         for number, t in enumerate(traced)
     ]

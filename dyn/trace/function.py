@@ -10,6 +10,7 @@ from typing import Any
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
 from dyn.ir.builder import Builder
+from dyn.ir.calls import end_trace
 from dyn.ir.core import Function, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import (
@@ -106,6 +107,7 @@ def trace_function(
         tuple(leaf_names(out_tree, "result")),
     )
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
+    function = end_trace(function)
     return TracedFunction(function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from dyn.dtypes import Kind
 from dyn.errors import ArgumentError, ShapeError
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.differentiate import gathered, pull_back, push_forward, zeros
+from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.splice import splice
 from dyn.shapes import RelKind
 from dyn.source import user_loc
@@ -73,7 +73,7 @@ class Linearized:
 
     def pull(self, cotangents: Any) -> Any:
         """The cotangents of the primals, from those of the results; trees like theirs."""
-        return self.pulled(self._matched(cotangents, self.results, "cotangent"))
+        return self.pulled(self.matched(cotangents, self.results, "cotangent"))
 
     def here(self) -> Trace:
         """The trace that derivatives are written into: the one it was made in, or that of a region there."""
@@ -89,13 +89,13 @@ class Linearized:
 
     def push(self, tangents: Any) -> Any:
         """The tangents of the results, from those of the primals; trees like theirs."""
-        return self.pushed(self._matched(tangents, self.primals, "tangent"))
+        return self.pushed(self.matched(tangents, self.primals, "tangent"))
 
     def pushed(self, tangents: Sequence[Value | None]) -> Any:
         """The tangents of the results, from those of the primals that are not zero."""
         here = self.here()
         known = {v: t for v, t in zip(self.inputs, tangents, strict=True) if t is not None and v.dtype.is_inexact}
-        push_forward(here.builder, self.ops, known)
+        push_forward(here.builder, leading_to(self.ops, self.results.values), known)
         return self.results.filled(here, [known.get(v) for v in self.results.values])
 
     def result(self) -> Any:
@@ -103,7 +103,7 @@ class Linearized:
         here = self.here()
         return unflatten(self.results.tree, [Tracer(here, v) for v in self.results.values])
 
-    def _matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
+    def matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
         """The leaves of a tree of cotangents or tangents, of the types of what they belong to."""
         leaves, spec = flatten(tree)
         if spec != like.tree:
@@ -160,7 +160,7 @@ def linearize(
             aside = flatten(aux)
         return made, [leaf for leaf in aside[0] if is_liftable(leaf)]
 
-    traced = trace_region(trace, call, [v.type for v in primals.values], name=name)
+    traced = trace_region(trace, call, [v.type for v in primals.values], name=name, differentiates=True)
     inputs = _distinct(trace, traced.region, primals.values)
     start = len(trace.builder.ops)
     values = splice(trace.builder, traced.region, inputs, prepare=True)

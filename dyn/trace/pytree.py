@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import optree
@@ -10,16 +11,27 @@ from dyn.ending import enter_call, leave_call
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
 
-_NAMESPACE = "dyn"
+#: What optree knows dyn's trees by: a type that is registered for it is a tree here.
+NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
 TreeSpec = optree.PyTreeSpec
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
+def register_node(
+    kind: type[Any], apart: Callable[[Any], Any], together: Callable[..., Any], entry: Any = None
+) -> None:
+    """Have a type be a tree: ``apart(node)`` is ``(children, aux)``, or with the names of the children after them, and
+    ``together(aux, children)`` a node. ``entry`` is how a child is written. ValueError for a type that is one already.
+    """
+    how = optree.AutoEntry if entry is None else entry
+    optree.register_pytree_node(kind, apart, together, path_entry_type=how, namespace=NAMESPACE)
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure. ``None`` is structure, not a leaf."""
     enter_call()
     try:
-        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
+        leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     finally:
         leave_call()
     return leaves, spec
@@ -49,10 +61,10 @@ def _sorted(tree: Any) -> Any:
     def inner(node: Any) -> Any:
         if type(node) is not dict:
             return node
-        keys = one_level(node, namespace=_NAMESPACE)[1]
+        keys = one_level(node, namespace=NAMESPACE)[1]
         return {key: _sorted(node[key]) for key in keys}
 
-    return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=_NAMESPACE)
+    return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=NAMESPACE)
 
 
 def leaf_names(spec: TreeSpec, root: str) -> list[str]:
@@ -63,7 +75,7 @@ def leaf_names(spec: TreeSpec, root: str) -> list[str]:
 def tree_text(spec: TreeSpec) -> str:
     """A structure as people read it: ``({'w': *, 'b': *}, *)``."""
     text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")")
-    return text.removesuffix(f", namespace={_NAMESPACE!r}")
+    return text.removesuffix(f", namespace={NAMESPACE!r}")
 
 
 def spread_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
@@ -88,11 +100,33 @@ def _spread(prefix: Any, tree: Any, what: str, found: list[Any]) -> None:
         _spread(own, part, what, found)
 
 
+def optional_leaves(given: Any, like: TreeSpec) -> list[Any] | None:
+    """The leaves of a tree like ``like``, in which None may stand for any part; None where it is no such tree.
+
+    What stands for a part is None for each of its leaves.
+    """
+    found: list[Any] = []
+    return found if _optional(given, unflatten(like, [0] * like.num_leaves), found) else None
+
+
+def _optional(given: Any, like: Any, found: list[Any]) -> bool:
+    if given is None:
+        found.extend([None] * len(flatten(like)[0]))
+        return True
+    mine, theirs = _level(given), _level(like)
+    if type(like) is int:
+        found.append(given)
+        return mine == ([], type(given))
+    if type(given) is not type(like) or mine[1] != theirs[1] or len(mine[0]) != len(theirs[0]):
+        return False
+    return all(_optional(own, part, found) for own, part in zip(mine[0], theirs[0], strict=True))
+
+
 def _level(tree: Any) -> tuple[list[Any], Any]:
     """The children of a node and what it is; of a leaf none."""
     one_level: Any = optree.tree_flatten_one_level
     try:
-        children, metadata, *_ = one_level(tree, namespace=_NAMESPACE)
+        children, metadata, *_ = one_level(tree, namespace=NAMESPACE)
     except ValueError:
         return [], type(tree)
     return children, metadata
@@ -100,5 +134,5 @@ def _level(tree: Any) -> tuple[list[Any], Any]:
 
 def frozen_tree(tree: Any) -> tuple[Any, ...]:
     """A tree of numbers and None as something with a hash."""
-    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     return (*leaves, spec)

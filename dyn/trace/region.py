@@ -47,6 +47,8 @@ def trace_region(
     name: str,
     expected: Expected | None = None,
     closes: bool = True,
+    differentiates: bool = False,
+    rule_of: object = None,
 ) -> TracedRegion:
     """Run ``call`` on a tracer for each of ``params``, inside of ``trace``, and record what it computes.
 
@@ -57,8 +59,12 @@ def trace_region(
     With ``expected`` the results have its tree and types: weak ones (from Python numbers alone) are converted where
     they are what a Python number beside such an array would be, and anything else is a TraceError that shows both.
     Without, they stay as they are, weak ones too. ``name`` is what errors call the region: ``the body of reduce``.
+    ``differentiates`` and ``rule_of`` are those of :class:`~dyn.trace.context.Trace`.
     """
-    inner = Trace(name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace, closes=closes)
+    inner = Trace(
+        name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace, closes=closes,
+        differentiates=differentiates, rule_of=rule_of,
+    )  # fmt: skip
     values = tuple(Value(t) for t in params)
     with tracing(inner):
         leaves, tree = flatten(call(*[Tracer(inner, value) for value in values]))

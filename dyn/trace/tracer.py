@@ -90,7 +90,7 @@ class Tracer:
         """The IR value, for use in ``trace``; an error when the tracer outlived its trace."""
         if self._trace is trace and trace.alive:
             return self._value
-        notes = (f"it was made at {self._loc.describe()}",)
+        notes = self._origin()
         self._trace.check_alive(f"an array ({self._value.type})", notes)
         if trace.may_read(self._trace):
             return self._value
@@ -103,13 +103,23 @@ class Tracer:
             remedy="pass it to the inner function as an argument.",
         )
 
+    def _origin(self) -> tuple[str, ...]:
+        """Where it was made, and inside of what."""
+        made = f"it was made at {self._loc.describe()}"
+        return (made,) if self._trace.outer is None else (made, f"which is in {self._trace.described()}")
+
     # What it cannot do ----------------------------------------------------------------------------------------
 
     def _concrete(self, what: str, remedy: str) -> NoReturn:
+        loc = user_loc()
+        # An argument is known by its type; what was computed on this very line needs no word.
+        computed = self._trace.builder.producer(self._value) is not None
+        elsewhere = computed and (loc.file, loc.line) != (self._loc.file, self._loc.line)
         raise TraceError(
             f"{what} needs the elements of {self._value.type}, "
             f"which are not known while {self._trace.name!r} is traced.",
-            loc=user_loc(),
+            loc=loc,
+            notes=self._origin() if elsewhere else (),
             remedy=remedy,
         )
 

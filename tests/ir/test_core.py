@@ -105,7 +105,10 @@ def test_an_op_is_defined_once() -> None:
         assert str(error.value) == "op mine is defined twice"
         with pytest.raises(NotYetError) as not_yet:
             mine.rule("vjp")
-        assert str(not_yet.value) == "mine has no vjp rule yet."
+        assert str(not_yet.value) == (
+            "mine has no derivative backward yet.\n"
+            "  help: give the function around it a derivative of its own, with dyn.custom_vjp or dyn.custom_jvp."
+        )
     assert "mine" not in REGISTRY
     made = OpDef("mine", OpKind.OPAQUE, mine.types, None, np.add, list, READS_NOTHING, NOT_YET, NOT_YET, NOT_YET)
     del REGISTRY["mine"]

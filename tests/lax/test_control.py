@@ -336,3 +336,72 @@ def test_what_is_refused() -> None:
     )
     assert text.startswith("a while loop has no derivative backward")
     close(dyn.jvp(lambda x: lax.while_loop(lambda c: c < 9, lambda c: c * 2, x), (1.0,), (1.0,))[1], 16)
+
+
+# ---- carries of other types, side by side ----------------------------------------------------------------------------
+
+
+def whole(kind: type[Exception], call: Callable[[], Any]) -> str:
+    with pytest.raises(kind) as error:
+        call()
+    return "\n".join(line for line in str(error.value).splitlines() if not line.startswith("  at "))
+
+
+def test_a_carry_of_another_dtype_is_shown_beside_what_it_was() -> None:
+    step = lambda c, a: ({"h": c["h"] > 0, "n": c["n"]}, None)  # noqa: E731
+    call = dyn.jit(lambda x: lax.scan(step, {"h": x, "n": np.int32(0)}, x), shapes="rows")
+    assert whole(TraceError, lambda: call(floats(3))) == (
+        "the body of scan gives i1[rows] for carry['h'], and what it started with is f32[rows].\n"
+        "               what it started with   what it gives\n"
+        "  carry['h']   f32[rows]              i1[rows]       <-- differs\n"
+        "  carry['n']   i32[]                  i32[]\n"
+        "  help: convert it with .astype, or start from another value."
+    )
+
+
+def test_a_carry_of_another_structure_is_shown_beside_what_it_was() -> None:
+    body = lambda c: {"h": c["h"], "extra": (1.5, c["n"])}  # noqa: E731
+    call = dyn.jit(lambda x: lax.while_loop(lambda c: c["n"] < 3, body, {"h": x, "n": np.int32(0)}), shapes="rows")
+    assert whole(TraceError, lambda: call(floats(3))) == (
+        "the body of while_loop gives {'extra': (*, *), 'h': *}, and started with {'h': *, 'n': *}.\n"
+        "                         what it started with   what it gives\n"
+        "  init_val['h']          f32[rows]              f32[rows]\n"
+        "  init_val['n']          i32[]                  -              <-- differs\n"
+        "  init_val['extra'][0]   -                      f64[]~         <-- differs\n"
+        "  init_val['extra'][1]   -                      i32[]          <-- differs\n"
+        "  help: return a tree of the same structure."
+    )
+    pair = dyn.jit(lambda x: lax.scan(lambda c, a: ((*c, "what"), None), (x, x), x), shapes="rows")
+    assert whole(TraceError, lambda: pair(floats(3))) == (
+        "the body of scan carries (*, *, *) on, and started with (*, *).\n"
+        "             what it started with   what it gives\n"
+        "  carry[0]   f32[rows]              f32[rows]\n"
+        "  carry[1]   f32[rows]              f32[rows]\n"
+        "  carry[2]   -                      str            <-- differs\n"
+        "  help: return (carry, y) with a carry of the same structure."
+    )
+
+
+def test_of_many_leaves_those_that_differ_are_shown() -> None:
+    step = lambda c, a: ([*c[:19], c[19] > 0], None)  # noqa: E731
+    call = dyn.jit(lambda x: lax.scan(step, [x] * 20, x), shapes="rows")
+    assert whole(TraceError, lambda: call(floats(3))) == (
+        "the body of scan gives i1[rows] for carry[19], and what it started with is f32[rows].\n"
+        "              what it started with   what it gives\n"
+        "  carry[19]   f32[rows]              i1[rows]       <-- differs\n"
+        "  and 19 leaves that agree\n"
+        "  help: convert it with .astype, or start from another value."
+    )
+
+
+def test_branches_of_other_structures_are_shown_side_by_side() -> None:
+    branches = [lambda v: (v, v), lambda v: [v, v > 0, 3]]
+    call = dyn.jit(lambda x: lax.switch(1, branches, x), shapes="rows")
+    assert whole(TraceError, lambda: call(floats(3))) == (
+        "branch 0 of switch gives (*, *), and branch 1 gives [*, *, *].\n"
+        "              branch 0    branch 1\n"
+        "  result[0]   f32[rows]   f32[rows]\n"
+        "  result[1]   f32[rows]   i1[rows]   <-- differs\n"
+        "  result[2]   -           i64[]~     <-- differs\n"
+        "  help: return trees of one structure from all branches."
+    )

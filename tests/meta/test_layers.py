@@ -27,7 +27,7 @@ ROOMS = {
     "lower": 5,
     "backends": 6, "hosts": 6,
     "record": 7, "pipeline": 7, "program": 7, "explain": 7, "array": 7, "call": 7, "api": 7,
-    "eager": 7, "transforms": 7,
+    "eager": 7, "transforms": 7, "custom": 7, "checkpoint_policies": 7, "checkpointing": 7, "tree": 7,
     "lax": 8, "numpy": 8, "nn": 8, "random": 8, "interop": 8,
     "__init__": 9, "doctor": 9, "__main__": 9,
 }  # fmt: skip
@@ -36,7 +36,8 @@ ROOMS = {
 LEFT_TO_RIGHT = [
     ("source", "errors", "config", "events"),
     ("source", "errors", "dtypes", "short"),
-    ("record", "pipeline", "program", "explain", "array", "call", "api", "eager", "transforms"),
+    ("record", "pipeline", "program", "explain", "array", "call", "api", "eager", "transforms", "custom"),
+    ("eager", "transforms", "checkpoint_policies", "checkpointing"),
     ("lax", "numpy", "nn", "random"),
     ("__init__", "doctor", "__main__"),
 ]

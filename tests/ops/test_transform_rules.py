@@ -6,7 +6,7 @@ The ops run in the reference, in float64 and complex128, at symbolic shapes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +30,20 @@ from dyn.source import Loc
 Array = np.ndarray[Any, Any]
 LOC = Loc("sample.py", 1)
 OPS = sorted(REGISTRY)
-SMOOTH = [n for n in OPS if REGISTRY[n].vjp is not NOT_YET and not isinstance(REGISTRY[n].vjp, NoGrad)]
-#: Ops whose vjp refuses.
+#: Ops whose vjp refuses, and whose jvp does, and which have neither.
 FORWARD_ONLY = ("while",)
 #: Ops whose complex results have phases that nothing determines, so that differences say nothing of them:
 #: tests/ops/test_linear_algebra.py looks at what does not depend on them.
 PHASES = ("eig", "eigh", "svd")
+BACKWARD_ONLY = ("custom_vjp_call", "custom_vjp_forward")
+REFUSED = ("custom_call",)
+SMOOTH = [
+    n
+    for n in OPS
+    if REGISTRY[n].vjp is not NOT_YET
+    and not isinstance(REGISTRY[n].vjp, NoGrad)
+    and n not in (*BACKWARD_ONLY, *REFUSED)
+]
 BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET and not isinstance(REGISTRY[n].batch, NoBatch)]
 #: Ops that put elements in order, or select some.
 CHOOSING = ("sort", "sort_by", "top_k", "select_and_scatter")
@@ -165,6 +173,61 @@ def test_derivatives_agree(name: str) -> None:
         apart = untied(sample, rng)
         steps, tangents = _check_identity(opdef, apart, rng)
         _against_differences(opdef, apart, steps, tangents, kinks=0.0)
+
+
+@pytest.mark.parametrize("name", BACKWARD_ONLY)
+def test_cotangents_agree_with_differences(name: str) -> None:
+    """``<J* ct, t>`` is what differences give for ``<ct, J t>``, and tangents are refused."""
+    opdef, rng, h = REGISTRY[name], np.random.default_rng(0), 1e-6
+    for sample in smooth_samples(opdef):
+        program = Program()
+        b = program.builder
+        operands = [program.param(x) for x in sample.operands]
+        results = b.emit(opdef, operands, sample.regions, **sample.attrs)
+        ops, outs = tuple(b.ops), sample.attrs.get("outs", len(results))
+        cts = {v: random_like(rng, x) for v, x in zip(results[:outs], program.run(results), strict=False)}
+        given = {v: program.like(ct, v.shape) for v, ct in cts.items() if is_smooth(ct)}
+        pulled = program.run(
+            [zeros(b, operands[0].type) if v is None else v for v in pull_back(b, ops, given, operands)[:1]]
+        )
+        step = random_like(rng, sample.operands[0])
+        ends = [
+            run_sample(opdef, replace(sample, operands=(sample.operands[0] + sign * h * step, *sample.operands[1:])))
+            for sign in (1, -1)
+        ]
+        slopes = [(up - down) / (2 * h) for up, down in zip(*ends, strict=True)]
+        wanted = sum(
+            (np.sum(cts[v] * s) for v, s in zip(results[:outs], slopes, strict=False) if v in given), np.zeros(())
+        )
+        np.testing.assert_allclose(np.sum(pulled[0] * step), wanted, rtol=1e-6, atol=1e-6)
+        with pytest.raises(UnsupportedOpError) as caught:
+            push_forward(b, ops, {operands[0]: operands[0]})
+        assert str(caught.value) == (
+            "f has a derivative of its own that goes backward (dyn.custom_vjp), and forward it has none.\n"
+            "  at sample.py:1\n"
+            "  help: use grad, vjp or jacrev, or give the function a dyn.custom_jvp, which serves both."
+        )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_has_no_derivative(name: str) -> None:
+    opdef = REGISTRY[name]
+    sample = opdef.samples()[0]
+    b = Builder(Facts.EMPTY, LOC)
+    operands = [Value(TensorType(dtypes.dtype(x.dtype), x.shape)) for x in sample.operands]
+    results = b.emit(opdef, operands, sample.regions, **sample.attrs)
+    asked: list[Callable[[], object]] = [
+        lambda: push_forward(b, tuple(b.ops), {operands[0]: operands[0]}),
+        lambda: pull_back(b, tuple(b.ops), {results[0]: operands[0]}, operands),
+    ]
+    for ask in asked:
+        with pytest.raises(UnsupportedOpError) as caught:
+            ask()
+        assert str(caught.value) == (
+            "custom_call: 'dyn.example' has no derivative: what it computes is not known.\n"
+            "  at sample.py:1\n"
+            "  help: give the function around it a dyn.custom_vjp or a dyn.custom_jvp."
+        )
 
 
 def _check_identity(opdef: OpDef, sample: Sample, rng: np.random.Generator) -> tuple[list[Array | None], list[Array]]:

@@ -115,7 +115,7 @@ def test_no_gradient_comes_through_bits() -> None:
 
 
 def test_gradients_through_gamma_come_later() -> None:
-    with pytest.raises(NotYetError, match="random_gamma has no vjp rule yet"):
+    with pytest.raises(NotYetError, match="random_gamma has no derivative backward yet"):
         dyn.grad(lambda a: random.gamma(KEY, a))(np.float32(2))
 
 

@@ -14,6 +14,8 @@ import pytest
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import LeakedTracerError, TraceError, UndecidedDimError
+from dyn.ir.types import TensorType
+from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer, active_trace
 from tests.trace.tracing import leaf, text_of, trace
 
@@ -163,6 +165,45 @@ def test_a_whole_text() -> None:
         "a Python branch needs the elements of i1[], which are not known while 'f' is traced.\n"
         "  at test_tracer.py:N  if total > 0:\n"
         "  help: use dyn.numpy.where, or make the value a static argument."
+    )
+
+
+def test_what_a_branch_asked_of_was_made_elsewhere() -> None:
+    """In a region: the line that made it, and what that is inside of."""
+
+    def body(c: Any) -> Any:
+        going = c > 0
+        c = c * 2
+        return c if going else -c
+
+    def fn(x: Any) -> Any:
+        return trace_region(x._trace, body, [TensorType(dtypes.float32, ())], name="the body of scan") and x
+
+    assert text_of(TraceError, trace, fn, leaf("x", None)) == (
+        "a Python branch needs the elements of i1[], which are not known while 'the body of scan' is traced.\n"
+        "  it was made at test_tracer.py:N  going = c > 0\n"
+        "  which is in the body of scan, in f\n"
+        "  at test_tracer.py:N  return c if going else -c\n"
+        "  help: use dyn.numpy.where, or make the value a static argument."
+    )
+
+
+def test_what_leaks_from_a_region_says_from_which() -> None:
+    kept: list[Any] = []
+
+    def fn(x: Any) -> Any:
+        types = [TensorType(dtypes.float32, ())]
+        trace_region(x._trace, lambda c: kept.append(c * 2) or c, types, name="the body of scan")
+        return x
+
+    trace(fn, leaf("x", None))
+    assert text_of(LeakedTracerError, lambda: kept[0] + 1) == (
+        "an array (f32[]) of a trace of 'the body of scan' is used outside that trace.\n"
+        "  it was made at test_tracer.py:N  trace_region(x._trace, lambda c: kept.append(c * 2) or c, types, "
+        'name="the body of scan")\n'
+        "  which is in the body of scan, in f\n"
+        "  at test_tracer.py:N  assert text_of(LeakedTracerError, lambda: kept[0] + 1) == (\n"
+        "  help: return it from the function instead of keeping it in a global, an attribute or a list."
     )
 
 
