@@ -281,8 +281,8 @@ def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @public
-def clip(x: ArrayLike, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Array:
-    """``x`` held between two bounds, each of which may be None or an array."""
+def clip(x: ArrayLike, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
+    """``x`` held between two bounds, each of which may be None or an array; ``a_min`` and ``a_max`` in NumPy."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     (value,) = promote("clip", x)
     if low is not None:
