@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.eager import call_eagerly
+from dyn.eager import call_eagerly, is_array
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._portable_index import fits, index_of, portable
 from dyn.numpy._public import Array, ArrayLike, found_trace
@@ -141,6 +141,8 @@ class AtIndex:
         if found_trace(self._array, values, *items_of(self._index)) is None:
             index = portable(self._array, self._index, options)
             values = np.array(values) if isinstance(values, list | tuple) else values
+            while is_array(values) and values.ndim and values.shape[0] == 1:  # which is known here, and not in a trace
+                values = values[0]
             # An integer that does not fit is left in the program, whose trace says so.
             numbers = how != "apply" and fits(values, self._array.dtype)
             return call_eagerly(_put, (self._array, index, values, how, options), {}, numbers=numbers)
