@@ -305,7 +305,10 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
     """
     if isinstance(value, Array) and copy is not True:
-        return value if dtype is None or dtypes.dtype(dtype).np == value.dtype else value.astype(dtype)
+        if dtype is None or dtypes.dtype(dtype).np == value.dtype:
+            return value
+        if copy is not False:
+            return value.astype(dtype)
     host = host_of(value)
     if host is not None:
         data = as_numpy(host.view(value))

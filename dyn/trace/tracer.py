@@ -208,8 +208,9 @@ class Tracer:
         return self.renewed()
 
     def renewed(self) -> Tracer:
-        """An array of its own with these elements: changes to either are not seen by the other."""
-        return Tracer(self._trace, self._value)
+        """An array of its own, of the current trace, with these elements: changes to it are not seen in this one."""
+        trace = active_trace(self) or self._trace
+        return Tracer(trace, self.value_in(trace))
 
     def __getitem__(self, index: Any) -> Any:
         return self._trace.namespace.getitem(self, index)

@@ -7,6 +7,7 @@ several.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, nan, pi
 
 ANY_ZERO = "a zero"
@@ -148,7 +149,7 @@ def _extremes(sign: int) -> _Cases:
 #:
 #: Quotients that are rounded down where one operand is infinite are not here: the standard leaves libraries the choice
 #: between the floor of the quotient and ``//`` that goes with ``%``, and dyn has NumPy's and Python's, the second.
-BINARY: dict[str, _Cases] = {
+BINARY: dict[str, Sequence[tuple[float, float, float]]] = {
     "add": _add(),
     "subtract": [(a, -b, y) for a, b, y in _add()],
     "multiply": _multiply(),
