@@ -10,7 +10,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.types import TensorType
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import add, clip, maximum, minimum, multiply, power, subtract, true_divide
@@ -25,7 +25,7 @@ from dyn.numpy._public import ArrayLike
 from dyn.numpy._selection import where
 from dyn.numpy._take import fill_of, in_int64, size_of
 from dyn.numpy._unary import filled, negative
-from dyn.shapes import RelKind, format_shape
+from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.lift import is_liftable
@@ -123,8 +123,9 @@ def updated(x: ArrayLike, index: Any, values: Any, how: str, options: Options) -
         # Of the places that the index does not name the other operand is 1, so that derivatives are finite there.
         ones = filled(new, 1) if new.ndim == 0 and not value.ndim else filled(value, 1)
         return _FUNCTIONS[how](value, updated(ones, index, new, "multiply", options))
-    if mask is not None:
-        return _masked(value, mask, new, how)
+    rows = None if mask is None else _for_all_rows(value, mask, new)
+    if mask is not None and rows is not None:
+        return _masked(value, mask, rows, how)
     if how == "subtract":
         new, how = negative(new), "add"
     return _put_in(value, index, new, _COMBINES[how], options)
@@ -234,17 +235,17 @@ def _spread(x: Tracer, mask: Tracer) -> Tracer:
     return emit("broadcast_in_dim", mask, shape=shape_of(x), dims=tuple(range(mask.ndim)))
 
 
+def _for_all_rows(x: Tracer, mask: Tracer, new: Tracer) -> Tracer | None:
+    """Values that are the same for all that a mask takes, without that axis; None where each has its own."""
+    rank = x.ndim - mask.ndim
+    if new.ndim == rank + 1 and x._trace.facts.eq(shape_of(new)[0], 1).proved:
+        return view(new, shape_of(new)[1:])
+    return new if new.ndim <= rank else None
+
+
 def _masked(x: Tracer, mask: Tracer, new: Tracer, how: str) -> Tracer:
     """A choice between the old and the new elements, all of them computed."""
     rest = shape_of(x)[mask.ndim :]
-    if new.ndim == len(rest) + 1 and x._trace.facts.eq(shape_of(new)[0], 1).proved:
-        new = view(new, shape_of(new)[1:])
-    if new.ndim > len(rest):
-        raise NotYetError(
-            f"x.at[mask]: values with {new.ndim} axes, one of them for the elements that the mask takes, come later.",
-            loc=user_loc(),
-            remedy=f"give values that broadcast to {format_shape(rest)}, or choose with dyn.numpy.where.",
-        )
     new = expand(broadcast_to(new, tuple(wrap_dim(x._trace, d) for d in rest)), shape_of(x))
     if how == "add":
         new = emit("add", x, new)

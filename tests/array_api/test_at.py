@@ -13,7 +13,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import eager
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 
 Array = Any
 SIZES = (1, 2, 7)
@@ -192,6 +192,28 @@ def test_what_fills(dtype: str, fill: Any) -> None:
     np.testing.assert_array_equal(np.asarray(x.at[np.array([2, 3, -4])].get(mode="fill"))[1:], [fill, fill])
 
 
+def test_a_value_for_each_that_a_mask_takes() -> None:
+    @dyn.jit
+    def mine(x: Array, m: Array) -> Array:
+        y = x * 1
+        y[m] *= 3
+        y[y > 2] = y[y > 2] - 1
+        return y, x.at[m].set(x[m] + 1), x.at[m].subtract(x[m]), x.at[x > 0].divide(x[x > 0])
+
+    for n in (0, 1, 2, 7):
+        x, _, _, m = given(n)
+        y = x.copy()
+        y[m] *= 3
+        y[y > 2] -= 1
+        wanted = [y, *(x.copy() for _ in range(3))]
+        wanted[1][m] += 1
+        wanted[2][m] = 0
+        wanted[3][x > 0] = 1
+        for a, b in zip(mine(x, m), wanted, strict=True):
+            equal(a, b)
+    assert mine.cache_info().compiles == 1
+
+
 def test_the_last_of_several_stays() -> None:
     x = dyn.asarray(np.zeros(3, "f4"))
     assert x.at[np.array([1, 1, 1])].set(np.array([5, 6, 7])).tolist() == [0, 7, 0]
@@ -251,12 +273,6 @@ ERRORS: dict[str, tuple[type[Exception], Callable[[Any], Any], str]] = {
         ShapeError, lambda x: x.at[x[None] > 0].set(1),
         "x.at[mask]: a mask with 3 axes for x (x_0, x_1), which has 2.\n  at <the line>\n"
         "  help: give a mask of its leading axes.",
-    ),
-    "mask_values": (
-        NotYetError, lambda x: x.at[x > 0].set(x[0]),
-        "x.at[mask]: values with 1 axes, one of them for the elements that the mask takes, come later.\n"
-        "  at <the line>\n"
-        "  help: give values that broadcast to (), or choose with dyn.numpy.where.",
     ),
     "mask_size": (
         ShapeError, lambda x: x.at[np.zeros(3, bool)].set(1),
