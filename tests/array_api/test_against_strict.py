@@ -51,7 +51,7 @@ CASES: dict[str, Case] = {
                                      xp.linspace(2, 4, 1), xp.linspace(0.0, 2.0, 3, dtype=xp.float32)],
     "logic": lambda xp, x, y, i: [xp.logical_and(x > 0, y > 0), xp.logical_or(x > 0, y > 0), xp.logical_not(x > 0),
                                   xp.logical_xor(x > 0, y > 0)],
-    "matmul": lambda xp, x, y, i: [x @ y.mT, xp.matmul(x.mT, y), x @ y[:, :1].mT, xp.matmul(x.T, y)],
+    "matmul": lambda xp, x, y, i: [x @ y.mT, xp.matmul(x.mT, y), x[:, :1] @ y[:, :1].mT, xp.matmul(x.T, y)],
     "mean": lambda xp, x, y, i: [xp.mean(x, axis=1), xp.mean(x, axis=1, keepdims=True), xp.var(x, axis=1),
                                  xp.std(x, axis=-1, correction=1), xp.var(x, axis=1, correction=0.5, keepdims=True)],
     "meshgrid": lambda xp, x, y, i: [*xp.meshgrid(i, i[::-1]), *xp.meshgrid(i, i, indexing="ij")],
