@@ -39,7 +39,7 @@ from dyn.trace.inline import require_declared
 from dyn.trace.lift import as_numpy, weak_dtype
 from dyn.trace.pytree import TreeSpec, tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Shapes, Signature
-from dyn.trace.tracer import Tracer, active_trace
+from dyn.trace.tracer import Tracer, active_trace, renewed
 
 if TYPE_CHECKING:
     from _thread import RLock
@@ -290,7 +290,8 @@ class Jitted:
         if trace is not None:
             names = self._signature.leaf_names(bound)
             require_declared(trace, self._signature.name, names, shapes, axes, self._options.declarations)
-        return self._signature.call(bound, bound.leaves, unflatten_sorted)
+        # Its arguments are its own, as in a call from outside: that it changes them is not for the caller to see.
+        return self._signature.call(bound, [renewed(leaf) for leaf in bound.leaves], unflatten_sorted)
 
     def _leaves(self, bound: Bound) -> list[_Leaf]:
         name = self._signature.name

@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import ArgumentError
+from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
+from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
 from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import flatten, unflatten
@@ -38,6 +39,27 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
     return method
 
 
+def _in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
+    """``x += y``, after which the name x stands for another array: of the same shape and dtype, as in the standard."""
+
+    def method(self: Array, other: Any) -> Any:
+        namespace = installed_namespace()
+        if not namespace.is_operand(other):
+            return NotImplemented
+        result = getattr(namespace, name)(self, other)
+        if (result.dtype, len(result.shape)) == (self.dtype, self.ndim):
+            if isinstance(result, Tracer) or result.shape == self.shape:
+                return result
+        raise ArgumentError(
+            f"x {sign}= y: the result is {result.dtype.name}{list(result.shape)}, and x stays "
+            f"{self.dtype.name}{list(self.shape)}.",
+            loc=user_loc(),
+            remedy=f"write x = x {sign} y.",
+        )
+
+    return method
+
+
 def _unary(name: str) -> Callable[[Any], Any]:
     def method(self: Any) -> Any:
         return getattr(installed_namespace(), name)(self)
@@ -51,6 +73,7 @@ class Array:
     A jitted function returns it where its arguments are of several kinds (NumPy and PyTorch, say), of a kind that dyn
     does not know, or are ``dyn.Array`` themselves; :func:`asarray` makes one. It has NumPy's attributes and operators
     and the functions of ``dyn.numpy`` as methods, which are compiled when they are first used and return ``dyn.Array``.
+    It never changes: ``x += y`` makes a new array of the name ``x``, and ``x.at[i].set(v)`` is ``x`` with ``x[i] = v``.
     Other libraries read its memory without a copy: ``np.asarray(x)`` gives a read-only view, ``torch.from_dlpack(x)``
     and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
     """
@@ -112,9 +135,13 @@ class Array:
 
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
         """Itself: this version has arrays on the CPU only."""
-        if device != "cpu":
-            raise ArgumentError(f"there is no device {device!r}.", remedy='use "cpu".')
+        installed_namespace().check_device("to_device", device)
         return self
+
+    @property
+    def at(self) -> Any:
+        """``x.at[i].set(v)``, ``.add(v)``, …: this array with some elements changed. See ``dyn.numpy``."""
+        return installed_namespace().at(self)
 
     def block_until_ready(self) -> Array:
         """Itself: results on the CPU are there when the call returns."""
@@ -145,8 +172,8 @@ class Array:
         return (CPU, 0)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        """``dyn.numpy``."""
-        return installed_namespace().module()
+        """``dyn.numpy``; ArgumentError for a version of the standard that it does not follow."""
+        return installed_namespace().standard(api_version)
 
     def __reduce__(self) -> Any:
         return (asarray, (self._data,))
@@ -204,6 +231,15 @@ class Array:
     __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
     __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
     __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
+    __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
+    __iadd__, __isub__ = _in_place("add", "+"), _in_place("subtract", "-")
+    __imul__, __itruediv__ = _in_place("multiply", "*"), _in_place("true_divide", "/")
+    __ifloordiv__, __imod__ = _in_place("floor_divide", "//"), _in_place("remainder", "%")
+    __ipow__, __imatmul__ = _in_place("power", "**"), _in_place("matmul", "@")
+    __iand__, __ior__ = _in_place("bitwise_and", "&"), _in_place("bitwise_or", "|")
+    __ixor__ = _in_place("bitwise_xor", "^")
+    __ilshift__, __irshift__ = _in_place("left_shift", "<<"), _in_place("right_shift", ">>")
     __eq__ = _binary("equal")
     __ne__ = _binary("not_equal")
     __lt__ = _binary("less")
@@ -238,7 +274,11 @@ class Array:
         return _made(np.asarray(self._data[plain if isinstance(index, tuple) else plain[0]]))
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise TypeError("dyn.Array does not change; use np.array(x), which is a copy, or dyn.numpy.where.")
+        raise UnsupportedOpError(
+            "x[i] = v: a dyn.Array does not change.",
+            loc=user_loc(),
+            remedy="write x = x.at[i].set(v); or use np.array(x), which is a copy that does.",
+        )
 
     def __getattr__(self, name: str) -> Any:
         # NumPy's methods are the namespace's functions with the array in front. Protocols that others ask for are not.
@@ -265,7 +305,10 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
     """
     if isinstance(value, Array) and copy is not True:
-        return value if dtype is None or dtypes.dtype(dtype).np == value.dtype else value.astype(dtype)
+        if dtype is None or dtypes.dtype(dtype).np == value.dtype:
+            return value
+        if copy is not False:
+            return value.astype(dtype)
     host = host_of(value)
     if host is not None:
         data = as_numpy(host.view(value))
@@ -277,6 +320,8 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
             data = data.astype(default.np if data.dtype.kind == "f" else complex_default)
     wanted = data.dtype if dtype is None else dtypes.dtype(dtype).np
     if copy is False:
+        if host is None:
+            raise ValueError(f"dyn.asarray: a {type(value).__name__} becomes an array by copying, and copy is False.")
         return _made(np.array(data, wanted, copy=False))
     return _made(np.array(data, wanted))
 

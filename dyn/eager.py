@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dyn.api import Jitted, jit
+from dyn.array import OWN, from_numpy
 from dyn.errors import DynError
 from dyn.forking import lock
 from dyn.hosts import host_of
@@ -48,9 +49,15 @@ def call_eagerly(
 ) -> Any:
     """``fn(*args, **kwargs)``, compiled: arrays become arguments, everything else is part of the program.
 
-    With ``numbers`` Python numbers are arguments too, so that another one needs no program of its own.
+    The results are of the arrays' kind, ``dyn.Array`` where there are none. With ``numbers`` Python numbers are
+    arguments too, so that another one needs no program of its own.
     """
     leaves, tree = flatten((args, kwargs))
+    result = _result(fn, leaves, tree, numbers)
+    return result if numbers or any(is_array(leaf) for leaf in leaves) else from_numpy(OWN, result)
+
+
+def _result(fn: Callable[..., Any], leaves: list[Any], tree: TreeSpec, numbers: bool) -> Any:
     places = [
         place for place, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)
     ]

@@ -22,7 +22,7 @@ from dyn.trace.halves import Half, finish, halve
 from dyn.trace.jacobians import jacobian as jacobian_in
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten, frozen_tree, register_node, unflatten
-from dyn.trace.tracer import Tracer, active_trace
+from dyn.trace.tracer import Tracer, active_trace, renewed
 from dyn.trace.vectorizing import vectorize
 
 __all__ = [
@@ -51,10 +51,13 @@ class Transformed:
         self._inside = inside
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        trace = active_trace(*flatten((args, kwargs))[0])
+        leaves, tree = flatten((args, kwargs))
+        trace = active_trace(*leaves)
         if trace is None:
             return call_eagerly(self, args, kwargs, numbers=True)
-        return self._inside(trace, args, kwargs)
+        # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
+        given, named = unflatten(tree, [renewed(leaf) for leaf in leaves])
+        return self._inside(trace, given, named)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -261,7 +264,7 @@ def stop_gradient(x: Any) -> Any:
     made: list[Any] = []
     for leaf in leaves:
         value = lift(trace, leaf)
-        made.append(Tracer(trace, trace.emit("stop_gradient", value)) if value.dtype.is_inexact else leaf)
+        made.append(Tracer(trace, trace.emit("stop_gradient", value)) if value.dtype.is_inexact else renewed(leaf))
     return unflatten(tree, made)
 
 

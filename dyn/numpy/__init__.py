@@ -1,7 +1,8 @@
 """NumPy's functions, by the names of NumPy and of the Python array API standard, on arrays of undecided shapes.
 
 Inside a function that is being traced they record what is to be computed; outside they compile it and run it at once.
-Arrays that are given are NumPy arrays or tracers. What is not there yet raises ``dyn.errors.NotYetError``.
+Outside the results are of the library whose arrays were given, or ``dyn.Array``. The names and signatures are those of
+the standard's version 2024.12, with NumPy's further options. What is not there yet raises ``dyn.errors.NotYetError``.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ from dyn.numpy._creation import (
     empty,
     empty_like,
     eye,
+    from_dlpack,
     full,
     full_like,
     identity,
@@ -113,7 +115,6 @@ from dyn.numpy._later import (
     convolve,
     correlate,
     cross,
-    from_dlpack,
     gcd,
     histogram,
     interp,
@@ -211,6 +212,7 @@ from dyn.numpy._reductions import (
 )
 from dyn.numpy._selection import diff, nan_to_num, select, where
 from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort
+from dyn.numpy._standard import __array_api_version__, __array_namespace_info__
 from dyn.numpy._take import put_along_axis, take, take_along_axis
 from dyn.numpy._trig import (
     acos,
@@ -282,6 +284,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "__array_api_version__", "__array_namespace_info__",
     "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "angle", "any", "arange", "arccos", "arccosh",
     "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort", "argwhere",
     "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan",

@@ -205,7 +205,7 @@ def _hypot(x: Tracer, y: Tracer) -> Tracer:
     high, low = emit("maximum", a, b), emit("minimum", a, b)
     # Of (0, 0) and (inf, anything) the quotient has no use.
     plain = emit("or", flag("EQ", high, 0), flag("EQ", high, float("inf")))
-    ratio = emit("select", plain, filled(high, 0), emit("divide", low, high))
+    ratio = emit("select", plain, filled(high, 0), emit("divide", low, emit("select", plain, filled(high, 1), high)))
     root = emit("sqrt", emit("add", emit("multiply", ratio, ratio), filled(ratio, 1)))
     either = emit("or", flag("EQ", a, float("inf")), flag("EQ", b, float("inf")))
     return emit("select", either, filled(high, float("inf")), emit("multiply", high, root))
@@ -220,8 +220,13 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
 def _logaddexp(a: Tracer, b: Tracer) -> Tracer:
     gap = emit("negate", emit("abs", emit("subtract", a, b)))
     value = emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", gap)))
-    # Infinities of one sign have no gap: their sum is one of them.
-    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, math.log(2))), value)
+    return _halves(a, b, math.log(2), value)
+
+
+def _halves(a: Tracer, b: Tracer, more: float, value: Tracer) -> Tracer:
+    """``value``, but ``a + more`` where both are equal: infinities of one sign have no gap. Either moves it by half."""
+    middle = emit("add", emit("multiply", a, filled(a, 0.5)), emit("multiply", b, filled(b, 0.5)))
+    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", middle, filled(a, more)), value)
 
 
 @public
@@ -234,7 +239,7 @@ def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
     gap = emit("negate", emit("abs", emit("subtract", a, b)))
     share = emit("log_plus_one", emit("power", filled(gap, 2.0), gap))
     value = emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
-    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, 1.0)), value)
+    return _halves(a, b, 1.0, value)
 
 
 # ---- the greater and the less ----------------------------------------------------------------------------------------
@@ -281,8 +286,8 @@ def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @public
-def clip(x: ArrayLike, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Array:
-    """``x`` held between two bounds, each of which may be None or an array."""
+def clip(x: ArrayLike, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
+    """``x`` held between two bounds, each of which may be None or an array; ``a_min`` and ``a_max`` in NumPy."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     (value,) = promote("clip", x)
     if low is not None:

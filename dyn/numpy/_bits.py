@@ -66,12 +66,18 @@ def pattern(x: Tracer) -> Tracer:
     return emit("bitcast_convert", x, dtype=_PATTERNS[x.element_type.bits])
 
 
+def _is_negative(x: Tracer) -> Tracer:
+    return flag("LT", pattern(x), 0)
+
+
 def with_sign(x: Tracer, sign: Tracer) -> Tracer:
-    """``x`` with the sign of ``sign``: both floats of one dtype and shape."""
-    size, bits = pattern(x), pattern(sign)
-    lowest = -(1 << (size.element_type.bits - 1))
-    joined = emit("or", emit("and", size, filled(size, -1 - lowest)), emit("and", bits, filled(bits, lowest)))
-    return emit("bitcast_convert", joined, dtype=x.element_type)
+    """``x`` with the sign of ``sign``: both floats of one dtype and shape. Bits choose, so that derivatives pass."""
+    return emit("select", emit("xor", _is_negative(x), _is_negative(sign)), emit("negate", x), x)
+
+
+def size_of_number(x: Tracer) -> Tracer:
+    """``x`` without its sign. Unlike that of ``abs``, its derivative times the sign's is 1 at zeros too."""
+    return emit("select", _is_negative(x), emit("negate", x), x)
 
 
 @public

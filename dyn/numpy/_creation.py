@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.array import asarray as own_asarray
 from dyn.dtypes import DType
+from dyn.eager import is_array
 from dyn.errors import UnsupportedOpError
 from dyn.ir.types import TensorType
 from dyn.numpy._axes import shape_in
@@ -31,7 +33,8 @@ from dyn.numpy._operands import (
     promote,
     shape_of,
 )
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public, trace_of
+from dyn.numpy._standard import check_device
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
@@ -41,8 +44,9 @@ from dyn.trace.lift import settled_dtype
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "empty", "empty_like", "eye", "full",
-    "full_like", "identity", "linspace", "meshgrid", "ones", "ones_like", "tri", "tril", "triu", "zeros", "zeros_like",
+    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "empty", "empty_like", "eye",
+    "from_dlpack", "full", "full_like", "identity", "linspace", "meshgrid", "ones", "ones_like", "tri", "tril", "triu",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -54,7 +58,8 @@ def _strong(dtype: DType, weak: bool) -> DType:
     return default_float() if weak and dtype.is_float else dtype
 
 
-def _full(what: str, shape: Shape, value: ArrayLike, dtype: DTypeLike) -> Tracer:
+def _full(what: str, shape: Shape, value: ArrayLike, dtype: DTypeLike, device: Any) -> Tracer:
+    check_device(what, device)
     trace = trace_of(shape, value)
     dims = shape_in(trace, shape, what)
     (scalar,) = promote(what, value)
@@ -63,32 +68,35 @@ def _full(what: str, shape: Shape, value: ArrayLike, dtype: DTypeLike) -> Tracer
 
 
 @public
-def full(shape: Shape, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+def full(shape: Shape, fill_value: ArrayLike, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """An array of one value, or of values that broadcast to the shape."""
-    return _full("full", shape, fill_value, dtype)
+    return _full("full", shape, fill_value, dtype, device)
 
 
 @public
-def zeros(shape: Shape, dtype: DTypeLike = None) -> Array:
+def zeros(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """An array of zeros."""
-    return _full("zeros", shape, 0.0, default_float() if dtype is None else dtype)
+    return _full("zeros", shape, 0.0, default_float() if dtype is None else dtype, device)
 
 
 @public
-def ones(shape: Shape, dtype: DTypeLike = None) -> Array:
+def ones(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """An array of ones."""
-    return _full("ones", shape, 1.0, default_float() if dtype is None else dtype)
+    return _full("ones", shape, 1.0, default_float() if dtype is None else dtype, device)
 
 
 @public
-def empty(shape: Shape, dtype: DTypeLike = None) -> Array:
+def empty(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """An array of zeros: nothing is left to chance."""
-    return _full("empty", shape, 0.0, default_float() if dtype is None else dtype)
+    return _full("empty", shape, 0.0, default_float() if dtype is None else dtype, device)
 
 
 @public
-def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+def full_like(
+    x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None
+) -> Array:
     """An array of one value with the shape and dtype of ``x``, unless others are given."""
+    check_device("full_like", device)
     value = operand("full_like", x, fill_value)
     (scalar,) = promote("full_like", fill_value)
     scalar = cast(scalar, value.element_type if dtype is None else dtype_of(dtype))
@@ -96,21 +104,21 @@ def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike = None, s
 
 
 @public
-def zeros_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+def zeros_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
     """Zeros with the shape and dtype of ``x``, unless others are given."""
-    return full_like(x, 0, dtype, shape)
+    return full_like(x, 0, dtype, shape, device=device)
 
 
 @public
-def ones_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+def ones_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
     """Ones with the shape and dtype of ``x``, unless others are given."""
-    return full_like(x, 1, dtype, shape)
+    return full_like(x, 1, dtype, shape, device=device)
 
 
 @public
-def empty_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None) -> Array:
+def empty_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
     """Zeros with the shape and dtype of ``x``, unless others are given."""
-    return full_like(x, 0, dtype, shape)
+    return full_like(x, 0, dtype, shape, device=device)
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
@@ -122,12 +130,13 @@ def indices(trace: Trace, shape: tuple[Dim, ...], axis: int, dtype: DType) -> Tr
 
 
 @public
-def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None) -> Array:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """``start, start + step, …`` up to but not ``stop``; ``arange(n)`` starts at 0. Integers give int64.
 
     Bounds are ints, dimensions, Python floats or traced scalars; the step is a Python number, or traced where a bound
     is. Of traced ones the length is a dim of its own, found out when the program runs.
     """
+    check_device("arange", device)
     trace = trace_of(start, stop, step)
     low, high = (0, start) if stop is None else (start, stop)
     if any(isinstance(v, Tracer) for v in (low, high, step)):
@@ -208,11 +217,14 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
 
 
 @public
-def linspace(start: float, stop: float, /, num: Size = 50, *, dtype: DTypeLike = None, endpoint: bool = True) -> Array:
+def linspace(
+    start: float, stop: float, /, num: Size = 50, *, dtype: DTypeLike = None, device: Any = None, endpoint: bool = True
+) -> Array:
     """``num`` numbers from ``start`` to ``stop`` at equal distances; without ``endpoint`` the last is left out.
 
     ``num`` may be a traced integer.
     """
+    check_device("linspace", device)
     trace = trace_of(start, stop, num)
     (count,) = shape_in(trace, num, "linspace")
     element = default_float() if dtype is None else dtype_of(dtype)
@@ -240,8 +252,11 @@ def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) 
 
 
 @public
-def eye(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
+def eye(
+    n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None
+) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
+    check_device("eye", device)
     trace = trace_of(n_rows, n_cols, k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "eye")
     return cast(diagonal_mask(trace, shape, k, "EQ"), default_float() if dtype is None else dtype_of(dtype))
@@ -299,19 +314,51 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
 # ---- conversion ------------------------------------------------------------------------------------------------------
 
 
-@public
-def asarray(x: Any, dtype: DTypeLike = None, *, copy: bool | None = None) -> Array:
+def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: bool | None = None) -> Array:
     """``x`` as an array: an array, a number, a dimension, or nested lists of numbers and arrays.
 
-    A NumPy array is read anew at each call; numbers in lists are part of the program.
+    Outside of a trace it is a ``dyn.Array``, a copy as ``x`` may change; see ``dyn.asarray``. In a trace a NumPy array
+    is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back itself
+    unless ``copy`` is True. Raises ValueError where ``copy`` is False and a copy is needed.
     """
-    trace = trace_of(x)
+    check_device("asarray", device)
+    if found_trace(x) is None:
+        parts = isinstance(x, list | tuple) and _holds_arrays(x)
+        return own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
+    value = _in_trace(x, dtype)
+    if copy is False and not (value is x or (is_array(x) and value.dtype == x.dtype)):
+        raise ValueError(f"asarray: a {type(x).__name__} becomes an array by copying, and copy is False.")
+    return value.renewed() if copy else value
+
+
+def _in_trace(x: Any, dtype: DTypeLike) -> Tracer:
     if isinstance(x, list | tuple):
-        value = _from_list(trace, x)
+        value = _from_list(trace_of(x), x)
     else:
         (value,) = promote("asarray", x)
         value = cast(value, _strong(value.element_type, value.weak))
     return value if dtype is None else cast(value, dtype_of(dtype))
+
+
+@public
+def stack_lists(x: Any) -> Array:
+    """Nested lists of numbers and arrays as an array."""
+    return _from_list(trace_of(x), x)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """An object with ``__dlpack__`` as an array.
+
+    Its memory may be written to by others, and arrays of dyn do not change: it is copied, unless ``copy=False``
+    promises that nobody writes to it any more. UnsupportedOpError for an object on another device.
+    """
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise UnsupportedOpError(
+            f"from_dlpack: a {type(x).__name__} has no __dlpack__.",
+            loc=user_loc(),
+            remedy="use dyn.numpy.asarray.",
+        )
+    return asarray(x, device=device, copy=copy)
 
 
 def _from_list(trace: Trace, items: Any) -> Tracer:
@@ -347,13 +394,12 @@ asanyarray = asarray
 ascontiguousarray = asarray
 
 
-@public
-def array(x: Any, dtype: DTypeLike = None, *, copy: bool = True) -> Array:
+def array(x: Any, /, dtype: DTypeLike = None, *, copy: bool | None = True) -> Array:
     """``x`` as a new array; see ``asarray``."""
-    return asarray(x, dtype)
+    return asarray(x, dtype, copy=copy)
 
 
 @public
 def copy(x: ArrayLike, /) -> Array:
-    """``x``: arrays of a program never change, so nothing needs copying."""
+    """``x`` as an array of its own."""
     return operand("copy", x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -9,8 +10,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
 from dyn.numpy._operands import combine, dtype_of
 from dyn.numpy._public import ArrayLike, DTypeLike
+from dyn.source import user_loc
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import WEAK_DTYPES
 from dyn.trace.tracer import Tracer
@@ -31,6 +34,8 @@ def result_type(*values: ArrayLike | DTypeLike) -> np.dtype[Any]:
             weak.append(WEAK_DTYPES[type(value)].kind)
         else:
             strong.append(_own(value))
+    if not strong and not weak:
+        raise UnsupportedOpError("result_type of nothing.", loc=user_loc(), remedy="give an array or a dtype.")
     return combine(strong, weak)[0].np
 
 
@@ -44,9 +49,9 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
     return dtypes.promote(dtype_of(a), dtype_of(b)).np
 
 
-def can_cast(source: ArrayLike | DTypeLike, to: DTypeLike) -> bool:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
     """Whether every value of one dtype has its equal in another, which is what they promote to."""
-    own = _own(source)
+    own = _own(from_)
     return dtypes.promote(own, dtype_of(to)) is dtype_of(to)
 
 
@@ -59,11 +64,40 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     return bool(np.isdtype(own.np, tuple(k if isinstance(k, str) else dtype_of(k).np for k in kinds)))
 
 
-def finfo(dtype: DTypeLike) -> Any:
-    """The limits of a float dtype."""
-    return ml_dtypes.finfo(dtype_of(dtype).np)
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """The limits of a float dtype, of the parts of a complex one: Python floats, as the array API standard has them."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+    _numpy: Any
+
+    def __getattr__(self, name: str) -> Any:
+        # NumPy's others: tiny, resolution, precision, …
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._numpy, name)
 
 
-def iinfo(dtype: DTypeLike) -> Any:
-    """The limits of an integer dtype."""
-    return np.iinfo(dtype_of(dtype).np)
+def finfo(type: ArrayLike | DTypeLike, /) -> FloatLimits:
+    """The limits of a float dtype, or of an array's; of complex ones those of their parts."""
+    own = _own(type)
+    if not own.is_inexact:
+        raise UnsupportedOpError(f"finfo: {own.name} is no float dtype.", loc=user_loc(), remedy="use dyn.numpy.iinfo.")
+    info: Any = ml_dtypes.finfo(own.np)
+    eps, most, least, normal = (float(getattr(info, name)) for name in ("eps", "max", "min", "smallest_normal"))
+    return FloatLimits(int(info.bits), eps, most, least, normal, np.dtype(info.dtype), info)
+
+
+def iinfo(type: ArrayLike | DTypeLike, /) -> Any:
+    """The limits of an integer dtype, or of an array's: ``bits``, ``max``, ``min`` and ``dtype``."""
+    own = _own(type)
+    if not own.is_integer:
+        raise UnsupportedOpError(
+            f"iinfo: {own.name} is no integer dtype.", loc=user_loc(), remedy="use dyn.numpy.finfo."
+        )
+    return np.iinfo(own.np)

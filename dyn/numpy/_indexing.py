@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
+from dyn.ir.core import Region
 from dyn.numpy._broadcast import expand
 from dyn.numpy._index import Range, Selection, select
 from dyn.numpy._manipulation import broadcast_to, view
@@ -24,7 +25,7 @@ def getitem(x: Any, index: Any) -> Tracer:
     """``x[index]``."""
     value = operand("x[...]", x)
     chosen = select(value, index)
-    return view(_gathered(_cut(value, chosen.ranges), chosen), chosen.shape)
+    return view(read(value, chosen), chosen.shape)
 
 
 def scatter_update(x: Any, index: Any, updates: Any, combine: str = "replace") -> Tracer:
@@ -37,14 +38,16 @@ def scatter_update(x: Any, index: Any, updates: Any, combine: str = "replace") -
     """
     value = operand("x.at[...]", x)
     chosen = select(value, index)
-    trace = value._trace
-    new = cast(tracer(trace, updates, "x.at[...]"), value.element_type)
-    new = broadcast_to(new, tuple(wrap_dim(trace, d) for d in chosen.shape))
-    new = view(new, tuple(trace.facts.simplify(d) for d in chosen.layout()))
-    return _scattered(value, chosen, new, combine) if chosen.arrays else _replaced(value, chosen, new, combine)
+    new = cast(tracer(value._trace, updates, "x.at[...]"), value.element_type)
+    return write(value, chosen, new, combine)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read(x: Tracer, chosen: Selection, *, wrap: bool = True) -> Tracer:
+    """What a selection takes, in its layout. With ``wrap`` negative places of index arrays count from the end."""
+    return _gathered(_cut(x, chosen.ranges), chosen, wrap)
 
 
 def _cut(x: Tracer, ranges: tuple[Range, ...]) -> Tracer:
@@ -62,19 +65,33 @@ def _backwards(ranges: tuple[Range, ...]) -> tuple[int, ...]:
     return tuple(axis for axis, r in enumerate(ranges) if r.backwards)
 
 
-def _gathered(box: Tracer, chosen: Selection) -> Tracer:
+def _gathered(box: Tracer, chosen: Selection, wrap: bool) -> Tracer:
     """What index arrays take of the box, in the selection's layout."""
     if not chosen.arrays:
         return box
     axes = chosen.looked_up
     attrs = gather_attrs(
         tuple(1 if axis in axes else d for axis, d in enumerate(shape_of(box))), offset_dims=chosen.window_dims(),
-        start_index_map=axes, index_vector_dim=len(chosen.batch), collapsed_slice_dims=axes, wrap=True,
+        start_index_map=axes, index_vector_dim=len(chosen.batch), collapsed_slice_dims=axes, wrap=wrap,
     )  # fmt: skip
     return emit("gather", box, *[array for _, array in chosen.arrays], **attrs)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(
+    x: Tracer, chosen: Selection, new: Tracer, combine: str, *, wrap: bool = True, regions: tuple[Region, ...] = ()
+) -> Tracer:
+    """``x`` with ``new``, which broadcasts to the selection's shape, combined into what it takes.
+
+    ``regions`` are those of a scatter with ``combine="body"``, which needs index arrays.
+    """
+    trace = x._trace
+    new = broadcast_to(new, tuple(wrap_dim(trace, d) for d in chosen.shape))
+    new = view(new, tuple(trace.facts.simplify(d) for d in chosen.layout()))
+    return _scattered(x, chosen, new, combine, wrap, regions) if chosen.arrays else _replaced(x, chosen, new, combine)
+
 
 #: The elementwise op of each way to combine.
 _OPS = {name: name for name in ("add", "multiply", "maximum", "minimum", "and", "or")}
@@ -112,7 +129,9 @@ def _spread(x: Tracer, ranges: tuple[Range, ...], new: Tracer, *, like: int) -> 
     )  # fmt: skip
 
 
-def _scattered(x: Tracer, chosen: Selection, new: Tracer, combine: str) -> Tracer:
+def _scattered(
+    x: Tracer, chosen: Selection, new: Tracer, combine: str, wrap: bool, regions: tuple[Region, ...]
+) -> Tracer:
     """Windows of the array, at places that index arrays say; ``new`` has the selection's layout."""
     axes, rank = chosen.looked_up, len(shape_of(new))
     dims = dict(zip([a for a in range(x.ndim) if a not in axes], chosen.window_dims(), strict=True))
@@ -135,9 +154,9 @@ def _scattered(x: Tracer, chosen: Selection, new: Tracer, combine: str) -> Trace
     mapped = tuple(sorted(starts))
     attrs = scatter_attrs(
         combine, update_window_dims=tuple(sorted(windows.values())), scatter_dims_to_operand_dims=mapped,
-        index_vector_dim=len(shape), inserted_window_dims=tuple(sorted((*axes, *stepped))), wrap=True,
+        index_vector_dim=len(shape), inserted_window_dims=tuple(sorted((*axes, *stepped))), wrap=wrap,
     )  # fmt: skip
-    return emit("scatter", x, *[starts[axis] for axis in mapped], new, **attrs)
+    return emit("scatter", x, *[starts[axis] for axis in mapped], new, regions=regions, **attrs)
 
 
 def _stepped(x: Tracer, axis: int, r: Range, shape: tuple[Dim, ...], dim: int) -> Tracer:

@@ -26,7 +26,7 @@ from dyn.numpy._operands import (
     size_in,
     tracer,
 )
-from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public
+from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, found_trace, public
 from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
@@ -289,9 +289,11 @@ def dsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
     return _along("dsplit", x, indices_or_sections, 2, 3)
 
 
-@public
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Array, ...]:
-    """The elements along an axis of static size, as arrays without that axis."""
+    """The elements along an axis, as arrays without that axis. In a trace its size is static."""
+    if found_trace(x) is None:
+        number = one_axis("unstack", axis, x.ndim)
+        return tuple(x[(*(slice(None),) * number, place, ...)] for place in range(x.shape[number]))
     value = operand("unstack", x)
     number = one_axis("unstack", axis, value.ndim)
     dims = shape_of(value)

@@ -10,7 +10,7 @@ from dyn.source import user_loc
 
 __all__ = [
     "argpartition", "bincount", "convolve", "correlate", "cross",
-    "from_dlpack", "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "partition", "percentile",
+    "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "partition", "percentile",
     "quantile", "searchsorted",
 
 ]  # fmt: skip
@@ -47,4 +47,3 @@ convolve = _later("convolve")
 correlate = _later("correlate")
 cross = _later("cross")
 kron = _later("kron")
-from_dlpack = _later("from_dlpack")

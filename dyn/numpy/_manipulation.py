@@ -12,6 +12,7 @@ from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, sizes_i
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._operands import cast, dtype_of, emit, operand, shape_of, tracer
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public, trace_of
+from dyn.numpy._standard import check_device
 from dyn.shapes import (
     Dim,
     Reason,
@@ -48,8 +49,8 @@ def view(x: Tracer, shape: tuple[Dim, ...]) -> Tracer:
 
 
 @public
-def reshape(x: ArrayLike, /, shape: Shape, order: str = "C") -> Array:
-    """The elements of ``x`` in their order, in another shape; one size may be -1.
+def reshape(x: ArrayLike, /, shape: Shape, order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements of ``x`` in their order, in another shape; one size may be -1. ``copy`` is as it is: none is seen.
 
     Raises ShapeError where the numbers of elements differ: at once where that is proved, otherwise when called.
     """
@@ -383,8 +384,9 @@ def broadcast_shapes(*shapes: Shape) -> tuple[Size, ...]:
 
 
 @public
-def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> Array:
     """``x`` in another dtype. Floats become integers by truncation; out of range they saturate, and NaN gives 0."""
+    check_device("astype", device)
     return cast(operand("astype", x), dtype_of(dtype))
 
 

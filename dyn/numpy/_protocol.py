@@ -11,7 +11,11 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
+from dyn.numpy._at import At
+from dyn.numpy._in_place import in_place
 from dyn.numpy._indexing import getitem
+from dyn.numpy._standard import check_device, check_version
+from dyn.numpy._update import assigned
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable
@@ -27,7 +31,7 @@ _METHODS = frozenset(
     }
 )  # fmt: skip
 #: Attributes that are a function of the array.
-_ATTRIBUTES = {"mT": "matrix_transpose", "real": "real", "imag": "imag"}
+_ATTRIBUTES = {"real": "real", "imag": "imag"}
 
 
 class NumpyNamespace:
@@ -48,9 +52,31 @@ class NumpyNamespace:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self.module(), name)
 
+    def standard(self, api_version: str | None) -> ModuleType:
+        """``dyn.numpy``, for a version of the array API standard."""
+        check_version(api_version)
+        return self.module()
+
+    def check_device(self, what: str, device: object) -> None:
+        """Raise ArgumentError for a device that there is not."""
+        check_device(what, device)
+
     def getitem(self, x: Tracer, index: Any) -> Tracer:
         """``x[index]``."""
-        return getitem(x, index)
+        result = getitem(x, index)
+        return result.renewed() if result is x else result
+
+    def assigned(self, x: Tracer, index: Any, value: Any) -> Tracer:
+        """``x`` after ``x[index] = value``."""
+        return assigned(x, index, value)
+
+    def in_place(self, name: str, x: Tracer, other: Any) -> Tracer:
+        """``x`` after ``x += other``, and its like."""
+        return in_place(name, x, other)
+
+    def at(self, x: Any) -> At:
+        """``x.at``."""
+        return At(x)
 
     def method(self, x: Tracer, name: str) -> Any:
         """``x.name``: a bound method, or an attribute that is computed."""
@@ -104,7 +130,7 @@ class NumpyNamespace:
     def _refuse_options(self, name: str, options: dict[str, Any]) -> None:
         listed = " and ".join(f"{option}=" for option in sorted(options))
         remedies = {
-            "out": "use the result: arrays that are being traced do not change.",
+            "out": "use the result, or write it with out[...] = result.",
             "where": "choose with dyn.numpy.where.",
             "dtype": "convert the operands or the result with .astype.",
         }

@@ -34,9 +34,20 @@ def public(fn: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if found_trace(*args, *kwargs.values()) is None:
             return call_eagerly(fn, args, kwargs)
-        return fn(*args, **kwargs)
+        return _own(fn(*args, **kwargs), (*args, *kwargs.values()))
 
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+
+def _own(result: Any, given: tuple[Any, ...]) -> Any:
+    """The result, as arrays that are none of those given: a change of one must not be seen in the other."""
+    if isinstance(result, Tracer):
+        for value in given:
+            if value is result or (isinstance(value, list | tuple) and any(part is result for part in value)):
+                return result.renewed()
+    elif type(result) in (list, tuple):
+        return type(result)(_own(part, given) for part in result)
+    return result
 
 
 def _trace_among(values: Any) -> Trace | None:

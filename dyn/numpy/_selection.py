@@ -7,14 +7,17 @@ from typing import Any
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import one_axis
-from dyn.numpy._broadcast import align
+from dyn.numpy._broadcast import align, expand
 from dyn.numpy._indexing import getitem
+from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._nonzero import nonzero
-from dyn.numpy._operands import cast, default_float, emit, operand, promote, tracer
+from dyn.numpy._operands import cast, default_float, emit, operand, promote, shape_of, tracer
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
+from dyn.trace.lift import WEAK_DTYPES
+from dyn.trace.tracer import Tracer
 
 __all__ = ["diff", "nan_to_num", "select", "where"]
 
@@ -73,13 +76,29 @@ def _finfo_max(dtype: dtypes.DType) -> Any:
 
 
 @public
-def diff(x: ArrayLike, /, n: int = 1, axis: int = -1) -> Array:
-    """Each element less the one before it, ``n`` times over."""
-    value = operand("diff", x)
+def diff(
+    x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
+    """Each element less the one before it, ``n`` times over; first with arrays (or numbers) before and after ``x``."""
+    value = operand("diff", x, prepend, append)
     number = one_axis("diff", axis, value.ndim)
+    if n < 0:
+        raise UnsupportedOpError(f"diff: n is {n}.", loc=user_loc(), remedy="take differences 0 or more times.")
+    if n and (prepend is not None or append is not None):
+        value = concatenate([_edge(v, value, number) for v in (prepend, value, append) if v is not None], axis=number)
     for _ in range(n):
         lead = (slice(None),) * number
         later, sooner = getitem(value, (*lead, slice(1, None))), getitem(value, (*lead, slice(None, -1)))
         name = "xor" if value.element_type is dtypes.bool_ else "subtract"
         value = emit(name, *align("diff", [later, sooner]))
     return value
+
+
+def _edge(edge: ArrayLike, x: Tracer, axis: int) -> Any:
+    """What is put at an end of ``x``: a number once along the axis."""
+    if edge is x or getattr(edge, "ndim", 0):
+        return edge
+    shape = tuple(1 if a == axis else d for a, d in enumerate(shape_of(x)))
+    return expand(
+        tracer(x._trace, edge, "diff") if type(edge) not in WEAK_DTYPES else promote("diff", edge, x)[0], shape
+    )

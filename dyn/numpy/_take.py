@@ -54,16 +54,16 @@ def take(
         return _taken(value, places, number)
     if mode not in _MODES:
         _no_mode("take", mode)
-    whole = _in_int64(places)
+    whole = in_int64(places)
     if mode == "wrap":
-        return _taken(value, remainder(whole, _size(value, dim_max(size, 1))), number)
+        return _taken(value, remainder(whole, size_of(value, dim_max(size, 1))), number)
     if mode == "clip":
         return _taken(value, clip(whole, 0, None), number)
-    inside = logical_and(greater_equal(whole, _size(value, -size)), less(whole, _size(value, size)))
+    inside = logical_and(greater_equal(whole, size_of(value, -size)), less(whole, size_of(value, size)))
     taken = _taken(value, whole, number)
     dims = tuple(range(number, number + places.ndim))
     mask = emit("broadcast_in_dim", inside, shape=shape_of(taken), dims=dims)
-    fill = constant(value._trace, _fill(value) if fill_value is None else fill_value, value.element_type)
+    fill = constant(value._trace, fill_of(value) if fill_value is None else fill_value, value.element_type)
     return emit("select", mask, taken, expand(fill, shape_of(taken)))
 
 
@@ -91,7 +91,7 @@ def _places(what: str, x: Tracer, indices: ArrayLike) -> Tracer:
     return cast(places, dtypes.int64) if places.weak else places
 
 
-def _in_int64(places: Tracer) -> Tracer:
+def in_int64(places: Tracer) -> Tracer:
     """Indices in int64; those that it does not have stay greater than any axis."""
     if places.element_type is dtypes.uint64:
         most = constant(places._trace, 2**63 - 1, dtypes.uint64)
@@ -99,7 +99,8 @@ def _in_int64(places: Tracer) -> Tracer:
     return cast(places, dtypes.int64)
 
 
-def _size(x: Tracer, size: Dim) -> Tracer:
+def size_of(x: Tracer, size: Dim) -> Tracer:
+    """A size as a number of the program that ``x`` is in."""
     return made(x._trace, "dim_size", size=size, dtype=dtypes.int64)
 
 
@@ -107,7 +108,8 @@ def _taken(x: Tracer, places: Tracer, axis: int) -> Tracer:
     return emit("gather", x, places, **take_attrs(shape_of(x), axis, places.ndim))
 
 
-def _fill(x: Tracer) -> bool | int | float:
+def fill_of(x: Tracer) -> bool | int | float:
+    """What JAX fills places out of range with."""
     kind = x.element_type.kind
     if kind is Kind.BOOL:
         return True

@@ -7,24 +7,23 @@ functions", 1987). Bounds are in ``docs/numerics.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError
-from dyn.numpy._bits import with_sign
+from dyn.numpy import _inverse as _inverse_functions
+from dyn.numpy._bits import size_of_number, with_sign
 from dyn.numpy._broadcast import align, elementwise
+from dyn.numpy._inverse import far_log, real_asinh
 from dyn.numpy._operands import emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import composed, filled, flag, real_float
-from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 __all__ = [
     "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan",
     "atan2", "atanh", "cos", "cosh", "deg2rad", "degrees", "rad2deg", "radians", "sin", "sinh", "tan", "tanh",
 ]  # fmt: skip
-
-_LN2 = math.log(2.0)
 
 
 def _float(name: str, what: str, x: ArrayLike) -> Tracer:
@@ -71,11 +70,14 @@ def _turned(z: Tracer) -> Tracer:
     return emit("complex", emit("negate", emit("imag", z)), emit("real", z))
 
 
-def _large(x: Tracer, size: Tracer) -> tuple[Tracer, Tracer]:
-    """Where ``exp(size)`` may overflow and half of it may not, and that half, from the root."""
+def _large(size: Tracer) -> tuple[Tracer, Tracer, Tracer]:
+    """Where ``exp(size)`` may overflow and half of it may not; that half, from the root; and the sizes elsewhere.
+
+    Where nobody takes what is made of those they are 0, and its derivative is finite.
+    """
     root = emit("exponential", _scaled(size, 0.5))
-    limit = 700.0 if x.element_type is dtypes.float64 else 80.0
-    return flag("GT", size, limit), emit("multiply", _scaled(root, 0.5), root)
+    large = flag("GT", size, 700.0 if size.element_type is dtypes.float64 else 80.0)
+    return large, emit("multiply", _scaled(root, 0.5), root), emit("select", large, filled(size, 0.0), size)
 
 
 @public
@@ -88,10 +90,10 @@ def sinh(x: ArrayLike, /) -> Array:
 
     def formula(v: Tracer) -> Tracer:
         # With t = exp(|x|) - 1 it is (t + t / (t + 1)) / 2: precise near 0.
-        size = emit("abs", v)
+        large, far, size = _large(size_of_number(v))
         t = emit("exponential_minus_one", size)
         half = _scaled(emit("add", t, emit("divide", t, _plus(t, 1.0))), 0.5)
-        return with_sign(emit("select", *_large(v, size), half), v)
+        return with_sign(emit("select", large, far, half), v)
 
     return composed(formula, value)
 
@@ -104,10 +106,10 @@ def cosh(x: ArrayLike, /) -> Array:
         return emit("cosine", _turned(value))
 
     def formula(v: Tracer) -> Tracer:
-        size = emit("abs", v)
+        large, far, size = _large(emit("abs", v))
         up = emit("exponential", size)
         half = emit("add", _scaled(up, 0.5), emit("divide", filled(v, 0.5), up))
-        return emit("select", *_large(v, size), half)
+        return emit("select", large, far, half)
 
     return composed(formula, value)
 
@@ -115,11 +117,11 @@ def cosh(x: ArrayLike, /) -> Array:
 # ---- angles ----------------------------------------------------------------------------------------------------------
 
 
-def _real_operand(what: str, x: ArrayLike) -> Tracer:
+def _inverse(
+    what: str, x: ArrayLike, of_real: Callable[[Tracer], Tracer], of_complex: Callable[[Tracer], Tracer]
+) -> Tracer:
     (value,) = promote(what, x, choose=to_float)
-    if value.element_type.kind is Kind.COMPLEX:
-        raise NotYetError(f"{what} of complex arrays comes later.", loc=user_loc())
-    return value
+    return of_complex(value) if value.element_type.kind is Kind.COMPLEX else composed(of_real, value)
 
 
 def _leg(x: Tracer) -> Tracer:
@@ -131,20 +133,19 @@ def _leg(x: Tracer) -> Tracer:
 @public
 def arcsin(x: ArrayLike, /) -> Array:
     """The angle in [-pi/2, pi/2] whose sine is ``x``; NaN outside of [-1, 1]."""
-    return composed(lambda v: emit("atan2", v, _leg(v)), _real_operand("arcsin", x))
+    return _inverse("arcsin", x, lambda v: emit("atan2", v, _leg(v)), _inverse_functions.asin)
 
 
 @public
 def arccos(x: ArrayLike, /) -> Array:
     """The angle in [0, pi] whose cosine is ``x``; NaN outside of [-1, 1]."""
-    return composed(lambda v: emit("atan2", _leg(v), v), _real_operand("arccos", x))
+    return _inverse("arccos", x, lambda v: emit("atan2", _leg(v), v), _inverse_functions.acos)
 
 
 @public
 def arctan(x: ArrayLike, /) -> Array:
     """The angle in [-pi/2, pi/2] whose tangent is ``x``."""
-    value = _real_operand("arctan", x)
-    return emit("atan2", value, filled(value, 1.0))
+    return _inverse("arctan", x, lambda v: emit("atan2", v, filled(v, 1.0)), _inverse_functions.atan)
 
 
 @public
@@ -156,17 +157,7 @@ def arctan2(y: ArrayLike, x: ArrayLike, /) -> Array:
 @public
 def arcsinh(x: ArrayLike, /) -> Array:
     """The number whose hyperbolic sine is ``x``."""
-
-    def formula(v: Tracer) -> Tracer:
-        size = emit("abs", v)
-        large = flag("GT", size, 1e10)  # then the square of 1 / x is below every precision
-        part = emit("select", large, filled(v, 0.0), size)
-        square = emit("multiply", part, part)
-        root = _plus(emit("sqrt", _plus(square, 1.0)), 1.0)
-        near = emit("log_plus_one", emit("add", part, emit("divide", square, root)))
-        return with_sign(emit("select", large, _plus(emit("log", size), _LN2), near), v)
-
-    return composed(formula, _real_operand("arcsinh", x))
+    return _inverse("arcsinh", x, real_asinh, _inverse_functions.asinh)
 
 
 @public
@@ -175,13 +166,13 @@ def arccosh(x: ArrayLike, /) -> Array:
 
     def formula(v: Tracer) -> Tracer:
         large = flag("GT", v, 1e10)
-        t = _plus(emit("select", large, filled(v, 1.0), v), -1.0)
+        t = _plus(emit("select", large, filled(v, 2.0), v), -1.0)
         root = emit("sqrt", emit("multiply", t, _plus(t, 2.0)))
         near = emit("log_plus_one", emit("add", t, root))
-        result = emit("select", large, _plus(emit("log", v), _LN2), near)
+        result = emit("select", large, far_log(v, large), near)
         return emit("select", flag("LT", v, 1.0), filled(v, math.nan), result)
 
-    return composed(formula, _real_operand("arccosh", x))
+    return _inverse("arccosh", x, formula, _inverse_functions.acosh)
 
 
 @public
@@ -189,11 +180,11 @@ def arctanh(x: ArrayLike, /) -> Array:
     """The number whose hyperbolic tangent is ``x``; infinite at -1 and 1, NaN beyond."""
 
     def formula(v: Tracer) -> Tracer:
-        size = emit("abs", v)
+        size = size_of_number(v)
         ratio = emit("divide", emit("add", size, size), emit("subtract", filled(v, 1.0), size))
         return with_sign(_scaled(emit("log_plus_one", ratio), 0.5), v)
 
-    return composed(formula, _real_operand("arctanh", x))
+    return _inverse("arctanh", x, formula, _inverse_functions.atanh)
 
 
 asin, acos, atan, atan2 = arcsin, arccos, arctan, arctan2

@@ -118,27 +118,32 @@ def log1p(x: ArrayLike, /) -> Array:
     return _float("log_plus_one", "log1p", x)
 
 
-#: Of float32 and float64: the integers of that width, the fraction's bits, the bits of sqrt(1/2), a power of two that
-#: makes denormals normal.
+#: Of float32 and float64: the integers of that width, the fraction's bits, the exponent's bias, the bits of sqrt(1/2),
+#: and of two powers of two the logarithms: below the first numbers are multiplied by the second, as denormals need it.
 _FIELDS = {
-    dtypes.float32: (dtypes.int32, 23, 0x3F3504F3, 24.0),
-    dtypes.float64: (dtypes.int64, 52, 0x3FE6A09E667F3BCD, 54.0),
+    dtypes.float32: (dtypes.int32, 23, 127, 0x3F3504F3, -60.0, 64.0),
+    dtypes.float64: (dtypes.int64, 52, 1023, 0x3FE6A09E667F3BCD, -500.0, 560.0),
 }
 
 
 def _log2(x: Tracer) -> Tracer:
-    """The exponent, and the logarithm of a mantissa around 1: exact for powers of two."""
-    pattern, digits, root, lift = _FIELDS[x.element_type]
-    tiny = flag("LT", x, 2.0 ** -((1 << (x.element_type.bits - digits - 2)) - 2))
-    normal = emit("select", tiny, emit("multiply", x, filled(x, 2.0**lift)), x)
+    """The exponent, and the logarithm of a mantissa around 1: exact for powers of two.
+
+    The mantissa is a product with a power of two, which a derivative goes through, and not cut out of the bits.
+    """
+    pattern, digits, bias, root, low, lift = _FIELDS[x.element_type]
+    ordinary = emit("and", emit("is_finite", x), flag("GT", x, 0.0))
+    safe = emit("select", ordinary, x, filled(x, 1.0))
+    tiny = flag("LT", safe, 2.0**low)
+    # Others are made smaller: the greatest numbers' inverse is denormal.
+    normal = emit("multiply", safe, emit("select", tiny, filled(x, 2.0**lift), filled(x, 0.25)))
     bits = emit("bitcast_convert", normal, dtype=pattern)
     shift = filled(bits, digits)
     exponent = emit("shift_right_arithmetic", emit("subtract", bits, filled(bits, root)), shift)
-    mantissa = emit("subtract", bits, emit("shift_left", exponent, shift))
-    part = emit("log", emit("bitcast_convert", mantissa, dtype=x.element_type))
-    whole = emit("subtract", cast(exponent, x.element_type), emit("select", tiny, filled(x, lift), filled(x, 0.0)))
+    inverse = emit("shift_left", emit("subtract", filled(bits, bias), exponent), shift)
+    part = emit("log", emit("multiply", normal, emit("bitcast_convert", inverse, dtype=x.element_type)))
+    whole = emit("subtract", cast(exponent, x.element_type), emit("select", tiny, filled(x, lift), filled(x, -2.0)))
     result = emit("add", whole, emit("multiply", part, filled(part, 1 / math.log(2.0))))
-    ordinary = emit("and", emit("is_finite", x), flag("GT", x, 0.0))
     return emit("select", ordinary, result, emit("log", x))
 
 

@@ -138,9 +138,14 @@ def compare(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
 
 
 def _polar(r: Real, size: Value, angle: Value) -> Pair:
-    """``size * (cos(angle) + i sin(angle))``; a zero angle stays what it is, and nothing is nothing at any angle."""
+    """``size * (cos(angle) + i sin(angle))``; a zero angle stays what it is, and nothing is nothing at any angle.
+
+    Of an infinite size and an angle that is no number the real part is infinite, as C99 (annex G) has it.
+    """
     re, im = r.mul(size, r.f("cosine", angle)), r.mul(size, r.f("sine", angle))
-    nothing = r.f("and", r.cmp(size, "EQ", 0.0), r.f("not", r.f("is_finite", angle)))
+    lost = r.f("not", r.f("is_finite", angle))
+    nothing = r.f("and", r.cmp(size, "EQ", 0.0), lost)
+    re = r.where(r.f("and", r.cmp(size, "EQ", math.inf), lost), size, re)
     flat = r.cmp(angle, "EQ", 0.0)
     none = r.copysign(r.fill(angle, 0.0), angle)
     return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, none, im))
@@ -157,8 +162,11 @@ def exponential_minus_one(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     half = r.f("sine", r.mul(im, 0.5))
     grown = r.f("exponential_minus_one", re)
     real = r.sub(r.mul(grown, r.f("cosine", im)), r.mul(r.mul(half, half), 2.0))
-    flat = r.cmp(im, "EQ", 0.0)
-    return r.where(flat, grown, real), _polar(r, r.f("exponential", re), im)[1]
+    # Where nothing but -1 is left of it the angle does not matter, nor where it is infinite and there is no angle.
+    endless = r.f("and", r.cmp(r.f("abs", re), "EQ", math.inf), r.f("not", r.f("is_finite", im)))
+    gone = r.f("and", r.cmp(grown, "EQ", -1.0), r.f("is_finite", im))
+    plain = r.f("or", r.cmp(im, "EQ", 0.0), r.f("or", gone, endless))
+    return r.where(plain, grown, real), _polar(r, r.f("exponential", re), im)[1]
 
 
 def _log(r: Real, z: Pair) -> Pair:
@@ -231,17 +239,27 @@ def rsqrt(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
 # --- trigonometry ---------------------------------------------------------------------------------------------------
 
 
+def _grown(r: Real, share: Value, size: Value, angle: Value) -> Value:
+    """``share * size``, a share of an angle's; of a size that is 0 or infinite, and no angle, that size."""
+    whole = r.f("or", r.cmp(size, "EQ", 0.0), r.cmp(r.f("abs", size), "EQ", math.inf))
+    return r.where(r.f("and", whole, r.f("not", r.f("is_finite", angle))), size, r.mul(share, size))
+
+
 def sine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     sinh, cosh = r.sinh_cosh(im)
     real = r.mul(r.f("sine", re), cosh)
-    return r.where(r.cmp(re, "EQ", 0.0), re, real), r.mul(r.f("cosine", re), sinh)
+    return r.where(r.cmp(re, "EQ", 0.0), re, real), _grown(r, r.f("cosine", re), sinh, re)
 
 
 def cosine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     sinh, cosh = r.sinh_cosh(im)
-    return r.mul(r.f("cosine", re), cosh), r.f("negate", r.mul(r.f("sine", re), sinh))
+    imag = r.mul(r.f("sine", re), sinh)
+    # On the axes it is a zero, with the product of both signs, however large the other part is.
+    axis = r.f("or", r.cmp(re, "EQ", 0.0), r.f("and", r.cmp(im, "EQ", 0.0), r.f("not", r.f("is_finite", re))))
+    flat = r.mul(r.copysign(r.fill(re, 0.0), re), r.copysign(r.fill(im, 1.0), im))
+    return _grown(r, r.f("cosine", re), cosh, re), r.f("negate", r.where(axis, flat, imag))
 
 
 def _tanh(r: Real, z: Pair) -> Pair:
@@ -263,8 +281,8 @@ def _tanh(r: Real, z: Pair) -> Pair:
     gone = r.f("and", r.cmp(a, "EQ", math.inf), r.f("not", r.f("is_finite", im)))
     rest = r.where(gone, r.copysign(r.fill(im, 0.0), im), rest)
     return (
-        r.where(far, r.copysign(r.fill(re, 1.0), re), real),
-        r.where(far, rest, r.div(t, whole)),
+        r.where(far, r.copysign(r.fill(re, 1.0), re), r.where(r.cmp(re, "EQ", 0.0), re, real)),
+        r.where(far, rest, r.where(r.cmp(im, "EQ", 0.0), im, r.div(t, whole))),
     )
 
 

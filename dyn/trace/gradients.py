@@ -21,7 +21,7 @@ from dyn.trace.context import Trace, current_trace
 from dyn.trace.lift import is_liftable, lift, lift_leaves
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import trace_region
-from dyn.trace.tracer import Tracer
+from dyn.trace.tracer import Tracer, renewed
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -276,7 +276,9 @@ def by_arguments(
         full = list(args)
         for number, value in zip(numbers, chosen, strict=True):
             full[number] = value
-        return function(*full, **kwargs)
+        leaves, tree = flatten((full, kwargs))
+        full, named = unflatten(tree, [renewed(leaf) for leaf in leaves])  # for the function to change
+        return function(*full, **named)
 
     chosen = tuple(args[number] for number in numbers)
     roots = tuple(f"args[{number}]" for number in numbers)

@@ -20,6 +20,9 @@ class Tracer:
     """An array that is not there yet. It has NumPy's attributes, operators and methods, and dyn's symbolic dims.
 
     Operators, methods, ``np.*`` functions and ufuncs all go to the installed NumPy namespace.
+
+    ``x[i] = v`` and ``x += v`` change the array, as in NumPy: whoever holds the same object (``y = x``) sees it. What
+    was made of it before does not: not a slice, which NumPy makes a view, nor the caller's argument that it came from.
     """
 
     __slots__ = ("_loc", "_trace", "_value")
@@ -82,6 +85,26 @@ class Tracer:
     @property
     def T(self) -> Any:
         return self._trace.namespace.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes exchanged."""
+        return self._trace.namespace.matrix_transpose(self)
+
+    @property
+    def device(self) -> str:
+        """Where the elements will be: ``"cpu"``."""
+        return "cpu"
+
+    @property
+    def at(self) -> Any:
+        """``x.at[i].set(v)``, ``.add(v)``, …: this array with some elements changed; it does not change itself."""
+        return self._trace.namespace.at(self)
+
+    def to_device(self, device: str, /, *, stream: object = None) -> Any:
+        """An array with these elements: this version has arrays on the CPU only."""
+        self._trace.namespace.check_device("to_device", device)
+        return self.renewed()
 
     def __repr__(self) -> str:
         return f"Tracer<{self._value.type}>"
@@ -164,7 +187,7 @@ class Tracer:
         return self._trace.namespace.from_function(func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return self._trace.namespace.module()
+        return self._trace.namespace.standard(api_version)
 
     def __getattr__(self, name: str) -> Any:
         # NumPy's methods (x.sum(), x.reshape(...)) are the namespace's functions with the array as first argument.
@@ -189,20 +212,34 @@ class Tracer:
         return size if isinstance(size, int) else size.known(what, remedy)
 
     def __copy__(self) -> Tracer:
-        return self  # an array of a program never changes
+        return self.renewed()
 
     def __deepcopy__(self, memo: object) -> Tracer:
-        return self
+        return self.renewed()
+
+    def renewed(self) -> Tracer:
+        """An array of its own, of the current trace, with these elements: changes to it are not seen in this one."""
+        trace = active_trace(self) or self._trace
+        return Tracer(trace, self.value_in(trace))
 
     def __getitem__(self, index: Any) -> Any:
         return self._trace.namespace.getitem(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise TraceError(
-            "arrays do not change while a function is traced: x[i] = y has no effect to give.",
-            loc=user_loc(),
-            remedy="build the new array with dyn.numpy.where or dyn.numpy.concatenate.",
-        )
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._become(self._trace.namespace.assigned(self, index, value))
+
+    def _become(self, new: Tracer) -> None:
+        """Have the elements of another array of this trace from now on."""
+        trace = current_trace()
+        if trace is not None and trace is not self._trace and self._trace.encloses(trace):
+            raise TraceError(
+                f"an array ({self._value.type}) of {self._trace.name!r} cannot be changed in {trace.name}: what is "
+                "computed there is not known outside.",
+                loc=user_loc(),
+                notes=(f"it was made at {self._loc.describe()}",),
+                remedy="return the new value, as a carried value or a result.",
+            )
+        self._value, self._loc = new.value_in(self._trace), user_loc()
 
 
 def _binary(name: str) -> Any:
@@ -217,6 +254,17 @@ def _reflected(name: str) -> Any:
     def operator(self: Tracer, other: Any) -> Any:
         namespace = self._trace.namespace
         return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _in_place(name: str) -> Any:
+    def operator(self: Tracer, other: Any) -> Any:
+        namespace = self._trace.namespace
+        if self.weak or not namespace.is_operand(other):  # a Python number does not change: x = x + y takes its place
+            return NotImplemented
+        self._become(namespace.in_place(name, self, other))
+        return self
 
     return operator
 
@@ -236,10 +284,16 @@ _COMPARE = {
 for _short, _long in _BINARY.items():
     setattr(Tracer, f"__{_short}__", _binary(_long))
     setattr(Tracer, f"__r{_short}__", _reflected(_long))
+    setattr(Tracer, f"__i{_short}__", _in_place(_long))
 for _short, _long in _COMPARE.items():
     setattr(Tracer, f"__{_short}__", _binary(_long))
 for _short, _long in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}.items():
     setattr(Tracer, f"__{_short}__", _unary(_long))
+
+
+def renewed(leaf: Any) -> Any:
+    """A leaf, as an array of its own if it is one of a trace."""
+    return leaf.renewed() if isinstance(leaf, Tracer) else leaf
 
 
 def active_trace(*values: Any) -> Trace | None:

@@ -56,13 +56,13 @@ CASES: dict[str, Raises] = {
         UnsupportedOpError, lambda x: np.add(x, 1, out=x), ("float32 n",),
         "np.add does not take out= for arrays that are being traced.\n"
         "  at <the line>\n"
-        "  help: use the result: arrays that are being traced do not change.",
+        "  help: use the result, or write it with out[...] = result.",
     ),
     "function_out": (
         UnsupportedOpError, lambda x: np.sum(x, out=x), ("float32 n",),
         "np.sum does not take out= for arrays that are being traced.\n"
         "  at <the line>\n"
-        "  help: use the result: arrays that are being traced do not change.",
+        "  help: use the result, or write it with out[...] = result.",
     ),
     "function_option": (
         UnsupportedOpError, lambda x: np.stack([x, x], casting="no"), ("float32 n",),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import LeakedTracerError, TraceError, UndecidedDimError
@@ -40,8 +41,9 @@ def test_attributes() -> None:
         assert len(x[0]) == 3
         assert x.__array_namespace__() is dnp
         assert active_trace(1, x) is x._trace
-        assert copy.copy(x) is x
-        assert copy.deepcopy([x])[0] is x
+        for other in (copy.copy(x), copy.deepcopy([x])[0]):
+            assert other is not x
+            assert other.value_in(x._trace) is x.value_in(x._trace)
 
     on_array(fn)
 
@@ -207,14 +209,21 @@ def test_what_leaks_from_a_region_says_from_which() -> None:
     )
 
 
-def test_assignment() -> None:
+def test_assignment_in_a_region() -> None:
     def fn(x: Any) -> None:
-        x[0] = 1
+        def body(carry: Any) -> Any:
+            y[0] = carry
+            return carry
+
+        y = x + 1
+        dyn.lax.fori_loop(0, 2, lambda _, carry: body(carry), 0.0)
 
     assert text_of(TraceError, trace, fn, leaf("x", None)) == (
-        "arrays do not change while a function is traced: x[i] = y has no effect to give.\n"
-        "  at test_tracer.py:N  x[0] = 1\n"
-        "  help: build the new array with dyn.numpy.where or dyn.numpy.concatenate."
+        "an array (f32[x_0]) of 'f' cannot be changed in the body of fori_loop: what is computed there is not known "
+        "outside.\n"
+        "  it was made at test_tracer.py:N  y = x + 1\n"
+        "  at test_tracer.py:N  y[0] = carry\n"
+        "  help: return the new value, as a carried value or a result."
     )
 
 
