@@ -3,8 +3,10 @@
 from dyn.lax._control import cond, fori_loop, map, scan, switch, while_loop
 from dyn.lax._dims import as_dim
 from dyn.lax._reduce import reduce, reduce_window
+from dyn.lax._scans import associative_scan, cumlogsumexp, cummax, cummin, cumprod, cumsum
 from dyn.transforms import stop_gradient
 
 __all__ = [
-    "as_dim", "cond", "fori_loop", "map", "reduce", "reduce_window", "scan", "stop_gradient", "switch", "while_loop",
+    "as_dim", "associative_scan", "cond", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "fori_loop", "map",
+    "reduce", "reduce_window", "scan", "stop_gradient", "switch", "while_loop",
 ]  # fmt: skip

@@ -218,10 +218,16 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _logaddexp(a: Tracer, b: Tracer) -> Tracer:
-    gap = emit("negate", emit("abs", emit("subtract", a, b)))
-    value = emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", gap)))
-    # Infinities of one sign have no gap: their sum is one of them.
-    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, math.log(2))), value)
+    return emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", _less_gap(a, b))))
+
+
+def _less_gap(a: Tracer, b: Tracer) -> Tracer:
+    """``-|a - b|``, and 0 where they are equal: infinities of one sign have no gap, their sum is one of them.
+
+    There the slope of the gap is 0, and equal operands share the derivative as those of their maximum do.
+    """
+    gap = emit("select", emit("compare", a, b, direction="EQ"), filled(a, 0.0), emit("subtract", a, b))
+    return emit("negate", emit("abs", gap))
 
 
 @public
@@ -231,10 +237,9 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
-    gap = emit("negate", emit("abs", emit("subtract", a, b)))
+    gap = _less_gap(a, b)
     share = emit("log_plus_one", emit("power", filled(gap, 2.0), gap))
-    value = emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
-    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", a, filled(a, 1.0)), value)
+    return emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
 
 
 # ---- the greater and the less ----------------------------------------------------------------------------------------

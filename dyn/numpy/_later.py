@@ -9,10 +9,8 @@ from dyn.errors import NotYetError
 from dyn.source import user_loc
 
 __all__ = [
-    "argpartition", "bincount", "convolve", "correlate", "cross",
-    "from_dlpack", "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "partition", "percentile",
-    "quantile", "searchsorted",
-
+    "argpartition", "bincount", "convolve", "correlate", "cross", "from_dlpack", "gcd", "histogram", "interp", "isin",
+    "kron", "lcm", "median", "partition", "percentile", "quantile", "searchsorted",
 ]  # fmt: skip
 
 
