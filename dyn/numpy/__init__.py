@@ -106,7 +106,6 @@ from dyn.numpy._joining import (
     vstack,
 )
 from dyn.numpy._later import (
-    argpartition,
     bincount,
     convolve,
     correlate,
@@ -114,15 +113,8 @@ from dyn.numpy._later import (
     from_dlpack,
     gcd,
     histogram,
-    interp,
-    isin,
     kron,
     lcm,
-    median,
-    partition,
-    percentile,
-    quantile,
-    searchsorted,
 )
 from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
 from dyn.numpy._logic import (
@@ -178,6 +170,16 @@ from dyn.numpy._manipulation import (
 from dyn.numpy._nan_reductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
 from dyn.numpy._padding import pad
+from dyn.numpy._quantiles import (
+    argpartition,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    partition,
+    percentile,
+    quantile,
+)
 from dyn.numpy._reductions import (
     all,
     amax,
@@ -196,6 +198,7 @@ from dyn.numpy._reductions import (
     sum,
     var,
 )
+from dyn.numpy._search import digitize, interp, isin, searchsorted
 from dyn.numpy._selection import diff, nan_to_num, select, where
 from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort
 from dyn.numpy._take import put_along_axis, take, take_along_axis
@@ -267,23 +270,23 @@ __all__ = [
     "bitwise_xor", "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil",
     "clip", "column_stack", "complex128", "complex64", "compress", "concat", "concatenate", "conj", "conjugate",
     "convolve", "copy", "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide", "divmod", "dot",
-    "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1", "extract",
-    "eye", "fabs", "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64",
-    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full", "full_like", "gcd",
-    "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot", "identity", "iinfo", "imag",
-    "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype", "isfinite", "isin",
-    "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal", "linspace", "log",
-    "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis",
-    "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
-    "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like",
-    "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod",
-    "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted",
-    "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack",
-    "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
-    "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64", "uint8", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot", "vecdot", "vsplit",
-    "vstack", "where", "zeros", "zeros_like",
+    "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "digitize", "divide",
+    "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims",
+    "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16",
+    "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full",
+    "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot", "identity",
+    "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype",
+    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal",
+    "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
+    "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmedian",
+    "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
+    "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims",
+    "pi", "positive", "pow", "power", "prod", "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg",
+    "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint",
+    "roll", "rot90", "round", "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis",
+    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16",
+    "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack",
+    "var", "vdot", "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -9,8 +9,7 @@ from dyn.errors import NotYetError
 from dyn.source import user_loc
 
 __all__ = [
-    "argpartition", "bincount", "convolve", "correlate", "cross", "from_dlpack", "gcd", "histogram", "interp", "isin",
-    "kron", "lcm", "median", "partition", "percentile", "quantile", "searchsorted",
+    "bincount", "convolve", "correlate", "cross", "from_dlpack", "gcd", "histogram", "kron", "lcm",
 ]  # fmt: skip
 
 
@@ -30,16 +29,8 @@ def _later(name: str) -> Callable[..., Any]:
 gcd = _later("gcd")
 lcm = _later("lcm")
 
-partition = _later("partition")
-argpartition = _later("argpartition")
-searchsorted = _later("searchsorted")
-median = _later("median")
-quantile = _later("quantile")
-percentile = _later("percentile")
 bincount = _later("bincount")
 histogram = _later("histogram")
-interp = _later("interp")
-isin = _later("isin")
 
 convolve = _later("convolve")
 correlate = _later("correlate")
