@@ -61,6 +61,8 @@ from dyn.numpy._bits import (
     right_shift,
     signbit,
 )
+from dyn.numpy._convolving import convolve, correlate
+from dyn.numpy._counting import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
 from dyn.numpy._creation import (
     arange,
     array,
@@ -87,6 +89,7 @@ from dyn.numpy._creation import (
 from dyn.numpy._diagonal import diag, diagonal
 from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
 from dyn.numpy._einsum import einsum
+from dyn.numpy._integers import gcd, lcm
 from dyn.numpy._joining import (
     array_split,
     column_stack,
@@ -106,15 +109,7 @@ from dyn.numpy._joining import (
     vstack,
 )
 from dyn.numpy._later import (
-    bincount,
-    convolve,
-    correlate,
-    cross,
     from_dlpack,
-    gcd,
-    histogram,
-    kron,
-    lcm,
 )
 from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
 from dyn.numpy._logic import (
@@ -170,6 +165,7 @@ from dyn.numpy._manipulation import (
 from dyn.numpy._nan_reductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
 from dyn.numpy._padding import pad
+from dyn.numpy._products import cross, kron
 from dyn.numpy._quantiles import (
     argpartition,
     median,
@@ -274,19 +270,20 @@ __all__ = [
     "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims",
     "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16",
     "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full",
-    "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit", "hstack", "hypot", "identity",
-    "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "isdtype",
-    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "left_shift", "less", "less_equal",
-    "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
-    "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmedian",
-    "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
-    "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims",
-    "pi", "positive", "pow", "power", "prod", "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg",
-    "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint",
-    "roll", "rot90", "round", "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort",
-    "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis",
-    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16",
-    "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack",
-    "var", "vdot", "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "histogram2d", "histogram_bin_edges",
+    "histogramdd", "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64",
+    "int8", "interp", "invert", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf",
+    "kron", "lcm", "left_shift", "less", "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp",
+    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max",
+    "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num",
+    "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile",
+    "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
+    "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod",
+    "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal",
+    "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted",
+    "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack",
+    "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
+    "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64", "uint8", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot", "vecdot", "vsplit",
+    "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from dyn.errors import NotYetError
 from dyn.source import user_loc
 
 __all__ = [
-    "bincount", "convolve", "correlate", "cross", "from_dlpack", "gcd", "histogram", "kron", "lcm",
+    "from_dlpack",
 ]  # fmt: skip
 
 
@@ -26,14 +26,4 @@ def _later(name: str) -> Callable[..., Any]:
     return _raises(name, "comes later", "compute it outside of the compiled function.")
 
 
-gcd = _later("gcd")
-lcm = _later("lcm")
-
-bincount = _later("bincount")
-histogram = _later("histogram")
-
-convolve = _later("convolve")
-correlate = _later("correlate")
-cross = _later("cross")
-kron = _later("kron")
 from_dlpack = _later("from_dlpack")
