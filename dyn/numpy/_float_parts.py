@@ -133,5 +133,5 @@ def spacing(x: ArrayLike, /) -> Array:
     exponent = emit("maximum", exponent, filled(exponent, least))
     exponent = emit("select", flag("EQ", wide, 0.0), filled(exponent, least), exponent)
     size: Any = _scaled(filled(wide, 1.0), exponent)
-    distance = with_sign(size, wide)
+    distance = emit("select", flag("EQ", wide, 0.0), size, with_sign(size, wide))
     return cast(emit("select", emit("is_finite", wide), distance, filled(wide, float("nan"))), value.element_type)
