@@ -16,7 +16,7 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import isnan, logical_not
 from dyn.numpy._manipulation import flip, view
 from dyn.numpy._operands import cast, emit, like, made, operand, promote, shape_of, to_float, tracer
-from dyn.numpy._public import Array, ArrayLike, public, trace_of
+from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._reductions import fold
 from dyn.numpy._selection import where
@@ -180,7 +180,6 @@ def isin(
 
     ``assume_unique`` and ``method`` are hints that are not needed here.
     """
-    trace_of(element, test_elements)
     values, known = promote(
         "isin", *(asarray(v) if isinstance(v, list | tuple) else v for v in (element, test_elements))
     )
@@ -215,7 +214,7 @@ def interp(
     with the line, as in JAX. With ``period`` the points need not be in order, and lie on a circle of that length.
     Raises ShapeError where there is no point.
     """
-    values, points = real_float("interp", x, *(asarray(v) if isinstance(v, list | tuple) else v for v in (xp,)))
+    values, points = real_float("interp", x, array_of("interp", xp, x, fp))
     heights = array_of("interp", fp, x)
     heights = cast(heights, dtypes.promote(to_float(heights.element_type), points.element_type))
     if heights.element_type.kind is not Kind.COMPLEX:

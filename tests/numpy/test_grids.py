@@ -255,3 +255,21 @@ def test_places_that_are_not_there() -> None:
     with pytest.raises(ShapeError) as caught:
         f(np.arange(3))
     assert "delete: place 3 is inside of axis 0" in str(caught.value)
+
+
+# ---- written as indices ----------------------------------------------------------------------------------------------
+
+
+def test_grids_written_as_indices() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        n, m = x.shape
+        return (
+            xp.mgrid[0:n, 2:m], xp.mgrid[0:7:2], xp.mgrid[-1:1:5j, 0:3], *xp.ogrid[0:n, 0:m:3], xp.ogrid[:n],
+            xp.mgrid[0.5:3.0:0.5], x[xp.s_[1:, ::2]], x[xp.index_exp[..., :1]],
+        )  # fmt: skip
+
+    compare(program, "float64 n m", sizes=(2, 7))
+    np.testing.assert_array_equal(dnp.mgrid[0:3, 0:2], np.mgrid[0:3, 0:2])
+    with pytest.raises(UnsupportedOpError) as caught:
+        dnp.mgrid[3]
+    assert caught.value.problem == "a grid is made of slices, not of the int 3."
