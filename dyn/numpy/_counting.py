@@ -8,6 +8,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.lax import as_dim
 from dyn.numpy._axes import shape_in, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
@@ -54,6 +55,12 @@ def _same_size(what: str, weights: Tracer, x: Tracer) -> None:
         )
 
 
+def _some(x: Tracer) -> Tracer:
+    """Whether a vector has an element."""
+    size: Array = size_of(x, shape_of(x)[0])
+    return size > 0
+
+
 @public
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: Size = 0, *, length: Size | None = None
@@ -61,9 +68,9 @@ def bincount(
     """How often each integer from 0 to ``length - 1`` stands in the vector ``x``; with weights the sums of theirs.
 
     As in JAX: negative integers count as 0, those of ``length`` or more are left out. ``length`` is an int or a
-    dimension; without it the result would be as long as the greatest integer, which is not there yet, and
-    ``minlength`` alone is the least of what it might be. Counts are int64; weights keep their dtype, integers among
-    them become the default float.
+    dimension; without it the greatest integer is the last one counted, which the program finds out while it runs. The
+    result is no shorter than ``minlength``. Counts are int64; weights keep their dtype, integers among them become the
+    default float.
     """
     value = vector("bincount", array_of("bincount", x, weights, minlength, length))
     if not (value.element_type.is_integer or value.element_type is dtypes.bool_):
@@ -72,16 +79,13 @@ def bincount(
             loc=user_loc(),
             remedy="convert the array with .astype('int32').",
         )
-    if length is None:
-        raise NotYetError(
-            "bincount without length= has a data-dependent shape; data-dependent shapes come later.",
-            loc=user_loc(),
-            remedy="pass length=, a number or a dimension that is more than any element.",
-        )
-    trace = value._trace
-    count, least = shape_in(trace, (length, minlength), "bincount")
     places = value if value.element_type is dtypes.uint64 else cast(value, dtypes.int64)
     places = emit("maximum", places, filled(places, 0))
+    if length is None:
+        most: Array = max_of(places, initial=0) + 1
+        length = as_dim(where(_some(places), most, 0), name="bincount")
+    trace = value._trace
+    count, least = shape_in(trace, (length, minlength), "bincount")
     own: Tracer | None = None
     if weights is not None:
         own = array_of("bincount", weights, value)

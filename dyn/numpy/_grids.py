@@ -16,6 +16,7 @@ from dyn.numpy._creation import arange
 from dyn.numpy._creation import indices as places_along
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
+from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
 from dyn.numpy._search import array_of, never_empty, places_in, size_of
@@ -67,7 +68,7 @@ def fromfunction(function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike
 
 @public
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``."""
+    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``; booleans say which there are."""
     made: list[Array] = []
     for axis, given in enumerate(args):
         value = array_of("ix_", given, *args)
@@ -78,11 +79,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
                 remedy="pass one vector of indices for each axis.",
             )
         if value.element_type.kind is Kind.BOOL:
-            raise NotYetError(
-                "ix_ of booleans has a data-dependent shape; data-dependent shapes come later.",
-                loc=user_loc(),
-                remedy="pass integers.",
-            )
+            (value,) = nonzero(value)
         made.append(view(value, tuple(shape_of(value)[0] if a == axis else 1 for a, _ in enumerate(args))))
     return tuple(made)
 

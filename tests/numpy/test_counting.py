@@ -39,12 +39,19 @@ def test_bincount(jax: ModuleType) -> None:
     np.testing.assert_array_equal(dnp.bincount(np.array([2**64 - 1, 1], np.uint64), length=2), [0, 1])
 
 
+def test_bincount_up_to_the_greatest() -> None:
+    f = dyn.jit(lambda x, w: (dnp.bincount(x), dnp.bincount(x, w, minlength=4), dnp.bincount(x, minlength=w.shape[0])))
+    for size in SIZES:
+        x = np.random.default_rng(size).integers(0, 9, size)
+        w = np.random.default_rng(1).standard_normal(size)
+        wanted = np.bincount(x), np.bincount(x, w, minlength=4), np.bincount(x, minlength=size)
+        for mine, theirs in zip(f(x, w), wanted, strict=True):
+            assert np.shape(mine) == theirs.shape
+            np.testing.assert_allclose(mine, theirs)
+    assert f.cache_info().compiles == 1
+
+
 def test_bincount_refuses() -> None:
-    with pytest.raises(NotYetError) as caught:
-        dnp.bincount(np.arange(3))
-    assert (
-        caught.value.problem == "bincount without length= has a data-dependent shape; data-dependent shapes come later."
-    )
     with pytest.raises(UnsupportedOpError) as wrong:
         dnp.bincount(np.ones(3), length=2)
     assert wrong.value.problem == "bincount counts integers, not float64."

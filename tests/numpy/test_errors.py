@@ -32,7 +32,7 @@ CASES: dict[str, Raises] = {
         "np.polydiv is not a function that dyn knows.\n"
         "  at <the line>\n"
         "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function; "
-        "dyn.numpy.polyint is the nearest that is there.",
+        "dyn.numpy.poly is the nearest that is there.",
     ),
     "unknown_submodule": (
         UnsupportedOpError, lambda x: np.linalg.norm(x), ("float32 n",),
@@ -44,7 +44,8 @@ CASES: dict[str, Raises] = {
         UnsupportedOpError, lambda x: np.isnat(x), ("float32 n",),
         "np.isnat is not a function that dyn knows.\n"
         "  at <the line>\n"
-        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function.",
+        "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function; "
+        "dyn.numpy.isnan is the nearest that is there.",
     ),
     "ufunc_method": (
         UnsupportedOpError, lambda x: np.add.reduce(x), ("float32 n",),

@@ -9,7 +9,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import DynError, ShapeError, UnsupportedOpError
 from tests.numpy.differential import compare
 
 SIZES = (0, 1, 2, 7)
@@ -62,6 +62,14 @@ def test_diagonals() -> None:
 
     compare(program, "float64 3 3")
     compare(lambda xp, x: xp.diag_indices_from(x), "float64 n n")
+
+
+def test_grids_of_what_is_true() -> None:
+    f = dyn.jit(lambda x, rows: x[dnp.ix_(rows, dnp.asarray([2, 0]))])
+    for n in (1, 2, 7):
+        x, rows = np.random.default_rng(n).standard_normal((n, 3)), np.arange(n) % 2 == 0
+        np.testing.assert_array_equal(f(x, rows), x[np.ix_(rows, [2, 0])])
+    assert f.cache_info().compiles == 1
 
 
 def test_numbers_of_elements() -> None:
@@ -230,11 +238,6 @@ def test_choices() -> None:
             lambda x: dnp.ravel_multi_index((x > 0,), (3,)),
             UnsupportedOpError,
             "ravel_multi_index takes integers, not bool.",
-        ),
-        (
-            lambda x: dnp.ix_(x > 0),
-            NotYetError,
-            "ix_ of booleans has a data-dependent shape; data-dependent shapes come later.",
         ),
     ],
 )
