@@ -68,7 +68,7 @@ def fromfunction(function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike
 
 @public
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``; booleans say which there are."""
+    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``; booleans say which."""
     made: list[Array] = []
     for axis, given in enumerate(args):
         value = array_of("ix_", given, *args)
