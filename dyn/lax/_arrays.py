@@ -88,24 +88,6 @@ argmax = _extreme("argmax", "maximum", "greatest")
 argmin = _extreme("argmin", "minimum", "least")
 
 
-def _running(name: str, combine: str, text: str) -> Callable[..., Array]:
-    def fn(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-        trace = trace_of(operand)
-        x = _array(name, trace, operand)
-        number = axis_of(name, axis, len(x.shape))
-        return Tracer(trace, trace.emit("cumulative", x, dimension=number, combine=combine, reverse=bool(reverse)))
-
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"The {text} of all elements up to each along ``axis``; with ``reverse`` from each on."
-    return raw(fn)
-
-
-cummax = _running("cummax", "maximum", "greatest")
-cummin = _running("cummin", "minimum", "least")
-cumprod = _running("cumprod", "multiply", "product")
-cumsum = _running("cumsum", "add", "sum")
-
-
 # --- products -----------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,19 @@ from dyn.numpy._bits import (
     right_shift,
     signbit,
 )
+from dyn.numpy._calculus import ediff1d, gradient, trapezoid, unwrap
+from dyn.numpy._comparing import (
+    allclose,
+    array_equal,
+    array_equiv,
+    iscomplex,
+    iscomplexobj,
+    isreal,
+    isrealobj,
+    isscalar,
+)
+from dyn.numpy._convolving import convolve, correlate
+from dyn.numpy._counting import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
 from dyn.numpy._creation import (
     arange,
     array,
@@ -90,7 +103,37 @@ from dyn.numpy._creation import (
 )
 from dyn.numpy._diagonal import diag, diagonal
 from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
+from dyn.numpy._editing import (
+    append,
+    block,
+    choose,
+    delete,
+    diagflat,
+    fill_diagonal,
+    insert,
+    piecewise,
+    place,
+    put,
+    resize,
+    rollaxis,
+)
 from dyn.numpy._einsum import einsum
+from dyn.numpy._float_parts import frexp, ldexp, modf, spacing
+from dyn.numpy._grids import (
+    diag_indices,
+    diag_indices_from,
+    fromfunction,
+    indices,
+    ix_,
+    ravel_multi_index,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+    unravel_index,
+)
+from dyn.numpy._index_tricks import index_exp, mgrid, ogrid, s_
+from dyn.numpy._integers import gcd, lcm
 from dyn.numpy._joining import (
     array_split,
     column_stack,
@@ -108,24 +151,6 @@ from dyn.numpy._joining import (
     unstack,
     vsplit,
     vstack,
-)
-from dyn.numpy._later import (
-    argpartition,
-    bincount,
-    convolve,
-    correlate,
-    cross,
-    gcd,
-    histogram,
-    interp,
-    isin,
-    kron,
-    lcm,
-    median,
-    partition,
-    percentile,
-    quantile,
-    searchsorted,
 )
 from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
 from dyn.numpy._logic import (
@@ -178,20 +203,24 @@ from dyn.numpy._manipulation import (
     swapaxes,
     transpose,
 )
-from dyn.numpy._nan_reductions import (
-    nanargmax,
-    nanargmin,
-    nanmax,
-    nanmean,
-    nanmin,
-    nanprod,
-    nanstd,
-    nansum,
-    nanvar,
-)
+from dyn.numpy._mapped import apply_along_axis, apply_over_axes, vectorize
+from dyn.numpy._nan_reductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
 from dyn.numpy._ordering import lexsort
+from dyn.numpy._packing import packbits, unpackbits
 from dyn.numpy._padding import pad
+from dyn.numpy._polynomials import poly, polyadd, polyder, polyint, polymul, polysub, polyval, vander
+from dyn.numpy._products import cross, kron
+from dyn.numpy._quantiles import (
+    argpartition,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    partition,
+    percentile,
+    quantile,
+)
 from dyn.numpy._reductions import (
     all,
     amax,
@@ -210,9 +239,12 @@ from dyn.numpy._reductions import (
     sum,
     var,
 )
+from dyn.numpy._search import digitize, interp, isin, searchsorted
 from dyn.numpy._selection import diff, nan_to_num, select, where
-from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort
+from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort, sort_complex
+from dyn.numpy._special import bartlett, blackman, hamming, hanning, i0, kaiser, sinc
 from dyn.numpy._standard import __array_api_version__, __array_namespace_info__
+from dyn.numpy._statistics import corrcoef, cov, geomspace, logspace, nancumprod, nancumsum
 from dyn.numpy._take import put_along_axis, take, take_along_axis
 from dyn.numpy._trig import (
     acos,
@@ -244,6 +276,7 @@ from dyn.numpy._unary import (
     abs,
     absolute,
     angle,
+    around,
     cbrt,
     ceil,
     conj,
@@ -284,33 +317,43 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "__array_api_version__", "__array_namespace_info__",
-    "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "angle", "any", "arange", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort", "argwhere",
-    "array", "array_split", "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan",
-    "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bfloat16", "bincount", "bitwise_and",
+    "__array_api_version__", "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add", "all",
+    "allclose", "amax", "amin", "angle", "any", "append", "apply_along_axis", "apply_over_axes", "arange",
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
+    "argpartition", "argsort", "argwhere", "around", "array", "array_equal", "array_equiv", "array_split",
+    "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
+    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bfloat16", "bincount", "bitwise_and",
     "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt",
-    "ceil", "clip", "column_stack", "complex128", "complex64", "compress", "concat", "concatenate", "conj",
-    "conjugate", "convolve", "copy", "copysign", "correlate", "cos", "cosh", "count_nonzero", "cross", "cumprod",
-    "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagonal", "diff", "divide",
-    "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2",
-    "expand_dims", "expm1", "extract", "eye", "fabs", "fft", "finfo", "flatnonzero", "flatten", "flip", "fliplr",
-    "flipud", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod",
-    "from_dlpack", "full", "full_like", "gcd", "greater", "greater_equal", "heaviside", "histogram", "hsplit",
-    "hstack", "hypot", "identity", "iinfo", "imag", "inf", "inner", "int16", "int32", "int64", "int8", "interp",
-    "invert", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm",
+    "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
+    "can_cast", "cbrt", "ceil", "choose", "clip", "column_stack", "complex128", "complex64", "compress",
+    "concat", "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate",
+    "cos", "cosh", "count_nonzero", "cov", "cross", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum",
+    "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff",
+    "digitize", "divide", "divmod", "dot", "dsplit", "dstack", "e", "ediff1d", "einsum", "empty", "empty_like",
+    "equal", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "fft", "fill_diagonal", "finfo",
+    "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64", "float_power",
+    "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack", "fromfunction", "full",
+    "full_like", "gcd", "geomspace", "gradient", "greater", "greater_equal", "hamming", "hanning", "heaviside",
+    "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit", "hstack", "hypot", "i0",
+    "identity", "iinfo", "imag", "index_exp", "indices", "inf", "inner", "insert", "int16", "int32", "int64",
+    "int8", "interp", "invert", "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "isneginf", "isposinf", "isreal", "isrealobj", "isscalar", "ix_", "kaiser", "kron", "lcm", "ldexp",
     "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "log", "log10", "log1p", "log2",
-    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
-    "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis",
-    "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
-    "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like",
-    "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow", "power", "prod",
-    "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round",
-    "searchsorted", "select", "shape", "sign", "signbit", "sin", "sinh", "size", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot",
-    "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16", "uint32", "uint64",
-    "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vdot",
-    "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "matmul",
+    "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "mgrid", "min", "minimum", "mod",
+    "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum",
+    "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum",
+    "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ogrid", "ones", "ones_like",
+    "outer", "packbits", "pad", "partition", "percentile", "permute_dims", "pi", "piecewise", "place", "poly",
+    "polyadd", "polyder", "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "prod",
+    "promote_types", "ptp", "put", "put_along_axis", "quantile", "rad2deg", "radians", "ravel",
+    "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
+    "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_", "searchsorted", "select", "shape",
+    "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt",
+    "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
+    "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
+    "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint16",
+    "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unpackbits", "unravel_index", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vectorize",
+    "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -218,15 +218,16 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _logaddexp(a: Tracer, b: Tracer) -> Tracer:
-    gap = emit("negate", emit("abs", emit("subtract", a, b)))
-    value = emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", gap)))
-    return _halves(a, b, math.log(2), value)
+    return emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", _less_gap(a, b))))
 
 
-def _halves(a: Tracer, b: Tracer, more: float, value: Tracer) -> Tracer:
-    """``value``, but ``a + more`` where both are equal: infinities of one sign have no gap. Either moves it by half."""
-    middle = emit("add", emit("multiply", a, filled(a, 0.5)), emit("multiply", b, filled(b, 0.5)))
-    return emit("select", emit("compare", a, b, direction="EQ"), emit("add", middle, filled(a, more)), value)
+def _less_gap(a: Tracer, b: Tracer) -> Tracer:
+    """``-|a - b|``, and 0 where they are equal: infinities of one sign have no gap, their sum is one of them.
+
+    There the slope of the gap is 0, and equal operands share the derivative as those of their maximum do.
+    """
+    gap = emit("select", emit("compare", a, b, direction="EQ"), filled(a, 0.0), emit("subtract", a, b))
+    return emit("negate", emit("abs", gap))
 
 
 @public
@@ -236,10 +237,9 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
-    gap = emit("negate", emit("abs", emit("subtract", a, b)))
+    gap = _less_gap(a, b)
     share = emit("log_plus_one", emit("power", filled(gap, 2.0), gap))
-    value = emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
-    return _halves(a, b, 1.0, value)
+    return emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
 
 
 # ---- the greater and the less ----------------------------------------------------------------------------------------

@@ -1,129 +1,73 @@
-"""What ``dyn.numpy.linalg`` has beside factors and solving: products and diagonals, over the last axes."""
+"""Products of vectors in space, and of every element of one array with another as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from dyn.errors import ArgumentError, ShapeError
+from dyn.errors import ShapeError
 from dyn.numpy._axes import one_axis, text_of
 from dyn.numpy._binary import multiply, subtract
-from dyn.numpy._broadcast import align
-from dyn.numpy._creation import diagonal_mask
-from dyn.numpy._diagonal import diagonal as any_diagonal
 from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import stack
-from dyn.numpy._linalg import matmul, outer_product
 from dyn.numpy._manipulation import moveaxis, view
 from dyn.numpy._operands import promote, shape_of
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, public
-from dyn.numpy._reductions import sum
-from dyn.numpy._stacks import require_equal, require_matrix
-from dyn.shapes import Dim, Facts
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
-__all__ = ["cross", "diagonal", "multi_dot", "outer", "trace"]
+__all__ = ["cross", "kron"]
 
 
-@public
-def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
-    """The vector product over an axis of 3 elements of arrays that broadcast together on the others."""
-    a, b = promote("cross", x, y)
-    for value in (a, b):
-        number = one_axis("cross", axis, value.ndim)
-        problem = f"axis {number} of {text_of(value)} is to have 3 elements"
-        require_equal("cross", value._trace, shape_of(value)[number], 3, problem, "cross takes vectors of 3 elements")
-    a, b = align("cross", [a, b])
-    number = one_axis("cross", axis, a.ndim)
-    a, b = (moveaxis(v, number, -1) for v in (a, b))
-
-    def component(i: int) -> Array:
-        j, k = (i + 1) % 3, (i + 2) % 3
-        left, right = (multiply(getitem(a, (..., p)), getitem(b, (..., q))) for p, q in ((j, k), (k, j)))
-        return subtract(left, right)
-
-    return stack([component(i) for i in range(3)], number)
-
-
-@public
-def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Every element of a vector times every element of another one, in a matrix."""
-    a, b = promote("outer", x, y)
-    if a.ndim != 1 or b.ndim != 1:
+def _components(x: Tracer, axis: int) -> list[Tracer]:
+    """The two or three components of vectors along an axis, which has three where its size is not known."""
+    number = one_axis("cross", axis, x.ndim)
+    size = shape_of(x)[number]
+    if isinstance(size, int) and size not in (2, 3):
         raise ShapeError(
-            f"outer: {text_of(a)} and {text_of(b)} are to be vectors.",
+            f"cross: axis {number} of {text_of(x)} has {size} elements.",
             loc=user_loc(),
-            remedy="use dyn.numpy.outer, which takes all elements of arrays of any rank.",
+            remedy="vectors have 2 or 3 components.",
         )
-    return outer_product(a, b)
+    if not isinstance(size, int):
+        x._trace.require(Relation(RelKind.EQ, size, 3, Reason(f"cross takes axis {number} for vectors", user_loc())))
+    moved = moveaxis(x, number, 0)
+    return [getitem(moved, i) for i in range(size if isinstance(size, int) else 3)]
 
 
 @public
-def diagonal(x: ArrayLike, /, *, offset: Any = 0) -> Array:
-    """The elements of the last two axes whose column is their row plus ``offset``."""
-    return any_diagonal(x, offset, -2, -1)
+def cross(
+    x: ArrayLike, y: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
+    """The vectors at right angles to each two of three components; the other axes broadcast.
 
-
-@public
-def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike = None) -> Array:
-    """The sum of the diagonal of the last two axes, ``offset`` columns to the right."""
-    (value,) = promote("trace", x)
-    require_matrix("trace", value)
-    return sum(value, (-2, -1), dtype, where=diagonal_mask(value._trace, shape_of(value), offset, "EQ"))
-
-
-# ---- multi_dot -------------------------------------------------------------------------------------------------------
-
-
-@public
-def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
-    """The product of two or more matrices, in the order that takes the fewest multiplications.
-
-    The first may be a row and the last a column, of one axis. Of orders whose costs cannot be compared for every shape
-    the product goes from the left.
+    Of vectors of two components, the third of which is 0, it is the third component alone, where both have two.
+    ``axis`` stands for all three axes. Raises ShapeError for other numbers of components.
     """
-    if len(arrays) < 2:
-        raise ArgumentError(
-            f"multi_dot takes 2 arrays or more, not {len(arrays)}.", loc=user_loc(), remedy="pass a longer list."
-        )
-    values = promote("multi_dot", *arrays)
-    for place, value in enumerate(values):
-        if value.ndim != 2 and (value.ndim != 1 or 0 < place < len(values) - 1):
-            raise ShapeError(
-                f"multi_dot: array {place}, {text_of(value)}, is to be a matrix.",
-                loc=user_loc(),
-                remedy="pass matrices; the first and the last may be vectors.",
-            )
-    row, column = values[0].ndim == 1, values[-1].ndim == 1
-    if row:
-        values[0] = view(values[0], (1, *shape_of(values[0])))
-    if column:
-        values[-1] = view(values[-1], (*shape_of(values[-1]), 1))
-    sizes = [shape_of(v)[0] for v in values] + [shape_of(values[-1])[1]]
-    result = _multiplied(values, _orders(values[0]._trace.facts, sizes), 0, len(values) - 1)
-    m, n = shape_of(result)
-    return view(result, (() if row else (m,)) + (() if column else (n,)))
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    first, second = promote("cross", x, y)
+    a, b = _components(first, axisa), _components(second, axisb)
+
+    def minor(i: int, j: int) -> Tracer:
+        """``a[i] * b[j] - a[j] * b[i]``, where missing components are 0."""
+        left = multiply(a[i], b[j]) if i < len(a) and j < len(b) else None
+        right = multiply(a[j], b[i]) if j < len(a) and i < len(b) else None
+        if left is None:
+            assert right is not None, "one of the two vectors has three components"
+            return multiply(right, -1)
+        return left if right is None else subtract(left, right)
+
+    if len(a) == len(b) == 2:
+        return minor(0, 1)
+    result = stack([minor(1, 2), minor(2, 0), minor(0, 1)], 0)
+    return moveaxis(result, 0, one_axis("cross", axisc, result.ndim))
 
 
-def _orders(facts: Facts, sizes: list[Dim]) -> dict[tuple[int, int], int]:
-    """Where each chain of factors is cut last, by the costs of its two parts (T. H. Cormen et al., "Introduction to
-    Algorithms", 15.2). A cut is another one's better only where that is known for every shape."""
-    count = len(sizes) - 1
-    costs: dict[tuple[int, int], Dim] = {(i, i): 0 for i in range(count)}
-    cuts: dict[tuple[int, int], int] = {}
-    for length in range(1, count):
-        for i in range(count - length):
-            j = i + length
-            for cut in reversed(range(i, j)):
-                cost = costs[i, cut] + costs[cut + 1, j] + sizes[i] * sizes[cut + 1] * sizes[j + 1]
-                if (i, j) not in costs or (cost != costs[i, j] and facts.ge(costs[i, j], cost).proved):
-                    costs[i, j], cuts[i, j] = cost, cut
-    return cuts
-
-
-def _multiplied(values: list[Tracer], cuts: dict[tuple[int, int], int], i: int, j: int) -> Tracer:
-    if i == j:
-        return values[i]
-    cut = cuts[i, j]
-    return matmul(_multiplied(values, cuts, i, cut), _multiplied(values, cuts, cut + 1, j))
+@public
+def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Every element of ``x`` times the whole of ``y``, put together to one array of the larger number of axes."""
+    a, b = promote("kron", x, y)
+    rank = max(a.ndim, b.ndim)
+    left, right = (tuple([1] * (rank - v.ndim)) + shape_of(v) for v in (a, b))
+    a = view(a, tuple(d for n in left for d in (n, 1)))
+    b = view(b, tuple(d for n in right for d in (1, n)))
+    return view(multiply(a, b), tuple(m * n for m, n in zip(left, right, strict=True)))

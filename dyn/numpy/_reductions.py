@@ -11,13 +11,13 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, one_axis
 from dyn.numpy._binary import maximum, minimum, multiply, subtract, true_divide
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, dtype_of, emit, made, operand, shape_of, to_float
+from dyn.numpy._operands import cast, dtype_of, emit, made, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
 from dyn.numpy._unary import filled, sqrt
 from dyn.ops.reduce import identity
@@ -230,11 +230,38 @@ def mean(
 
 
 @public
-def average(x: ArrayLike, /, axis: Axis = None, weights: ArrayLike | None = None, *, keepdims: bool = False) -> Array:
-    """The mean with weights of the shape of ``x``."""
+def average(
+    x: ArrayLike, /, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The mean with weights: of the shape of ``x``, or one for each element of the one axis.
+
+    With ``returned`` also the sum of the weights, in the shape of the mean. NaN where that sum is 0 (NumPy raises).
+    """
+    value = operand("average", x, weights)
     if weights is None:
-        return mean(x, axis, None, keepdims)
-    return true_divide(sum(multiply(x, weights), axis, None, keepdims), sum(weights, axis, None, keepdims))
+        found = mean(value, axis, None, keepdims)
+        total = filled(found, 1) if not returned else multiply(filled(found, 1), _count(value, axis))
+        return (found, total) if returned else found
+    own = operand("average", weights, value)
+    if own.ndim == 1 and value.ndim > 1:
+        if axis is None or isinstance(axis, tuple | list):
+            raise ShapeError(
+                "average: weights of one axis need the number of that axis of the array.",
+                loc=user_loc(),
+                remedy="pass axis=.",
+            )
+        number = one_axis("average", axis, value.ndim)
+        own = view(own, tuple(shape_of(own)[0] if a == number else 1 for a in range(value.ndim)))
+    (scaled,) = promote("average", multiply(value, own), choose=to_float)
+    spread = align("average", [cast(own, scaled.element_type), scaled])[0]
+    total = sum(spread, axis, None, keepdims)
+    found = true_divide(sum(scaled, axis, None, keepdims), total)
+    return (found, total) if returned else found
+
+
+def _count(x: Tracer, axis: Axis) -> Any:
+    return wrap_dim(x._trace, folded_size(x, all_axes("average", axis, x.ndim)))
 
 
 @public

@@ -16,7 +16,7 @@ from dyn.shapes import product
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
-__all__ = ["argsort", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "sort"]
+__all__ = ["argsort", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "sort", "sort_complex"]
 
 
 def _along(what: str, x: ArrayLike, axis: int | None) -> tuple[Tracer, int]:
@@ -49,6 +49,20 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
     places = made(value._trace, "iota", shape=shape_of(value), dimension=number, dtype=dtypes.int64)
     _, order = emit_all("sort", _sortable("argsort", value), places, dimension=number, descending=bool(descending))
     return order
+
+
+@public
+def sort_complex(x: ArrayLike, /) -> Array:
+    """The elements along the last axis in order, as complex numbers: by real parts, equal ones by imaginary parts."""
+    value = operand("sort_complex", x)
+    last = one_axis("sort_complex", -1, value.ndim)
+    element = dtypes.complex128 if value.element_type in (dtypes.complex128, dtypes.float64) else dtypes.complex64
+    value = cast(value, element)
+    real, imag = emit("real", value), emit("imag", value)
+    # By the lesser key first: sorting keeps the order of what is equal.
+    imag, real = emit_all("sort", imag, real, dimension=last, descending=False)
+    real, imag = emit_all("sort", real, imag, dimension=last, descending=False)
+    return emit("complex", real, imag)
 
 
 def _running(what: str, combine: str, x: ArrayLike, axis: int | None, dtype: DTypeLike) -> tuple[Tracer, int]:

@@ -20,9 +20,9 @@ from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "abs", "absolute", "angle", "cbrt", "ceil", "conj", "conjugate", "exp", "exp2", "expm1", "fabs", "floor", "imag",
-    "log", "log10", "log1p", "log2", "negative", "positive", "real", "reciprocal", "rint", "round", "sign", "sqrt",
-    "square", "trunc",
+    "abs", "absolute", "angle", "around", "cbrt", "ceil", "conj", "conjugate", "exp", "exp2", "expm1", "fabs", "floor",
+    "imag", "log", "log10", "log1p", "log2", "negative", "positive", "real", "reciprocal", "rint", "round", "sign",
+    "sqrt", "square", "trunc",
 ]  # fmt: skip
 
 
@@ -288,6 +288,9 @@ def round(x: ArrayLike, /, decimals: int = 0) -> Array:
     scale = filled(value, 10.0 ** (decimals if decimals > 0 else -decimals))
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return emit(back, emit("round_nearest_even", emit(there, value, scale)), scale)
+
+
+around = round
 
 
 # ---- parts of complex numbers ----------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from dyn.numpy._factors import (
 )
 from dyn.numpy._linalg import matmul, tensordot, vecdot
 from dyn.numpy._manipulation import matrix_transpose
+from dyn.numpy._matrix_products import cross, diagonal, multi_dot, outer, trace
 from dyn.numpy._norms import matrix_norm, norm, vector_norm
-from dyn.numpy._products import cross, diagonal, multi_dot, outer, trace
 from dyn.numpy._solving import (
     SlogdetResult,
     cond,

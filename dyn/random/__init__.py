@@ -25,14 +25,27 @@ from dyn.random._continuous import (
     pareto,
     truncated_normal,
 )
+from dyn.random._derived import (
+    ball,
+    double_sided_maxwell,
+    f,
+    generalized_normal,
+    geometric,
+    maxwell,
+    rayleigh,
+    triangular,
+    wald,
+    weibull_min,
+)
 from dyn.random._gamma import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
 from dyn.random._keys import PRNGKey, fold_in, key, key_data, key_impl, split, wrap_key_data
 from dyn.random._selection import categorical, choice, permutation
 from dyn.random._uniform import bernoulli, bits, rademacher, randint, uniform
 
 __all__ = [
-    "PRNGKey", "bernoulli", "beta", "bits", "categorical", "cauchy", "chisquare", "choice", "dirichlet", "exponential",
-    "fold_in", "gamma", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma", "logistic", "lognormal",
-    "normal", "pareto", "permutation", "poisson", "rademacher", "randint", "split", "t", "truncated_normal", "uniform",
-    "wrap_key_data",
+    "PRNGKey", "ball", "bernoulli", "beta", "bits", "categorical", "cauchy", "chisquare", "choice", "dirichlet",
+    "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal", "geometric", "gumbel", "key",
+    "key_data", "key_impl", "laplace", "loggamma", "logistic", "lognormal", "maxwell", "normal", "pareto",
+    "permutation", "poisson", "rademacher", "randint", "rayleigh", "split", "t", "triangular", "truncated_normal",
+    "uniform", "wald", "weibull_min", "wrap_key_data",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from dyn.trace.tracer import Tracer
 __all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "poisson", "t"]
 
 
-def _drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_space: bool) -> Tracer:
+def drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_space: bool) -> Tracer:
     """Gamma's numbers with the parameters ``a``, each from a key of its own; 16-bit floats in float32."""
     dtype = a.element_type
     wide = cast(spread_to(what, a, shape), dtypes.float32 if dtype.bits == 16 else dtype)
@@ -48,7 +48,7 @@ def _gamma(
     value = one_key(what, key, a, shape)
     alpha = parameter(value._trace, a, what, float_dtype(what, dtype))
     dims = shape_for(what, value._trace, shape, [alpha])
-    return _drawn(what, value, alpha, dims, log_space=log_space)
+    return drawn(what, value, alpha, dims, log_space=log_space)
 
 
 @sampler(shapes=("shape",), numbers=("a", "b"))
@@ -57,7 +57,7 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
     value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
     first, second = (parameter(value._trace, v, "beta", chosen) for v in (a, b))
     dims = shape_for("beta", value._trace, shape, [first, second])
-    logs = [_drawn("beta", k, v, dims, log_space=True) for k, v in zip(keys_of(value, 2), (first, second), strict=True)]
+    logs = [drawn("beta", k, v, dims, log_space=True) for k, v in zip(keys_of(value, 2), (first, second), strict=True)]
     most = emit("maximum", *logs)
     x, y = (emit("exponential", emit("subtract", v, most)) for v in logs)
     return emit("divide", x, emit("add", x, y))
@@ -78,14 +78,14 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtyp
             remedy="pass a vector with one parameter for each probability.",
         )
     batch = shape_of(power)[:-1] if shape is None else shape_for("dirichlet", value._trace, shape, [])
-    return softmax(_drawn("dirichlet", value, power, (*batch, shape_of(power)[-1]), log_space=True), -1)
+    return softmax(drawn("dirichlet", value, power, (*batch, shape_of(power)[-1]), log_space=True), -1)
 
 
 @sampler(shapes=("shape",), numbers=("df",))
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
     value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
-    log = _drawn("chisquare", value, half, dims, log_space=True)
+    log = drawn("chisquare", value, half, dims, log_space=True)
     return emit("multiply", emit("exponential", log), filled(log, 2))
 
 
@@ -95,7 +95,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLik
     chosen = float_dtype("t", dtype)
     value, half, dims = _half_degrees("t", key, df, shape, chosen)
     first, second = keys_of(value, 2)
-    spread = emit("divide", spread_to("t", half, dims), _drawn("t", second, half, dims, log_space=False))
+    spread = emit("divide", spread_to("t", half, dims), drawn("t", second, half, dims, log_space=False))
     return emit("multiply", normal_floats(first, dims, chosen), emit("sqrt", spread))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.errors import NotYetError, ShapeError
-from dyn.numpy import _later
+from dyn.errors import ShapeError
 from dyn.numpy._protocol import NAMESPACE
 from dyn.trace.tracer import Tracer
 from tests.numpy.differential import compare, trace
@@ -47,15 +46,6 @@ def test_public_names_exist_and_are_documented(module: Any) -> None:
 def test_names_that_numpy_has_are_numpy_s() -> None:
     own = {"bfloat16", "flatten"}
     assert [name for name in dnp.__all__ if not hasattr(np, name) and name not in own] == []
-
-
-@pytest.mark.parametrize("name", _later.__all__)
-def test_what_comes_later_says_so(name: str) -> None:
-    with pytest.raises(NotYetError) as caught:
-        trace(lambda xp, x: getattr(xp, name)(x), "float32 n")
-    assert "come" in caught.value.problem
-    assert caught.value.loc is not None
-    assert caught.value.remedy
 
 
 def test_methods_are_functions() -> None:

@@ -1,0 +1,129 @@
+"""Questions about whole arrays, and about what kind of numbers they hold."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.numpy._broadcast import join_shapes
+from dyn.numpy._logic import equal, isclose, isnan, logical_and, logical_or
+from dyn.numpy._operands import cast, constant, emit, promote, shape_of
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._reductions import all as all_of
+from dyn.numpy._search import array_of, size_of
+from dyn.numpy._unary import filled, imag
+from dyn.shapes import dim_min
+from dyn.trace.dims import SymbolicDim
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "allclose", "array_equal", "array_equiv", "iscomplex", "iscomplexobj", "isreal", "isrealobj", "isscalar",
+]  # fmt: skip
+
+
+@public
+def allclose(
+    x: ArrayLike, y: ArrayLike, /, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether ``|x - y| <= atol + rtol * |y|`` for all elements, which broadcast."""
+    return all_of(isclose(x, y, rtol, atol, equal_nan))
+
+
+def _equal(x: Tracer, y: Tracer, equal_nan: bool) -> Tracer:
+    same = equal(x, y)
+    if equal_nan and x.element_type.is_inexact and y.element_type.is_inexact:
+        same = logical_or(same, logical_and(isnan(x), isnan(y)))
+    return all_of(same)
+
+
+@public
+def array_equal(a1: ArrayLike, a2: ArrayLike, /, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements.
+
+    Sizes that are not known are compared when the program runs: that they differ is an answer, not an error.
+    """
+    x, y = (array_of("array_equal", a, a1, a2) for a in (a1, a2))
+    trace = x._trace
+    if x.ndim != y.ndim or any(trace.facts.eq(a, b).refuted for a, b in zip(shape_of(x), shape_of(y), strict=True)):
+        return constant(trace, False, dtypes.bool_)
+    result = constant(trace, True, dtypes.bool_)
+    for axis, (a, b) in enumerate(zip(shape_of(x), shape_of(y), strict=True)):
+        if a is b or trace.facts.eq(a, b).proved:
+            continue
+        # Both cut to the shorter size, which decides the rest of the question.
+        result = emit("and", result, emit("compare", size_of(x, a), size_of(x, b), direction="EQ"))
+        x, y = _cut(x, y, axis)
+    return logical_and(result, _equal(x, y, equal_nan))
+
+
+def _cut(x: Tracer, y: Tracer, axis: int) -> tuple[Tracer, Tracer]:
+    from_both = x._trace.facts.simplify(dim_min(shape_of(x)[axis], shape_of(y)[axis]))
+
+    def short(v: Tracer) -> Tracer:
+        limit = tuple(from_both if a == axis else d for a, d in enumerate(shape_of(v)))
+        return emit("slice", v, start=(0,) * v.ndim, limit=limit, strides=(1,) * v.ndim)
+
+    return short(x), short(y)
+
+
+@public
+def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
+    """Whether two arrays broadcast to each other and have the same elements then.
+
+    Sizes that are not known have to broadcast, which is checked at each call.
+    """
+    x, y = (array_of("array_equiv", a, a1, a2) for a in (a1, a2))
+    facts = x._trace.facts
+    pairs = zip(shape_of(x)[::-1], shape_of(y)[::-1], strict=False)
+    if any(facts.broadcasts(a, b).refuted for a, b in pairs):
+        return constant(x._trace, False, dtypes.bool_)
+    join_shapes("array_equiv", x._trace, [shape_of(x), shape_of(y)])
+    return _equal(x, y, False)
+
+
+# ---- kinds of numbers ------------------------------------------------------------------------------------------------
+
+
+@public
+def iscomplex(x: ArrayLike, /) -> Array:
+    """Where the imaginary part is not 0."""
+    (value,) = promote("iscomplex", x)
+    if value.element_type.kind is not Kind.COMPLEX:
+        return filled(cast(value, dtypes.bool_), False)
+    part = imag(value)
+    return emit("compare", part, filled(part, 0), direction="NE")
+
+
+@public
+def isreal(x: ArrayLike, /) -> Array:
+    """Where the imaginary part is 0."""
+    (value,) = promote("isreal", x)
+    if value.element_type.kind is not Kind.COMPLEX:
+        return filled(cast(value, dtypes.bool_), True)
+    part = imag(value)
+    return emit("compare", part, filled(part, 0), direction="EQ")
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype is complex."""
+    if isinstance(x, bool | int | float | complex):
+        return isinstance(x, complex)
+    if isinstance(x, list | tuple):
+        return bool(np.iscomplexobj(x))
+    return not isinstance(x, SymbolicDim) and dtypes.dtype(x.dtype).kind is Kind.COMPLEX
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether it is a number, a dimension or an array without axes, as in JAX."""
+    if isinstance(element, numbers.Number | SymbolicDim | np.generic):
+        return True
+    return hasattr(element, "dtype") and getattr(element, "ndim", None) == 0

@@ -1,0 +1,252 @@
+"""How many elements there are of each kind: counts of integers, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.lax import as_dim
+from dyn.numpy._axes import shape_in, text_of
+from dyn.numpy._broadcast import expand
+from dyn.numpy._creation import linspace
+from dyn.numpy._indexing import getitem
+from dyn.numpy._manipulation import view
+from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, to_float
+from dyn.numpy._public import Array, ArrayLike, Size, public
+from dyn.numpy._reductions import max as max_of
+from dyn.numpy._reductions import min as min_of
+from dyn.numpy._reductions import sum as sum_of
+from dyn.numpy._search import array_of, places_in, size_of, vector
+from dyn.numpy._selection import diff, where
+from dyn.numpy._unary import filled, real_float
+from dyn.ops.scatter import scatter_attrs
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, product
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
+
+def _counted(places: Tracer, weights: Tracer | None, length: Dim) -> Tracer:
+    """The sums of the weights, or of ones, at each place; places outside count for nothing."""
+    shape = shape_of(places)
+    if weights is None:
+        weights = filled(places, 1)
+    start = emit("broadcast_in_dim", like(weights, 0), shape=(length,), dims=())
+    attrs = scatter_attrs(
+        "add", update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=len(shape),
+        inserted_window_dims=(0,),
+    )  # fmt: skip
+    return emit("scatter", start, places, weights, **attrs)
+
+
+def _same_size(what: str, weights: Tracer, x: Tracer) -> None:
+    for axis, (a, b) in enumerate(zip(shape_of(weights), shape_of(x), strict=False)):
+        reason = Reason(f"{what} has a weight for each element on axis {axis}", user_loc())
+        x._trace.require(Relation(RelKind.EQ, a, b, reason))
+    if weights.ndim != x.ndim:
+        raise ShapeError(
+            f"{what}: the weights {text_of(weights)} have {weights.ndim} axes, and {text_of(x)} has {x.ndim}.",
+            loc=user_loc(),
+            remedy="give one weight for each element.",
+        )
+
+
+def _some(x: Tracer) -> Tracer:
+    """Whether a vector has an element."""
+    size: Array = size_of(x, shape_of(x)[0])
+    return size > 0
+
+
+@public
+def bincount(
+    x: ArrayLike, weights: ArrayLike | None = None, minlength: Size = 0, *, length: Size | None = None
+) -> Array:
+    """How often each integer from 0 to ``length - 1`` stands in the vector ``x``; with weights the sums of theirs.
+
+    As in JAX: negative integers count as 0, those of ``length`` or more are left out. ``length`` is an int or a
+    dimension; without it the greatest integer is the last one counted, which the program finds out while it runs. The
+    result is no shorter than ``minlength``. Counts are int64; weights keep their dtype, integers among them become the
+    default float.
+    """
+    value = vector("bincount", array_of("bincount", x, weights, minlength, length))
+    if not (value.element_type.is_integer or value.element_type is dtypes.bool_):
+        raise UnsupportedOpError(
+            f"bincount counts integers, not {value.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert the array with .astype('int32').",
+        )
+    places = value if value.element_type is dtypes.uint64 else cast(value, dtypes.int64)
+    places = emit("maximum", places, filled(places, 0))
+    if length is None:
+        most: Array = max_of(places, initial=0) + 1
+        length = as_dim(where(_some(places), most, 0), name="bincount")
+    trace = value._trace
+    count, least = shape_in(trace, (length, minlength), "bincount")
+    own: Tracer | None = None
+    if weights is not None:
+        own = array_of("bincount", weights, value)
+        own = cast(own, to_float(own.element_type))
+        _same_size("bincount", own, value)
+    ones = filled(cast(value, dtypes.int64), 1)
+    return _counted(places, ones if own is None else own, trace.facts.simplify(dim_max(count, least)))
+
+
+# ---- bins ------------------------------------------------------------------------------------------------------------
+
+
+def _bin_count(what: str, bins: Any) -> int:
+    if isinstance(bins, str):
+        raise NotYetError(
+            f"{what} with bins={bins!r} has a data-dependent shape; data-dependent shapes come later.",
+            loc=user_loc(),
+            remedy="give the number of bins, or their edges.",
+        )
+    count = int(bins)
+    if count < 1:
+        raise ShapeError(f"{what}: {bins!r} is no number of bins.", loc=user_loc(), remedy="use 1 or more.")
+    return count
+
+
+def _edges(what: str, x: Tracer, bins: Any, limits: Any, element: DType) -> Tracer:
+    """The edges of bins: as they are given, or of equal width between the limits, or the least and the greatest."""
+    if (hasattr(bins, "shape") and getattr(bins, "shape", ()) != ()) or isinstance(bins, list | tuple):
+        return vector(what, array_of(what, bins, x))
+    count = _bin_count(what, bins)
+    low: Array
+    high: Array
+    if limits is None:
+        wide = cast(x, element)
+        low, high = min_of(wide, initial=float("inf")), max_of(wide, initial=-float("inf"))
+        nothing = emit("compare", size_of(x, product(shape_of(x))), like(size_of(x, 0), 0), direction="EQ")
+        low, high = where(nothing, 0.0, low), where(nothing, 1.0, high)
+    else:
+        low, high = (cast(promote(what, x, v)[1], element) for v in limits)
+    same = low == high
+    low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
+    return linspace(low, high, count + 1, dtype=element)
+
+
+def _bin_of(x: Tracer, edges: Tracer) -> Tracer:
+    """The number of the bin that each element lies in, the last one with both its edges; -1 for none."""
+    (size,) = shape_of(edges)
+    x, edges = promote("histogram", x, edges)
+    place: Array = places_in(edges, x, True)
+    at_end = emit("compare", x, expand(getitem(edges, -1), shape_of(x)), direction="EQ")
+    bins: Array = size_of(edges, size - 1)
+    number = where(at_end, bins, place) - 1
+    outside = (number >= bins) | emit("compare", x, x, direction="NE")
+    return where(outside, -1, number)
+
+
+@public
+def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None) -> Array:
+    """The edges that :func:`histogram` counts between; ``weights`` change nothing."""
+    value = array_of("histogram_bin_edges", a, bins)
+    return _edges("histogram_bin_edges", value, bins, range, to_float(value.element_type))
+
+
+@public
+def histogram(
+    a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None, density: bool = False
+) -> tuple[Array, Array]:
+    """How many elements lie in each bin, and the edges of the bins.
+
+    ``bins`` is a number, of bins of equal width between the two of ``range`` or the least and greatest element, or a
+    vector of rising edges. A bin has its lower edge, the last one both. What lies outside, and NaN, is left out. Counts
+    are int64, sums of weights of the weights' dtype; with ``density`` they are floats whose integral is 1. Rules for
+    the number of bins, such as "auto", are not there yet.
+    """
+    value = array_of("histogram", a, bins, weights)
+    (wide,) = real_float("histogram", value)
+    edges = _edges("histogram", wide, bins, range, wide.element_type)
+    flat = view(wide, (product(shape_of(wide)),))
+    own = None if weights is None else array_of("histogram", weights, value)
+    if own is not None:
+        _same_size("histogram", own, value)
+        own = view(own, shape_of(flat))
+    found = _counted(_bin_of(flat, edges), own, shape_of(edges)[0] - 1)
+    if not density:
+        return found, edges
+    counts: Array = cast(found, wide.element_type)
+    return counts / diff(edges) / sum_of(counts), edges
+
+
+@public
+def histogramdd(
+    sample: ArrayLike | Sequence[ArrayLike], bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+    density: bool = False,
+) -> tuple[Array, list[Array]]:  # fmt: skip
+    """How many points lie in each box of a grid, and the edges of the grid along each of its axes.
+
+    ``sample`` has a row for each point, or is a list of its coordinates. ``bins`` is a number or edges for all axes, or
+    a list of such; ``range`` a list of pairs. Counts are floats, as in NumPy; the rest is as in :func:`histogram`.
+    """
+    coordinates = _coordinates(sample, weights)
+    count = len(coordinates)
+    several = list(bins) if isinstance(bins, list | tuple) else [bins] * count
+    limits: list[Any] = [None] * count if range is None else list(range)
+    if len(several) != count or len(limits) != count:
+        raise ShapeError(
+            f"histogramdd: there are {count} coordinates, {len(several)} bins and {len(limits)} ranges.",
+            loc=user_loc(),
+            remedy="give one of each for each coordinate, or a number of bins for all.",
+        )
+    edges = [
+        _edges("histogramdd", x, b, r, x.element_type) for x, b, r in zip(coordinates, several, limits, strict=True)
+    ]
+    dims = [shape_of(e)[0] - 1 for e in edges]
+    flat: Array = filled(cast(coordinates[0], dtypes.int64), 0)
+    outside: Array = filled(cast(coordinates[0], dtypes.bool_), False)
+    for x, e, size in zip(coordinates, edges, dims, strict=True):
+        number: Array = _bin_of(x, e)
+        outside = outside | (number < 0)
+        flat = flat * expand(size_of(x, size), shape_of(x)) + number
+    own = filled(coordinates[0], 1) if weights is None else array_of("histogramdd", weights, flat)
+    own = cast(own, to_float(own.element_type))
+    _same_size("histogramdd", own, flat)
+    counts: Array = view(_counted(where(outside, -1, flat), own, product(dims)), tuple(dims))
+    if not density:
+        return counts, list(edges)
+    total = sum_of(counts)
+    for axis, e in enumerate(edges):
+        width = diff(e)
+        counts = counts / view(width, tuple(shape_of(width)[0] if a == axis else 1 for a in _axes(dims)))
+    return counts / total, list(edges)
+
+
+def _axes(dims: Sequence[Dim]) -> Sequence[int]:
+    return tuple(number for number, _ in enumerate(dims))
+
+
+def _coordinates(sample: Any, weights: Any) -> list[Tracer]:
+    """The coordinates of points as vectors of one float dtype."""
+    if isinstance(sample, list | tuple):
+        return [vector("histogramdd", x) for x in real_float("histogramdd", *sample)]
+    (value,) = real_float("histogramdd", operand("histogramdd", sample, weights))
+    if value.ndim != 2 or not isinstance(shape_of(value)[1], int):
+        raise ShapeError(
+            f"histogramdd takes a row for each point: {text_of(value)} has no known number of coordinates.",
+            loc=user_loc(),
+            remedy="pass a list of vectors, one for each coordinate.",
+        )
+    columns = shape_of(value)[1]
+    assert isinstance(columns, int)
+    return [getitem(value, (slice(None), number)) for number in _axes([0] * columns)]
+
+
+@public
+def histogram2d(
+    x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+    density: bool = False,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """How many points lie in each box of a grid, and the edges of the boxes along ``x`` and along ``y``.
+
+    ``bins`` is a number, or edges for both, or a pair of these. See :func:`histogramdd`.
+    """
+    pair = bins if isinstance(bins, list | tuple) and len(bins) == 2 else (bins, bins)
+    found, edges = histogramdd((x, y), pair, range, weights, density)
+    return found, edges[0], edges[1]

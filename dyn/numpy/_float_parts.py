@@ -1,0 +1,137 @@
+"""What floats are made of: fractions and exponents, the distance to the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dyn import dtypes
+from dyn.dtypes import DType, Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._bits import with_sign
+from dyn.numpy._broadcast import align
+from dyn.numpy._operands import cast, emit, promote
+from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._unary import filled, flag, real_float, trunc
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["frexp", "ldexp", "modf", "spacing"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A float dtype: integers of its width, the bits of its fraction, the exponent that is stored for 1."""
+
+    pattern: DType
+    digits: int
+    bias: int
+
+
+_LAYOUTS = {
+    dtypes.float32: _Layout(dtypes.int32, 23, 127),
+    dtypes.float64: _Layout(dtypes.int64, 52, 1023),
+}
+#: The digits of a number, the first included, and the exponent of the least one.
+_LIMITS = {
+    dtypes.float16: (11, -24), dtypes.bfloat16: (8, -133), dtypes.float32: (24, -149), dtypes.float64: (53, -1074),
+}  # fmt: skip
+
+
+def _exponent(x: Tracer) -> Tracer:
+    """The least e with ``|x| < 2**e``, as integers of the width of ``x``; 0 of 0 and of what is not finite."""
+    layout = _LAYOUTS[x.element_type]
+    shift = float(layout.digits + 1)
+    tiny = flag("LT", emit("abs", x), 2.0 ** (1 - layout.bias))
+    normal = emit("select", tiny, emit("multiply", x, filled(x, 2.0**shift)), x)
+    bits = emit("bitcast_convert", normal, dtype=layout.pattern)
+    stored = emit("shift_right_logical", bits, filled(bits, layout.digits))
+    stored = emit("and", stored, filled(bits, 2 * layout.bias + 1))
+    less = emit("select", tiny, filled(bits, layout.bias - 1 + int(shift)), filled(bits, layout.bias - 1))
+    ordinary = emit("and", emit("is_finite", x), flag("NE", x, 0.0))
+    return emit("select", ordinary, emit("subtract", stored, less), filled(bits, 0))
+
+
+def _power_of_two(exponent: Tracer, dtype: DType) -> Tracer:
+    """``2.0**exponent``, which has to be a normal number of the dtype."""
+    layout = _LAYOUTS[dtype]
+    stored = emit("add", cast(exponent, layout.pattern), filled(cast(exponent, layout.pattern), layout.bias))
+    return emit("bitcast_convert", emit("shift_left", stored, filled(stored, layout.digits)), dtype=dtype)
+
+
+def _scaled(x: Tracer, exponent: Tracer) -> Tracer:
+    """``x * 2**exponent`` in two steps, the first of which is exact where the result is no smaller than ``x``'s own."""
+    half = emit("shift_right_arithmetic", exponent, filled(exponent, 1))
+    rest = emit("subtract", exponent, half)
+    once = emit("multiply", x, _power_of_two(half, x.element_type))
+    return emit("multiply", once, _power_of_two(rest, x.element_type))
+
+
+def _parts(x: Tracer) -> tuple[Tracer, Tracer]:
+    exponent = _exponent(x)
+    return _scaled(x, emit("negate", exponent)), exponent
+
+
+def _wide(x: Tracer) -> Tracer:
+    return cast(x, dtypes.float32) if x.element_type.bits == 16 else cast(x, x.element_type)
+
+
+@public
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """``(m, e)``, e int32, with ``x = m * 2**e`` and ``0.5 <= |m| < 1``; (x, 0) of 0 and of what is not finite."""
+    (value,) = real_float("frexp", x)
+    fraction, exponent = _parts(_wide(value))
+    return cast(fraction, value.element_type), cast(exponent, dtypes.int32)
+
+
+@public
+def ldexp(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * 2**y`` of floats and integers, rounded once."""
+    (value,) = real_float("ldexp", x)
+    (steps,) = promote("ldexp", y)
+    if not steps.element_type.is_integer and steps.element_type.kind is not Kind.BOOL:
+        raise UnsupportedOpError(
+            f"ldexp takes integers for exponents, not {steps.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert them with .astype('int32').",
+        )
+    element = value.element_type
+    wide, steps = align("ldexp", [_wide(value), cast(steps, dtypes.int64)])
+    fraction, exponent = _parts(wide)
+    layout = _LAYOUTS[wide.element_type]
+    # What is far out of range is zero or infinite all the same; the sum of the two cannot overflow then.
+    most = 4 * layout.bias
+    near = emit("minimum", emit("maximum", steps, filled(steps, -most)), filled(steps, most))
+    target = emit("add", cast(exponent, dtypes.int64), near)
+    limit = layout.bias + layout.digits + 4
+    target = emit("minimum", emit("maximum", target, filled(target, -limit)), filled(target, limit))
+    return cast(_scaled(fraction, target), element)
+
+
+@public
+def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+    """The fraction and the whole part, both with the sign of ``x``; of infinities the fraction is 0."""
+    (value,) = real_float("modf", x)
+    whole = trunc(value)
+    infinite = flag("EQ", emit("abs", value), float("inf"))
+    rest = emit("remainder", value, filled(value, 1.0))
+    return emit("select", infinite, with_sign(filled(value, 0.0), value), rest), _signed_zero(whole, value)
+
+
+def _signed_zero(whole: Tracer, x: Tracer) -> Tracer:
+    """``whole`` with the sign of ``x`` where it is 0."""
+    return emit("select", flag("EQ", whole, 0.0), with_sign(filled(x, 0.0), x), whole)
+
+
+@public
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance from each number to the next one away from 0, with the sign of ``x``; NaN of what is not finite."""
+    (value,) = real_float("spacing", x)
+    wide = _wide(value)
+    digits, least = _LIMITS[value.element_type]
+    exponent = emit("subtract", _exponent(wide), filled(_exponent(wide), digits))
+    exponent = emit("maximum", exponent, filled(exponent, least))
+    exponent = emit("select", flag("EQ", wide, 0.0), filled(exponent, least), exponent)
+    size: Any = _scaled(filled(wide, 1.0), exponent)
+    distance = emit("select", flag("EQ", wide, 0.0), size, with_sign(size, wide))
+    return cast(emit("select", emit("is_finite", wide), distance, filled(wide, float("nan"))), value.element_type)

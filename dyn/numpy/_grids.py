@@ -1,0 +1,275 @@
+"""Indices of grids, triangles and diagonals, and what lies between an index of many axes and one of a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.numpy._axes import shape_in, text_of
+from dyn.numpy._binary import floor_divide, minimum, multiply, remainder, subtract
+from dyn.numpy._binary import maximum as larger
+from dyn.numpy._broadcast import align, expand
+from dyn.numpy._creation import arange
+from dyn.numpy._creation import indices as places_along
+from dyn.numpy._indexing import getitem
+from dyn.numpy._manipulation import view
+from dyn.numpy._nonzero import nonzero
+from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
+from dyn.numpy._search import array_of, never_empty, places_in, size_of
+from dyn.numpy._sorting import cumsum
+from dyn.ops.gather import take_attrs
+from dyn.shapes import Dim, RelKind, dim_max, floordiv, format_dim, product
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+from dyn.trace.dims import wrap_dim
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "diag_indices", "diag_indices_from", "fromfunction", "indices", "ix_", "ravel_multi_index", "tril_indices",
+    "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+]  # fmt: skip
+
+
+# ---- grids -----------------------------------------------------------------------------------------------------------
+
+
+@public
+def indices(dimensions: Shape, dtype: DTypeLike = None, sparse: bool = False) -> Any:
+    """The index on each axis of every element of a grid: an array of one more axis in front.
+
+    ``sparse`` gives a tuple of arrays that broadcast to the grid. dtype: int64 unless it is given.
+    """
+    trace = trace_of(dimensions)
+    dims = shape_in(trace, dimensions, "indices")
+    element = dtypes.int64 if dtype is None else dtype_of(dtype)
+    lines = [places_along(trace, (size,), 0, element) for size in dims]
+    spread = [view(x, tuple(size if a == axis else 1 for a, _ in enumerate(dims)))
+              for axis, (x, size) in enumerate(zip(lines, dims, strict=True))]  # fmt: skip
+    if sparse:
+        return tuple(spread)
+    layers = [view(expand(x, dims), (1, *dims)) for x in spread]
+    if not layers:
+        return cast(places_along(trace, (0,), 0, dtypes.int64), element)
+    return layers[0] if len(layers) == 1 else emit("concatenate", *layers, dimension=0)
+
+
+@public
+def fromfunction(function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike = None, **kwargs: Any) -> Any:
+    """``function`` of the index on each axis of every element, as arrays of the default float unless it is given."""
+    grid = indices(shape, default_float() if dtype is None else dtype)
+    count = shape_of(operand("fromfunction", grid))[0]
+    assert isinstance(count, int)
+    return function(*(getitem(grid, axis) for axis in range(count)), **kwargs)
+
+
+@public
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
+    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``; booleans say which."""
+    made: list[Array] = []
+    for axis, given in enumerate(args):
+        value = array_of("ix_", given, *args)
+        if value.ndim != 1:
+            raise ShapeError(
+                f"ix_ takes vectors, and {text_of(value)} has {value.ndim} axes.",
+                loc=user_loc(),
+                remedy="pass one vector of indices for each axis.",
+            )
+        if value.element_type.kind is Kind.BOOL:
+            (value,) = nonzero(value)
+        made.append(view(value, tuple(shape_of(value)[0] if a == axis else 1 for a, _ in enumerate(args))))
+    return tuple(made)
+
+
+# ---- triangles and diagonals -----------------------------------------------------------------------------------------
+
+
+def _triangle_size(trace: Trace, n: Dim, m: Dim, k: int, what: str) -> Dim:
+    """How many elements of n rows and m columns lie on or below the k-th diagonal."""
+    if isinstance(n, int) and isinstance(m, int):
+        return sum(max(0, min(i + k + 1, m)) for i in range(n))
+    if n is not m and not trace.facts.eq(n, m).proved:
+        raise UnsupportedOpError(
+            f"{what}: the size of a triangle of {format_dim(n)} rows and {format_dim(m)} columns is not known.",
+            loc=user_loc(),
+            remedy="leave the number of columns out, or choose with dyn.numpy.tril and triu.",
+        )
+    if k <= 0:
+        side = dim_max(n + k, 0)
+        return floordiv(side * (side + 1), 2)
+    rest = dim_max(n - k - 1, 0)
+    return n * n - floordiv(rest * (rest + 1), 2)
+
+
+def _triangle(what: str, n: Size, k: Any, m: Size | None, upper: bool) -> tuple[Array, Array]:
+    """Rows and columns: the elements of the rows one after the other, whose numbers say in which row one lies."""
+    trace = trace_of(n, m)
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise UnsupportedOpError(
+            f"{what}: the diagonal is an int, not the {type(k).__name__} {k!r}.", loc=user_loc(), remedy="pass an int."
+        )
+    rows, columns = shape_in(trace, (n, n if m is None else m), what)
+    below = _triangle_size(trace, rows, columns, k - 1 if upper else k, what)
+    total = trace.facts.simplify(product((rows, columns)) - below if upper else below)
+    line: Array = places_along(trace, (rows,), 0, dtypes.int64)
+    width = size_of(line, columns)
+    # Up to the diagonal, or from it on.
+    edge = minimum(larger(line + (k if upper else k + 1), 0), width)
+    counts = subtract(width, edge) if upper else edge
+    ends = cumsum(counts)
+    numbers: Array = places_along(trace, (total,), 0, dtypes.int64)
+    row: Array = places_in(ends, numbers, True)
+
+    def of_row(x: Tracer) -> Array:
+        return emit("gather", never_empty(x, 0), row, **take_attrs((rows,), 0, 1))
+
+    column = numbers - (of_row(ends) - of_row(counts))
+    return row, column + of_row(edge) if upper else column
+
+
+@public
+def tril_indices(n: Size, k: int = 0, m: Size | None = None) -> tuple[Array, Array]:
+    """The rows and columns of the elements on and below the k-th diagonal of n rows and m columns (n).
+
+    ``n`` is an int or a dimension, and then so is ``m``; where they are not known they have to be equal.
+    """
+    return _triangle("tril_indices", n, k, m, False)
+
+
+@public
+def triu_indices(n: Size, k: int = 0, m: Size | None = None) -> tuple[Array, Array]:
+    """The rows and columns of the elements on and above the k-th diagonal; see :func:`tril_indices`."""
+    return _triangle("triu_indices", n, k, m, True)
+
+
+def _sides(what: str, x: ArrayLike) -> tuple[Size, Size]:
+    value = operand(what, x)
+    if value.ndim != 2:
+        raise ShapeError(f"{what}: {text_of(value)} has {value.ndim} axes.", loc=user_loc(), remedy="pass a matrix.")
+    rows, columns = shape_of(value)
+    return wrap_dim(value._trace, rows), wrap_dim(value._trace, columns)
+
+
+@public
+def tril_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Array, Array]:
+    """:func:`tril_indices` of a matrix."""
+    n, m = _sides("tril_indices_from", x)
+    return tril_indices(n, k, m)
+
+
+@public
+def triu_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Array, Array]:
+    """:func:`triu_indices` of a matrix."""
+    n, m = _sides("triu_indices_from", x)
+    return triu_indices(n, k, m)
+
+
+@public
+def diag_indices(n: Size, ndim: int = 2) -> tuple[Array, ...]:
+    """The indices of the main diagonal of an array with ``ndim`` axes of ``n`` elements."""
+    return (arange(n),) * ndim
+
+
+@public
+def diag_indices_from(x: ArrayLike, /) -> tuple[Array, ...]:
+    """:func:`diag_indices` of an array. Raises ShapeError, when called at the latest, where its axes differ."""
+    value = operand("diag_indices_from", x)
+    if value.ndim < 2:
+        raise ShapeError(
+            f"diag_indices_from: {text_of(value)} has fewer than 2 axes.", loc=user_loc(), remedy="pass a matrix."
+        )
+    _demand_equal(value)
+    return diag_indices(wrap_dim(value._trace, shape_of(value)[0]), value.ndim)
+
+
+def _demand_equal(x: Tracer) -> None:
+    for axis, size in enumerate(shape_of(x)[1:], 1):
+        x._trace.demand(RelKind.EQ, shape_of(x)[0], size, f"diag_indices_from takes axis {axis} as long as axis 0")
+
+
+# ---- one index for many ----------------------------------------------------------------------------------------------
+
+
+def _sizes(trace: Trace, shape: Any, what: str) -> list[Dim]:
+    return list(shape_in(trace, shape if isinstance(shape, tuple | list) else (shape,), what))
+
+
+@public
+def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
+    """The index on each axis of the elements that have these numbers in an array of that shape.
+
+    As in JAX: negative numbers count from the end, and what is out of range takes the nearest element.
+    """
+    value = array_of("unravel_index", indices, shape)
+    dims = _sizes(value._trace, shape, "unravel_index")
+    number = cast(_integers("unravel_index", value), dtypes.int64)
+    total = size_of(value, product(dims))
+    number = minimum(larger(number, subtract(0, total)), subtract(total, 1))
+    found: list[Array] = []
+    for size in reversed(dims):
+        width = size_of(value, size)
+        found.append(remainder(number, width))
+        number = floor_divide(number, width)
+    return tuple(reversed(found))
+
+
+def _integers(what: str, x: Tracer) -> Tracer:
+    if not x.element_type.is_integer:
+        raise UnsupportedOpError(
+            f"{what} takes integers, not {x.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert the array with .astype('int32').",
+        )
+    return x
+
+
+@public
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Shape, mode: Any = None, order: str = "C") -> Array:
+    """The numbers of elements in an array of the shape ``dims`` that have these indices on its axes.
+
+    ``mode``, one for all axes or one for each, is "wrap" or "clip"; without it indices are taken as they are, because
+    nothing that compiled code reads can be an error. ``order`` is "C" or "F".
+    """
+    parts = [_integers("ravel_multi_index", array_of("ravel_multi_index", x, *multi_index, dims)) for x in multi_index]
+    trace = trace_of(*multi_index, dims)
+    sizes = _sizes(trace, dims, "ravel_multi_index")
+    modes = list(mode) if isinstance(mode, tuple | list) else [mode] * len(sizes)
+    if len(parts) != len(sizes) or len(modes) != len(sizes):
+        raise ShapeError(
+            f"ravel_multi_index: there are {len(parts)} indices and {len(modes)} modes for {len(sizes)} axes.",
+            loc=user_loc(),
+            remedy="give one index for each axis.",
+        )
+    if order not in ("C", "F"):
+        raise UnsupportedOpError(f"ravel_multi_index: {order!r} is no order.", loc=user_loc(), remedy="use 'C' or 'F'.")
+    places = [cast(p, dtypes.int64) for p in align("ravel_multi_index", promote("ravel_multi_index", *parts))]
+    result: Array = None
+    steps = list(zip(places, sizes, modes, strict=True))
+    for place, size, how in steps if order == "C" else reversed(steps):
+        width = size_of(place, size)
+        inside = _inside(place, width, how)
+        result = inside if result is None else multiply(result, width) + inside
+    return result
+
+
+def _inside(place: Tracer, width: Tracer, mode: Any) -> Array:
+    if mode is None:
+        return place
+    if mode == "wrap":
+        return remainder(place, width)
+    if mode == "clip":
+        return minimum(larger(place, 0), subtract(width, 1))
+    return _no_mode(mode)
+
+
+def _no_mode(mode: Any) -> NoReturn:
+    if mode == "raise":
+        raise NotYetError(
+            "ravel_multi_index with mode='raise' comes later: compiled code does not look for indices out of range.",
+            loc=user_loc(),
+            remedy="leave mode out, or use 'clip' or 'wrap'.",
+        )
+    raise UnsupportedOpError(f"ravel_multi_index: {mode!r} is no mode.", loc=user_loc(), remedy="use 'clip' or 'wrap'.")

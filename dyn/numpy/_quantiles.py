@@ -1,0 +1,309 @@
+"""Order statistics: medians, quantiles, partitions. All sort, and take elements of what is sorted.
+
+The methods and their names are those of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The
+American Statistician 50 (1996), as NumPy has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._axes import all_axes, one_axis
+from dyn.numpy._broadcast import expand
+from dyn.numpy._logic import isnan, logical_not
+from dyn.numpy._manipulation import moveaxis, permuted, view
+from dyn.numpy._operands import cast, emit, operand, shape_of, to_float
+from dyn.numpy._public import Array, ArrayLike, Axis, public
+from dyn.numpy._reductions import fold
+from dyn.numpy._search import array_of, never_empty, size_of
+from dyn.numpy._selection import where
+from dyn.numpy._sorting import argsort, sort
+from dyn.numpy._take import take_along_axis
+from dyn.numpy._unary import ceil, filled, floor, rint
+from dyn.shapes import Reason, Relation, RelKind, product
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = [
+    "argpartition", "median", "nanmedian", "nanpercentile", "nanquantile", "partition", "percentile", "quantile",
+]  # fmt: skip
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _check_kth(what: str, x: Tracer, kth: Any, axis: int) -> None:
+    for k in kth if isinstance(kth, tuple | list) else (kth,):
+        if isinstance(k, bool) or not hasattr(type(k), "__index__"):
+            raise UnsupportedOpError(
+                f"{what}: kth is an int or a list of ints, not the {type(k).__name__} {k!r}.",
+                loc=user_loc(),
+                remedy="pass the number of the element.",
+            )
+        number, size = int(k), shape_of(x)[axis]
+        reason = Reason(f"{what} has element {number} of axis {axis}", user_loc())
+        need = number + 1 if number >= 0 else -number
+        x._trace.require(Relation(RelKind.GE, size, need, reason))
+
+
+@public
+def partition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
+    """``x`` with the ``kth`` element along ``axis`` where sorting puts it: no greater ones before, no less behind it.
+
+    The others are in order too: the array is sorted. Raises ShapeError where there is no such element.
+    """
+    value = operand("partition", x)
+    number = one_axis("partition", axis, value.ndim)
+    _check_kth("partition", value, kth, number)
+    return sort(value, number)
+
+
+@public
+def argpartition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
+    """Where the elements of :func:`partition` stand, as int64."""
+    value = operand("argpartition", x)
+    number = one_axis("argpartition", axis, value.ndim)
+    _check_kth("argpartition", value, kth, number)
+    return argsort(value, number)
+
+
+# ---- the methods -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Between which sorted elements a quantile lies: ``weight`` of the way from ``low`` to the next one.
+
+    ``weight`` None says that it is the element itself.
+    """
+
+    low: Array
+    weight: Array | None
+
+
+def _continuous(alpha: float, beta: float) -> Callable[[Array, Array], _Place]:
+    def place(n: Array, q: Array) -> _Place:
+        at = n * q + (alpha + q * (1 - alpha - beta)) - 1
+        return _Place(floor(at), at - floor(at))
+
+    return place
+
+
+def _linear(n: Array, q: Array) -> _Place:
+    at = (n - 1) * q
+    return _Place(floor(at), at - floor(at))
+
+
+def _midpoint(n: Array, q: Array) -> _Place:
+    at = (n - 1) * q
+    return _Place(floor(at), where(floor(at) == at, 0.0, 0.5))
+
+
+def _averaged_inverted_cdf(n: Array, q: Array) -> _Place:
+    at = n * q - 1
+    return _Place(floor(at), where(floor(at) == at, 0.5, 1.0))
+
+
+def _inverted_cdf(n: Array, q: Array) -> _Place:
+    return _Place(ceil(n * q - 1), None)
+
+
+def _closest_observation(n: Array, q: Array) -> _Place:
+    """The nearest one; of two as near the one whose number, from 1 on, is even."""
+    at = n * q - 1.5
+    low = floor(at)
+    return _Place(where((low == at) & (low % 2 == 1), low, low + 1), None)
+
+
+def _whole(rounded: Callable[[Any], Any]) -> Callable[[Array, Array], _Place]:
+    return lambda n, q: _Place(rounded((n - 1) * q), None)
+
+
+_METHODS: dict[str, Callable[[Array, Array], _Place]] = {
+    "inverted_cdf": _inverted_cdf,
+    "averaged_inverted_cdf": _averaged_inverted_cdf,
+    "closest_observation": _closest_observation,
+    "interpolated_inverted_cdf": _continuous(0, 1),
+    "hazen": _continuous(0.5, 0.5),
+    "weibull": _continuous(0, 0),
+    "linear": _linear,
+    "median_unbiased": _continuous(1 / 3, 1 / 3),
+    "normal_unbiased": _continuous(3 / 8, 3 / 8),
+    "lower": _whole(floor),
+    "higher": _whole(ceil),
+    "midpoint": _midpoint,
+    "nearest": _whole(rint),
+}
+
+
+# ---- quantiles -------------------------------------------------------------------------------------------------------
+
+
+def _rows(what: str, x: ArrayLike, axis: Axis, *others: Any) -> tuple[Tracer, tuple[int, ...]]:
+    """The array with the axes that are reduced as its last one, and which these are."""
+    value = operand(what, x, *others)
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} does not take {value.element_type.name}: complex numbers have no order.",
+            loc=user_loc(),
+            remedy="use the real or imaginary part, or the absolute value.",
+        )
+    if value.element_type.kind is Kind.BOOL:
+        value = cast(value, dtypes.int8)
+    axes = all_axes(what, axis, value.ndim)
+    rest = [a for a in range(value.ndim) if a not in axes]
+    dims = shape_of(value)
+    folded = product([dims[a] for a in axes])
+    return view(permuted(value, (*rest, *axes)), (*(dims[a] for a in rest), folded)), axes
+
+
+def _sorted_rows(rows: Tracer, ignore_nan: bool) -> tuple[Tracer, Tracer, Tracer | None]:
+    """The rows in order, how many elements of each count, and which rows have a NaN where NaN counts.
+
+    Of no elements a row is one NaN.
+    """
+    *lead, size = shape_of(rows)
+    last = rows.ndim - 1
+    inexact = rows.element_type.is_float
+    count = size_of(rows, size)
+    poisoned: Tracer | None = None
+    if inexact and ignore_nan:
+        count = fold(cast(logical_not(isnan(rows)), dtypes.int64), "add", (last,), False)
+    elif inexact:
+        poisoned = fold(isnan(rows), "or", (last,), False)
+    ordered = never_empty(sort(rows, last), last, float("nan") if inexact else 0)
+    return ordered, expand(count, tuple(lead)) if lead else count, poisoned
+
+
+def _at(ordered: Tracer, place: Tracer, count: Tracer) -> Tracer:
+    """Elements of rows, ``place`` of shape (…, k) brought between the first and the last that counts."""
+    top = emit("maximum", emit("subtract", count, filled(count, 1)), filled(count, 0))
+    inside = emit("minimum", emit("maximum", place, filled(place, 0)), top)
+    return take_along_axis(ordered, inside, axis=-1)
+
+
+def _quantiles(what: str, x: ArrayLike, q: Tracer, axis: Axis, method: str, keepdims: bool, ignore_nan: bool) -> Tracer:
+    """``q`` is of float64, and any shape, whose axes come first in the result."""
+    if method not in _METHODS:
+        raise UnsupportedOpError(
+            f"{what}: {method!r} is no method.", loc=user_loc(), remedy=f"use one of {', '.join(map(repr, _METHODS))}."
+        )
+    rows, axes = _rows(what, x, axis, q)
+    *lead, _ = shape_of(rows)
+    flat = view(q, (q._value.type.size,))
+    (several,) = shape_of(flat)
+    ordered, count, poisoned = _sorted_rows(rows, ignore_nan)
+    shape = (*lead, several)
+    counts: Array = emit("broadcast_in_dim", count, shape=shape, dims=tuple(range(len(lead))))
+    wanted = emit("broadcast_in_dim", flat, shape=shape, dims=(len(lead),))
+    place = _METHODS[method](cast(counts, dtypes.float64), wanted)
+    low = cast(place.low, dtypes.int64)
+    found = _at(ordered, low, counts)
+    if place.weight is not None:
+        wide = cast(found, to_float(found.element_type))
+        above = cast(_at(ordered, emit("add", low, filled(low, 1)), counts), wide.element_type)
+        found = _between(wide, above, place.weight)
+    if ordered.element_type.is_float:
+        empty = counts == 0
+        missing = empty if poisoned is None else empty | view(poisoned, (*lead, 1))
+        found = where(missing | isnan(wanted), float("nan"), found)
+    return _shaped(found, x, q, axes, keepdims)
+
+
+def _between(low: Array, high: Array, weight: Array) -> Tracer:
+    """``low + weight * (high - low)``, from the nearer end, so that neither end is missed; 16-bit floats in float32."""
+    element = low.element_type
+    if element.bits == 16:
+        low, high = cast(low, dtypes.float32), cast(high, dtypes.float32)
+    gap = high - low
+    share: Array = cast(weight, low.element_type)
+    return cast(where(share >= 0.5, high - gap * (1 - share), low + gap * share), element)
+
+
+def _shaped(found: Tracer, x: ArrayLike, q: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
+    """(…, k) with the axes of ``q`` first, and those that were reduced of size 1 where they are kept."""
+    own = shape_of(operand("quantile", x, q))
+    kept = tuple(1 if a in axes else d for a, d in enumerate(own) if keepdims or a not in axes)
+    return view(moveaxis(found, -1, 0), (*shape_of(q), *kept))
+
+
+def _shares(what: str, x: ArrayLike, q: ArrayLike, scale: float) -> Tracer:
+    value = array_of(what, q, x)
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(f"{what}: q is complex.", loc=user_loc(), remedy="pass real numbers.")
+    share: Array = cast(value, dtypes.float64)
+    return share if scale == 1 else share / scale
+
+
+@public
+def quantile(
+    x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """What a share ``q``, from 0 to 1, of the elements along ``axis`` does not exceed, by any of NumPy's methods.
+
+    Shape: that of ``q``, then that of ``x`` without the axes. Integers give the default float, unless the method
+    chooses an element. NaN where an element is NaN, and of no elements (NumPy raises).
+    """
+    return _quantiles("quantile", x, _shares("quantile", x, q, 1), axis, method, keepdims, False)
+
+
+@public
+def percentile(
+    x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """:func:`quantile` with shares in percent."""
+    return _quantiles("percentile", x, _shares("percentile", x, q, 100), axis, method, keepdims, False)
+
+
+@public
+def nanquantile(
+    x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """:func:`quantile` of what is not NaN; NaN where all are."""
+    return _quantiles("nanquantile", x, _shares("nanquantile", x, q, 1), axis, method, keepdims, True)
+
+
+@public
+def nanpercentile(
+    x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """:func:`percentile` of what is not NaN; NaN where all are."""
+    return _quantiles("nanpercentile", x, _shares("nanpercentile", x, q, 100), axis, method, keepdims, True)
+
+
+# ---- medians ---------------------------------------------------------------------------------------------------------
+
+
+def _median(what: str, x: ArrayLike, axis: Axis, keepdims: bool, ignore_nan: bool) -> Tracer:
+    """The mean of the two elements in the middle, which are one where the number of elements is odd."""
+    rows, axes = _rows(what, x, axis)
+    ordered, count, poisoned = _sorted_rows(rows, ignore_nan)
+    counts: Array = view(count, (*shape_of(count), 1))
+    halves = (
+        emit("shift_right_logical", c, filled(c, 1)) for c in (emit("subtract", counts, filled(counts, 1)), counts)
+    )
+    low, high = (_at(ordered, half, counts) for half in halves)
+    element = to_float(low.element_type)
+    wide = dtypes.float32 if element.bits == 16 else element
+    both: Array = emit("add", cast(low, wide), cast(high, wide))
+    found = both / 2
+    missing = counts == 0 if poisoned is None else (counts == 0) | view(poisoned, shape_of(counts))
+    found = cast(where(missing, float("nan"), found), element)
+    return _shaped(found, x, size_of(found, 0), axes, keepdims)
+
+
+@public
+def median(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The element in the middle of the sorted ones, or the mean of the two; NaN where there is one, and of nothing."""
+    return _median("median", x, axis, keepdims, False)
+
+
+@public
+def nanmedian(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """:func:`median` of what is not NaN; NaN where all are."""
+    return _median("nanmedian", x, axis, keepdims, True)

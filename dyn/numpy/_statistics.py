@@ -1,0 +1,136 @@
+"""Covariances and correlations; running sums without NaNs; numbers at equal ratios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dyn import dtypes
+from dyn.errors import ShapeError
+from dyn.numpy._axes import text_of
+from dyn.numpy._binary import clip, power, true_divide
+from dyn.numpy._creation import linspace
+from dyn.numpy._diagonal import diagonal
+from dyn.numpy._joining import concatenate
+from dyn.numpy._linalg import matmul
+from dyn.numpy._logic import isnan
+from dyn.numpy._manipulation import view
+from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of, to_float
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
+from dyn.numpy._reductions import average
+from dyn.numpy._reductions import sum as sum_of
+from dyn.numpy._search import array_of, size_of, vector
+from dyn.numpy._selection import where
+from dyn.numpy._sorting import cumprod, cumsum
+from dyn.numpy._unary import conj, exp, imag, log, real, sqrt
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["corrcoef", "cov", "geomspace", "logspace", "nancumprod", "nancumsum"]
+
+
+def _variables(what: str, m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Tracer:
+    """A row for each variable, a column for each observation."""
+    given = [array_of(what, v, m, y) for v in (m, y) if v is not None]
+    rows: list[Tracer] = []
+    for number, value in enumerate(promote(what, *given, choose=to_float)):
+        if value.ndim > 2:
+            raise ShapeError(
+                f"{what}: {text_of(value)} has {value.ndim} axes.", loc=user_loc(), remedy="pass a vector or a matrix."
+            )
+        x: Array = view(value, (1,) * (2 - value.ndim) + shape_of(value))
+        rows.append(x if rowvar or (number == 0 and value.ndim == 1) or shape_of(x)[0] == 1 else x.T)
+    return rows[0] if len(rows) == 1 else concatenate(rows)
+
+
+def _covariance(x: Array, ddof: float, fweights: ArrayLike | None, aweights: ArrayLike | None) -> Array:
+    weights: Array = None
+    own: Array = None
+    for given, frequency in ((fweights, True), (aweights, False)):
+        if given is not None:
+            one = cast(vector("cov", array_of("cov", given, x)), to_float(real(x).element_type))
+            weights = one if weights is None else weights * one
+            own = own if frequency else one
+    if weights is None:
+        total: Array = cast(size_of(x, shape_of(x)[1]), real(x).element_type)
+    else:
+        total = sum_of(weights)
+    mean = average(x, 1, weights)
+    factor = total - ddof if own is None or ddof == 0 else total - ddof * sum_of(weights * own) / total
+    centred = x - mean[:, None]
+    right = centred if weights is None else centred * weights
+    return true_divide(matmul(centred, conj(right).T), where(factor > 0, factor, 0.0))
+
+
+@public
+def cov(
+    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
+    fweights: ArrayLike | None = None, aweights: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """The covariances of the variables in the rows of ``m``, and of ``y`` after them; of one variable its variance.
+
+    Without ``rowvar`` variables are columns. It is divided by the number of observations less ``ddof``, which is 1
+    unless it is given, and 0 with ``bias``. ``fweights`` say how often an observation was made, ``aweights`` how much
+    it counts. Where the divisor is not positive the result is infinite or NaN.
+    """
+    less = (0.0 if bias else 1.0) if ddof is None else ddof
+    made = _covariance(_variables("cov", m, y, rowvar), less, fweights, aweights)
+    return view(made, ()) if shape_of(made) == (1, 1) else made
+
+
+@public
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+    """The correlations of the variables in the rows of ``x``, and of ``y`` after them, between -1 and 1."""
+    made = _covariance(_variables("corrcoef", x, y, rowvar), 1.0, None, None)
+    if shape_of(made) == (1, 1):
+        only: Array = view(made, ())
+        return only / only
+    deviation = sqrt(real(diagonal(made)))
+    scaled = made / deviation[:, None] / deviation[None, :]
+    if scaled.element_type.kind is not dtypes.Kind.COMPLEX:
+        return clip(scaled, -1, 1)
+    return clip(real(scaled), -1, 1) + 1j * clip(imag(scaled), -1, 1)
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def _without_nan(what: str, x: ArrayLike, instead: int) -> Tracer:
+    value = array_of(what, x)
+    return where(isnan(value), instead, value) if value.element_type.is_inexact else value
+
+
+@public
+def nancumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
+    """:func:`cumsum` in which NaN counts as 0."""
+    return cumsum(_without_nan("nancumsum", x, 0), axis, dtype)
+
+
+@public
+def nancumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
+    """:func:`cumprod` in which NaN counts as 1."""
+    return cumprod(_without_nan("nancumprod", x, 1), axis, dtype)
+
+
+# ---- at equal ratios -------------------------------------------------------------------------------------------------
+
+
+@public
+def logspace(
+    start: Any, stop: Any, /, num: Size = 50, *, endpoint: bool = True, base: Any = 10.0, dtype: DTypeLike = None
+) -> Array:
+    """``num`` powers of ``base``, whose exponents go from ``start`` to ``stop`` at equal distances."""
+    exponents = linspace(start, stop, num, dtype=dtypes.float64, endpoint=endpoint)
+    element = default_float() if dtype is None else dtype_of(dtype)
+    return cast(power(cast(promote("logspace", exponents, base)[1], dtypes.float64), exponents), element)
+
+
+@public
+def geomspace(start: Any, stop: Any, /, num: Size = 50, *, endpoint: bool = True, dtype: DTypeLike = None) -> Array:
+    """``num`` numbers from ``start`` to ``stop``, of one sign, each the one before times the same number."""
+    line: Array = linspace(0.0, 1.0, num, dtype=dtypes.float64, endpoint=endpoint)
+    _, first, last = (cast(v, dtypes.float64) for v in promote("geomspace", line, start, stop))
+    low: Array = first
+    made = low * exp(log(true_divide(last, first)) * line)
+    # The ends exactly.
+    made = where(line == 0, low, where(line == 1, last, made))
+    return cast(made, default_float() if dtype is None else dtype_of(dtype))
