@@ -6,18 +6,48 @@ gives a tuple of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.opdef import OpDef, OpKind, Sample
 from dyn.shapes import Symbol, evaluate
 
 Array = np.ndarray[Any, Any]
-#: A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
-RegionFunction = Callable[..., tuple[Array, ...]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RegionFunction:
+    """A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
+
+    A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
+    their elements at once. Raises ShapeError where the sizes are not what the region demands.
+    """
+
+    region: Region
+    #: The values from outside that it reads.
+    captured: Mapping[Value, Array]
+    env: Mapping[Symbol, int]
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        region = self.region
+        for relation in region.demands:
+            if not relation.holds(self.env):
+                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
+        shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
+        exact = [np.shape(a) for a in arrays] == shapes
+        values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
+        run_ops(region.ops, values, self.env, region.results, exact=exact)
+        return tuple(values[v] for v in region.results)
+
+    def no_rows(self, first: int) -> tuple[Array, ...]:
+        """What a loop over no steps makes of the results from number ``first`` on."""
+        results = self.region.results[first:]
+        return tuple(np.zeros((0, *(evaluate(d, self.env) for d in v.shape)), v.dtype.np) for v in results)
 
 
 def run_ops(
@@ -54,21 +84,8 @@ def run_ops(
 
 
 def region_function(region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int]) -> RegionFunction:
-    """A region as a function; ``outer`` has the values from outside that it reads.
-
-    A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
-    their elements at once.
-    """
-    captured = {value: outer[value] for value in region.reads()}
-
-    def run(*arrays: Array) -> tuple[Array, ...]:
-        shapes = [tuple(evaluate(d, env) for d in param.shape) for param in region.params]
-        exact = [np.shape(a) for a in arrays] == shapes
-        values = {**captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, env, region.results, exact=exact)
-        return tuple(values[v] for v in region.results)
-
-    return run
+    """A region as a function; ``outer`` has the values from outside that it reads."""
+    return RegionFunction(region, {value: outer[value] for value in region.reads()}, env)
 
 
 def run_sample(opdef: OpDef, sample: Sample) -> tuple[Array, ...]:

@@ -13,9 +13,10 @@ from dyn.ir.types import TensorType
 def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
     """The region's ops at the end of ``b``, with ``args`` for its parameters. Gives its results.
 
-    The values are new, so that a region can be written out more than once. The demands of its ops on the dims have to
-    be known to ``b``. With ``prepare`` the ops are to be differentiated backward (``OpDef.prepare``).
+    The values are new, so that a region can be written out more than once. What the region demands of the dims is
+    demanded where it is written out. With ``prepare`` the ops are to be differentiated backward (``OpDef.prepare``).
     """
+    b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:
         ready = op.opdef.prepare(op) if prepare and op.opdef.prepare is not None else op
@@ -36,7 +37,7 @@ def _fresh(region: Region) -> Region:
     values = {v: Value(v.type, v.name) for v in region.params}
     params = tuple(values.values())
     ops = tuple([copied(op, values) for op in region.ops])
-    return Region(params, ops, tuple([values.get(v, v) for v in region.results]))
+    return Region(params, ops, tuple([values.get(v, v) for v in region.results]), region.demands)
 
 
 def build_region(
@@ -46,4 +47,4 @@ def build_region(
     inner = b.inner()
     params = tuple([Value(type) for type in types])
     results = tuple(build(inner, params))
-    return Region(params, tuple(inner.ops), results)
+    return Region(params, tuple(inner.ops), results, inner.demands)

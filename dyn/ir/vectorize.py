@@ -21,6 +21,7 @@ def batched(
 
     Gives the results, and which of them have it.
     """
+    b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
     for op in region.ops:

@@ -74,14 +74,14 @@ def scan_prune(op: Op, live: set[Value]) -> Op:
     count, (body,) = op.attrs["carries"], op.regions
     kept = [i for i, v in enumerate(op.results) if i < count or v in live]
     attrs = {name: value for name, value in op.attrs.items() if name != "saved"}
-    region = Region(body.params, body.ops, tuple([body.results[i] for i in kept]))
+    region = replace(body, results=tuple([body.results[i] for i in kept]))
     return replace(op, attrs=attrs, results=tuple([op.results[i] for i in kept]), regions=(region,))
 
 
 def choice_prune(op: Op, live: set[Value]) -> Op:
     """Without the results that nobody reads."""
     kept = [i for i, v in enumerate(op.results) if v in live]
-    regions = tuple([Region(r.params, r.ops, tuple([r.results[i] for i in kept])) for r in op.regions])
+    regions = tuple([replace(r, results=tuple([r.results[i] for i in kept])) for r in op.regions])
     return replace(op, results=tuple([op.results[i] for i in kept]), regions=regions)
 
 
@@ -91,7 +91,7 @@ def scan_prepare(op: Op) -> Op:
         return op
     length, (body,) = op.attrs["length"], op.regions
     kept = [p for p, same in zip(body.params, unchanged(op), strict=False) if not same]
-    region = Region(body.params, body.ops, (*body.results, *kept))
+    region = replace(body, results=(*body.results, *kept))
     stacks = tuple(Value(TensorType(p.dtype, (length, *p.shape))) for p in kept)
     attrs = {**op.attrs, "saved": len(kept)}
     return Op(op.opdef, op.operands, attrs, (*op.results, *stacks), op.loc, (region,))

@@ -16,7 +16,7 @@ from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, RelKind, dim_max
+from dyn.shapes import Dim, Opaque, Reason, Relation, RelKind, SymExpr, dim_max
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
@@ -80,7 +80,8 @@ def _with_constants(trace: Trace, region: Region) -> Region:
     copies = {value: Value(value.type, value.name) for value in ops}
     own = tuple(replace(with_operands(op, copies), results=(copies[value],)) for value, op in ops.items())
     inner = tuple(with_operands(op, copies) for op in region.ops)
-    return Region(region.params, (*own, *inner), tuple(copies.get(v, v) for v in region.results))
+    results = tuple(copies.get(v, v) for v in region.results)
+    return replace(region, ops=(*own, *inner), results=results)
 
 
 def _collect(trace: Trace, value: Value, ops: dict[Value, Op]) -> bool:
@@ -102,14 +103,14 @@ def _taking(region: Region, free: Sequence[Value], at: int) -> Region:
     own = {value: Value(value.type, value.name) for value in free}
     ops = tuple(with_operands(op, own) for op in region.ops)
     params = (*region.params[:at], *own.values(), *region.params[at:])
-    return Region(params, ops, tuple(own.get(v, v) for v in region.results))
+    return replace(region, params=params, ops=ops, results=tuple(own.get(v, v) for v in region.results))
 
 
 def _carrying(region: Region, free: Sequence[Value], at: int) -> Region:
     """The same, and it hands them on."""
     taking = _taking(region, free, at)
     handed = taking.params[at : at + len(free)]
-    return Region(taking.params, taking.ops, (*taking.results[:at], *handed, *taking.results[at:]))
+    return replace(taking, results=(*taking.results[:at], *handed, *taking.results[at:]))
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -239,8 +240,12 @@ def _length(trace: Trace, arrays: Sequence[Value], names: Sequence[str], length:
 def _fitted(
     trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str
 ) -> Region:
-    """The region with its first results of ``types``: weak ones are converted, others have to be."""
+    """The region with its first results of ``types``: weak ones are converted, others have to be.
+
+    That sizes agree has to be so where the region runs.
+    """
     inner = trace.builder.inner()
+    inner.adopt(region.demands)
     results = list(region.results)
     for i, (type, name) in enumerate(zip(types, names, strict=True)):
         value = results[i]
@@ -254,8 +259,13 @@ def _fitted(
                 remedy="convert it with .astype, or start from another value.",
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
-            trace.demand(RelKind.EQ, a, b, f"{what} gives {name} with the size on axis {axis} that {start} has")
-    return Region(region.params, (*region.ops, *inner.ops), tuple(results))
+            if a is not b:
+                text = f"{what} gives {name} with the size on axis {axis} that {start} has"
+                inner.adopt((Relation(RelKind.EQ, a, b, Reason(text, user_loc())),))
+        if any(a is not b for a, b in zip(value.shape, type.shape, strict=True)):
+            inner.loc = user_loc()
+            results[i] = inner.op("reshape", value, shape=type.shape)
+    return Region(region.params, (*region.ops, *inner.ops), tuple(results), inner.demands)
 
 
 def fori_loop(trace: Trace, lower: Any, upper: Any, body_fun: Function, init: Any) -> Any:
@@ -358,9 +368,17 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
     for column in columns:
         strong = next((v for v in column if not v.type.weak), None)
         own = column[0] if strong is None else strong
-        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, own.shape))
+        shape = own.shape
+        if all(v.type.rank == own.type.rank for v in column):
+            shape = tuple(_plainest([v.shape[axis] for v in column]) for axis in range(own.type.rank))
+        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, shape))
     names = leaf_names(first.out_tree, "the result")
     return [
         _fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
         for number, t in enumerate(traced)
     ]
+
+
+def _plainest(sizes: Sequence[Dim]) -> Dim:
+    """Of sizes that are equal where their branches run, one that means something whichever does."""
+    return min(sizes, key=lambda size: isinstance(size, SymExpr) and any(isinstance(a, Opaque) for a in size.atoms))
