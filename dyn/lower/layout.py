@@ -293,10 +293,14 @@ class _Layouter:
         inside = [*body.params[len(body.params) - len(arrays) :], *body.results[len(body.results) - len(results) :]]
         for array in results:
             self.result(array, launch, array.type.nbytes, aside)
-        for array, row in zip((*arrays, *results), inside, strict=True):
+        (op,), count = launch.group.ops, carries(launch.group.ops[0])
+        # The op's own values: what lies in memory may be what they are views of. And not the row's type, which may be
+        # another one by facts that hold in the body alone.
+        types = [v.type for v in (*op.operands[count:], *op.results[count:])]
+        for array, row, type in zip((*arrays, *results), inside, types, strict=True):
             variable = self.variable()
             self.places[row] = Place("variable", variable)
-            rows.append(Row(variable, self.places[array], array.type.with_shape(array.shape[1:]).nbytes))
+            rows.append(Row(variable, self.places[array], type.with_shape(type.shape[1:]).nbytes))
         return rows
 
 

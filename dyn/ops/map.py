@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.core import Dense, Value
+from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.by_parts import jvp_by_parts, vjp_by_parts
 from dyn.ops.regions import check_scalar_region, region_values, scalar_region
 from dyn.ops.rules import ELEMENT_SHAPES, numbers
+from dyn.ops.transform_rules import pointwise_batch
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -46,10 +49,13 @@ def _reference(*arrays: Array, regions: tuple[RegionFunction]) -> Array:
     return np.array(np.broadcast_to(result, arrays[0].shape))
 
 
-def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
-    """The ops of the region on whole arrays. What is one number there is broadcast."""
-    (region,), shape = op.regions, op.result.shape
-    values: dict[Value, Value] = dict(zip(region.params, op.operands, strict=True))
+def whole_arrays(b: Any, region: Region, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """The results of a region of scalar ops for each element of arrays of one shape: its ops on whole arrays.
+
+    What is one number there is broadcast.
+    """
+    shape = operands[0].shape
+    values: dict[Value, Value] = dict(zip(region.params, operands, strict=True))
     for inner in region.ops:
         if inner.opdef.kind is OpKind.VIEW:  # of a scalar: the same
             values[inner.result] = values[inner.operands[0]]
@@ -59,6 +65,14 @@ def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
             made = b.op("broadcast_in_dim", made, shape=shape, dims=())
         values[inner.result] = made
     return tuple(values[v] for v in region.results)
+
+
+def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
+    return whole_arrays(b, op.regions[0], op.operands)
+
+
+def _parts(b: Any, op: Any, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+    return whole_arrays(b, op.regions[0], operands)
 
 
 def _samples() -> list[Sample]:
@@ -93,6 +107,6 @@ map_ = OpDef(
     loops=Elements(_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=vjp_by_parts(_parts), jvp=jvp_by_parts(_parts), batch=pointwise_batch, stablehlo=NOT_YET,
     simplify=_inlined,
 )  # fmt: skip

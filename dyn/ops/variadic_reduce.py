@@ -19,8 +19,11 @@ from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.by_parts import vjp_by_parts
+from dyn.ops.fold_rules import as_scan, fold_batch, fold_jvp
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
+from dyn.ops.transform_rules import later, shifted
 
 Array = np.ndarray[Any, Any]
 
@@ -130,5 +133,5 @@ variadic_reduce = OpDef(
     loops=OrderedReduction(),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+    vjp=vjp_by_parts(as_scan), jvp=fold_jvp, batch=fold_batch(shifted(axes=later), as_scan), stablehlo=NOT_YET,
 )  # fmt: skip

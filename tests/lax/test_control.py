@@ -149,6 +149,24 @@ def test_a_carry_keeps_its_shape_by_demand() -> None:
         grow(floats(2, 3), floats(2))
 
 
+def test_rows_of_views() -> None:
+    @dyn.jit
+    def f(x: Array) -> Any:
+        rows = dnp.transpose(x, (0, 2, 1)).reshape(-1, x.shape[1])
+        return lax.scan(lambda c, r: (c * dnp.cos(r) + r, c), dnp.ones(x.shape[1], x.dtype), rows)
+
+    for shape in ((2, 1, 3), (2, 4, 3), (0, 4, 3), (2, 0, 3)):
+        x = floats(*shape)
+        state, kept = np.ones(shape[1], np.float32), []
+        for row in np.transpose(x, (0, 2, 1)).reshape(shape[0] * shape[2], shape[1]):
+            kept.append(state)
+            state = state * np.cos(row) + row
+        last, rows = f(x)
+        close(last, state)
+        close(rows, np.array(kept, np.float32).reshape(rows.shape))
+    assert f.cache_info().compiles == 1
+
+
 # ---- while and for ---------------------------------------------------------------------------------------------------
 
 
