@@ -12,11 +12,12 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo test bench golden clean
+.PHONY: help demo test random bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make test     ruff, pyright and all tests'
+	@echo 'make random   look for programs that are compiled wrongly, for an hour or so'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -36,6 +37,10 @@ test:
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright --project pyproject.toml
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+random:
+	$(SETUP) test
+	$(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/models tests/stitch/test_random_programs.py $(ARGS)
 
 bench:
 	$(SETUP) bench

@@ -63,6 +63,17 @@ def pull_back(
     return [found.get(v) for v in wanted]
 
 
+def leading_to(ops: Sequence[Op], results: Iterable[Value]) -> tuple[Op, ...]:
+    """The ops that results depend on. What they do not has no derivative to be asked for."""
+    needed = set(results)
+    found: list[Op] = []
+    for op in reversed(ops):
+        if any(v in needed for v in op.results):
+            found.append(op)
+            needed.update(op.reads())
+    return tuple(reversed(found))
+
+
 def push_forward(b: Builder, ops: Sequence[Op], tangents: dict[Value, Value]) -> None:
     """Write out the tangents of ``ops``, which are in the program. ``tangents`` grows by those that are not zero."""
     for op in ops:

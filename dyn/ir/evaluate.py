@@ -35,14 +35,18 @@ class RegionFunction:
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         region = self.region
-        for relation in region.demands:
-            if not relation.holds(self.env):
-                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
+        self.check()
         shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
         run_ops(region.ops, values, self.env, region.results, exact=exact)
         return tuple(values[v] for v in region.results)
+
+    def check(self) -> None:
+        """Raise the ShapeError of a demand that does not hold."""
+        for relation in self.region.demands:
+            if not relation.holds(self.env):
+                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
 
     def no_rows(self, first: int) -> tuple[Array, ...]:
         """What a loop over no steps makes of the results from number ``first`` on."""

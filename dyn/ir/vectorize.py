@@ -37,6 +37,15 @@ def batched(
     return tuple([values.get(v, v) for v in region.results]), tuple([v in many for v in region.results])
 
 
+def differing(region: Region, flags: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of a region ``batched`` gives an axis of examples, for arguments of which some have it."""
+    many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
+    for op in region.ops:
+        if any(v in many for v in op.reads()):
+            many.update(op.results)
+    return tuple([v in many for v in region.results])
+
+
 def spread(b: Builder, value: Value, size: Dim) -> Value:
     """The value for each of ``size`` examples, in front."""
     shape = (size, *value.shape)

@@ -369,7 +369,8 @@ class HostEmitter:
             self.pointers[Place("output", number)] = data
         if any(launch.bodies for launch in self.program.launches):
             # What one branch finds out another one would not know: here all of it is known to all.
-            for place in dict.fromkeys(self.program.places.values()):
+            spare = [c.spare for loop in self.program.loops.values() for c in loop.carried if c.spare is not None]
+            for place in dict.fromkeys((*self.program.places.values(), *spare)):
                 self._pointer(place)
 
     def _take(self, output: int, input: int, allocate: str) -> str:

@@ -110,6 +110,7 @@ while_ = OpDef(
     samples=_while_samples,
     vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch, stablehlo=NOT_YET,
     simplify=transform.unchanged_outside,
+    prune=transform.while_prune,
 )  # fmt: skip
 
 
