@@ -14,6 +14,7 @@ import numpy as np
 
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
+from dyn.ir.differentiate import leading_to
 from dyn.ir.opdef import OpDef, OpKind, Sample
 from dyn.shapes import Symbol, evaluate
 
@@ -64,10 +65,14 @@ def run_ops(
 ) -> None:
     """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
 
+    Ops that nothing that is kept comes of are left out, as compiled code leaves them out: a loop that nobody reads does
+    not run, and so asks for nothing.
+
     With ``exact`` every result has to have the shape that its type says.
     """
-    last = {value: op for op in ops for value in op.reads()}
     needed = set(kept)
+    ops = leading_to(ops, needed)
+    last = {value: op for op in ops for value in op.reads()}
     for op in ops:
         attrs = attr_values(op.attrs, env)
         if op.regions:

@@ -129,8 +129,9 @@ def eliminate_common_subexpressions(function: Function) -> Function:
 def eliminate_dead_code(function: Function) -> Function:
     """Ops whose results nobody reads go.
 
-    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used. Ops that
-    can do without some of their results lose those that nobody reads (``OpDef.prune``).
+    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used. Only
+    what the regions of a dead loop or choice demand is gone with them, for they don't run. Ops that can do without
+    some of their results lose those that nobody reads (``OpDef.prune``).
     """
     live = set(function.results)
     kept: list[Op] = []

@@ -332,6 +332,18 @@ def test_a_region_that_fails_writes_nothing_of_the_callers() -> None:
     assert compiled.cache_info().compiles == 1
 
 
+def test_a_loop_that_nobody_reads_asks_for_nothing() -> None:
+    def f(x: Array) -> Array:
+        lax.fori_loop(0, 3, lambda i, a: a * a[2], x)
+        return dnp.sum(x)
+
+    compiled = dyn.jit(f)
+    for size in SIZES:
+        close(compiled(floats(size)), floats(size).sum())
+        close(checked(f, floats(size))[0], floats(size).sum())
+    assert compiled.cache_info().compiles == 1
+
+
 def test_it_goes_on_after_a_failure() -> None:
     f = dyn.jit(fifth)
     for _ in range(20):

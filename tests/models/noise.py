@@ -17,6 +17,7 @@ from dyn import dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.ir.core import Function, Op, Value, attr_values
+from dyn.ir.differentiate import leading_to
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Symbol
@@ -46,7 +47,7 @@ def noisy_runs(function: Function, arrays: Sequence[Array], count: int = RUNS) -
 def _run(function: Function, arrays: Sequence[Array], rng: np.random.Generator, way: float | None) -> list[Array]:
     noise = _Noise(bind_symbols(function, arrays), rng, way)
     values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
-    noise.run(function.ops, values)
+    noise.run(leading_to(function.ops, function.results), values)
     return [values[v] for v in function.results]
 
 
@@ -83,7 +84,7 @@ class _NoisyRegion(RegionFunction):
             return RegionFunction.__call__(self, *arrays)  # many scalars at once
         self.check()
         values: dict[Value, Array] = dict(zip(self.region.params, map(np.asarray, arrays), strict=True))
-        self.noise.run(self.region.ops, values)
+        self.noise.run(leading_to(self.region.ops, self.region.results), values)
         return tuple(values[v] for v in self.region.results)
 
 
