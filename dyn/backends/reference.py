@@ -9,7 +9,7 @@ import numpy as np
 
 from dyn.errors import ShapeError
 from dyn.ir.core import Function, ParamInfo, Value
-from dyn.ir.evaluate import run_ops
+from dyn.ir.evaluate import check_relations, run_ops
 from dyn.shapes import Dim, Symbol, SymExpr, evaluate, free_symbols, linear_in
 
 Array = np.ndarray[Any, Any]
@@ -21,11 +21,10 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
     Raises ShapeError where the arguments break a declared dim or a recorded relation.
     """
     env = bind_symbols(function, arrays)
-    for relation in function.facts.relations:
-        if not relation.holds(env):
-            raise ShapeError(relation.failure(env), loc=relation.reason.loc)
+    relations = function.facts.relations
+    check_relations(relations, env)
     values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
-    run_ops(function.ops, values, env, function.results)
+    run_ops(function.ops, values, env, function.results, relations=relations)
     return [np.array(values[v], order="C") for v in function.results]
 
 

@@ -15,7 +15,7 @@ from dyn.pipeline import Optimized
 from dyn.record import Record
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, product
 from dyn.source import Loc
-from dyn.stitch.groups import Group
+from dyn.stitch.groups import Group, GroupKind
 from dyn.trace.function import TracedFunction
 
 
@@ -221,6 +221,8 @@ def group_row(launch: Launch) -> GroupRow:
     variants = [VariantRow(v.note, f"when {when}" if (when := v.when()) else "always") for v in launch.variants]
     if launch.call is not None:
         variants.append(VariantRow("a library call", "always"))
+    if launch.measures is not None:
+        variants.append(VariantRow(f"{launch.measures.name} is read by the host program", "always"))
     for body in launch.bodies:
         for inner in by_group(body.launches):
             variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))
@@ -247,7 +249,8 @@ def saved_bytes(group: Group) -> Dim:
 
 def _inside(group: Group) -> frozenset[Value]:
     """The values that a group computes and does not store. What nobody reads of a loop or a choice is none of them."""
-    return frozenset() if group.bodies else group.members() - frozenset(group.outputs)
+    whole = group.bodies or group.kind is GroupKind.MEASURE
+    return frozenset() if whole else group.members() - frozenset(group.outputs)
 
 
 def _memory(host: HostProgram) -> MemoryRow:

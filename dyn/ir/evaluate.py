@@ -15,8 +15,9 @@ import numpy as np
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.differentiate import leading_to
+from dyn.ir.measured import bound_dim
 from dyn.ir.opdef import OpDef, OpKind, Sample
-from dyn.shapes import Symbol, evaluate
+from dyn.shapes import Reason, Relation, RelKind, Symbol, as_dim, evaluate
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +34,8 @@ class RegionFunction:
     #: The values from outside that it reads.
     captured: Mapping[Value, Array]
     env: Mapping[Symbol, int]
+    #: What is checked once the dims are known that the region measures.
+    relations: Sequence[Relation] = ()
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         region = self.region
@@ -40,7 +43,7 @@ class RegionFunction:
         shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, self.env, region.results, exact=exact)
+        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=self.relations)
         return tuple(values[v] for v in region.results)
 
     def check(self) -> None:
@@ -62,25 +65,31 @@ def run_ops(
     kept: Iterable[Value],
     *,
     exact: bool = True,
+    relations: Sequence[Relation] = (),
 ) -> None:
     """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
 
     Ops that nothing that is kept comes of are left out, as compiled code leaves them out: a loop that nobody reads does
     not run, and so asks for nothing.
 
-    With ``exact`` every result has to have the shape that its type says.
+    With ``exact`` every result has to have the shape that its type says. Of the ``relations`` those that are about a
+    dim that the ops measure are checked then; ShapeError where one does not hold.
     """
     needed = set(kept)
     ops = leading_to(ops, needed)
     last = {value: op for op in ops for value in op.reads()}
     for op in ops:
-        attrs = attr_values(op.attrs, env)
+        bound = bound_dim(op)
+        attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
         if op.regions:
-            attrs["regions"] = tuple(region_function(region, values, env) for region in op.regions)
+            attrs["regions"] = tuple(region_function(region, values, env, relations) for region in op.regions)
         if not exact and op.opdef.kind is OpKind.VIEW:  # of a scalar: the same
             found = values[op.operands[0]]
         else:
             found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
+        if bound is not None:
+            env = {**env, bound: int(np.asarray(found))}
+            check_relations((Relation(RelKind.GE, as_dim(bound), 0, Reason("a size", op.loc)), *relations), env, bound)
         for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
             array = np.asarray(made)
             expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
@@ -92,9 +101,19 @@ def run_ops(
                 values.pop(value, None)
 
 
-def region_function(region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int]) -> RegionFunction:
+def check_relations(relations: Iterable[Relation], env: Mapping[Symbol, int], bound: Symbol | None = None) -> None:
+    """ShapeError for the first relation between dims of ``env`` that does not hold; only those about ``bound``."""
+    for relation in relations:
+        symbols = relation.symbols()
+        if symbols <= env.keys() and (bound is None or bound in symbols) and not relation.holds(env):
+            raise ShapeError(relation.failure(env), loc=relation.reason.loc)
+
+
+def region_function(
+    region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int], relations: Sequence[Relation] = ()
+) -> RegionFunction:
     """A region as a function; ``outer`` has the values from outside that it reads."""
-    return RegionFunction(region, {value: outer[value] for value in region.reads()}, env)
+    return RegionFunction(region, {value: outer[value] for value in region.reads()}, env, relations)
 
 
 def run_sample(opdef: OpDef, sample: Sample) -> tuple[Array, ...]:

@@ -68,7 +68,7 @@ class _Writer:
     def ages(self) -> None:
         """The order of the symbols, which is that of the terms of a dim."""
         for symbol in sorted(self.names, key=lambda s: s.uid):
-            self.lines.append(f"{self.names[symbol]} {symbol.name!r} {symbol.origin!r}")
+            self.lines.append(f"{self.names[symbol]} {symbol.name!r} {symbol.origin!r} {symbol.measured}")
 
     def relation(self, relation: Relation) -> None:
         shapes = [None if s is None else self.shape(s) for s in (relation.lhs_shape, relation.rhs_shape)]

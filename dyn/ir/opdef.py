@@ -42,6 +42,8 @@ class OpKind(Enum):
     SCATTER = "scatter"
     #: Runs its regions: a loop, or a choice.
     CONTROL = "control"
+    #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
+    MEASURE = "measure"
     #: Has no loops; one lowering of its own.
     OPAQUE = "opaque"
 
@@ -62,6 +64,14 @@ class NoGrad:
     """Instead of ``vjp`` and ``jvp``: nothing comes through, and why that is right."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoBatch:
+    """Instead of ``batch``: examples cannot be computed together. Why, for people, and what to do instead."""
+
+    reason: str
+    remedy: str
 
 
 PIECEWISE_CONSTANT = NoGrad("it is piecewise constant: its derivative is 0 wherever there is one")
@@ -288,7 +298,7 @@ class OpDef:
     samples: Callable[[], list[Sample]]
     vjp: VjpRule | NoGrad | _Marks
     jvp: JvpRule | NoGrad | _Marks
-    batch: BatchRule | _Marks
+    batch: BatchRule | NoBatch | _Marks
     stablehlo: Any
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.

@@ -4,7 +4,8 @@
 
     function = "func" "@" name "(" {param ","} ")" "->" "(" {type [string] ","} ")" "{" {dim} {fact} body
     param    = value ":" type string ["hidden"] ["was" shape]
-    dim      = "dim" name ":" string ["min" n] ["max" n] ["multiple_of" n] ["likely" n {"," n}] [string [loc]]
+    dim      = "dim" name ":" string ["measured"] bounds
+    bounds   = ["min" n] ["max" n] ["multiple_of" n] ["likely" n {"," n}] [string [loc]]
     fact     = "fact" (size relation size | shape relation shape) string [loc]
     body     = {op} "return" {value ","} "}"
     op       = value {"," value} "=" name "(" {value ","} ")" ["{" {name "=" attr ","} "}"] {region} ":" types [loc]
@@ -211,12 +212,13 @@ class _Parser:
     def find_dims(self) -> None:
         """Dims are declared below the header that uses them, so their names are read first."""
         for i in range(len(self.tokens) - 3):
-            dim, name, colon, origin = self.tokens[i : i + 4]
-            if dim.text == "dim" and name.kind == "word" and colon.text == ":" and origin.kind == "string":
+            dim, name, colon, text = self.tokens[i : i + 4]
+            if dim.text == "dim" and name.kind == "word" and colon.text == ":" and text.kind == "string":
                 if name.text in self.symbols:
                     self.fail_at(name.at, f"the dim {name.text} is declared twice")
                 self.position = i + 3
-                self.symbols[name.text] = symbol(name.text, self.string())
+                origin = self.string()
+                self.symbols[name.text] = symbol(name.text, origin, measured=self.accept("measured"))
         self.position = 0
 
     def param(self) -> tuple[Value, ParamInfo]:
@@ -233,6 +235,7 @@ class _Parser:
         name = self.of_kind("word", "a name")
         self.expect(":")
         self.string()
+        self.accept("measured")
         low = self.integer() if self.accept("min") else 0
         high = self.integer() if self.accept("max") else None
         multiple = self.integer() if self.accept("multiple_of") else 1

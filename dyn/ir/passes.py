@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dyn.ir.builder import Builder
-from dyn.ir.core import Function, Op, Region, Value, attrs_key, map_attr_dims, with_operands
+from dyn.ir.core import Attr, Function, Op, Region, Value, attrs_key, with_operands
 from dyn.ir.nested import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.opdef import OpKind
+from dyn.ir.redim import Redimension
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Dim, Facts
+from dyn.shapes import Dim, Facts, last_measured
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -41,10 +43,10 @@ def refine_shapes(function: Function) -> Function:
     return replace(function, params=params, infos=infos, ops=ops, results=results)
 
 
-class _Refiner:
+class _Refiner(Redimension):
     def __init__(self, facts: Facts) -> None:
+        super().__init__()
         self.facts = facts
-        self.values: dict[Value, Value] = {}
         self.dims: dict[Dim, Dim] = {}
 
     def dim(self, dim: Dim) -> Dim:
@@ -52,34 +54,17 @@ class _Refiner:
             return dim
         found = self.dims.get(dim)
         if found is None:
-            found = self.dims[dim] = self.facts.simplify(dim)
+            found = self.facts.simplify(dim)
+            if last_measured(found) > last_measured(dim):  # what is measured may not be known yet where the dim is
+                found = dim
+            self.dims[dim] = found
         return found
 
-    def value(self, value: Value) -> Value:
-        found = self.values.get(value)
-        if found is None:
-            shape = tuple([self.dim(d) for d in value.shape])
-            same = all(a is b for a, b in zip(shape, value.shape, strict=True))
-            found = self.values[value] = value if same else Value(value.type.with_shape(shape), value.name)
-        return found
-
-    def op(self, op: Op) -> Op:
-        return replace(
-            op,
-            operands=tuple([self.value(v) for v in op.operands]),
-            attrs=map_attr_dims(op.attrs, self.dim),
-            results=tuple([self.value(v) for v in op.results]),
-            regions=tuple([self.region(region) for region in op.regions]),
-        )
+    def attrs(self, op: Op) -> Mapping[str, Attr]:
+        return op.attrs if op.opdef.kind is OpKind.MEASURE else super().attrs(op)
 
     def region(self, region: Region) -> Region:
-        if region.demands:
-            return self.demanding(region)
-        return Region(
-            tuple([self.value(v) for v in region.params]),
-            tuple([self.op(op) for op in region.ops]),
-            tuple([self.value(v) for v in region.results]),
-        )
+        return self.demanding(region) if region.demands else super().region(region)
 
     def demanding(self, region: Region) -> Region:
         """A region with facts of its own: they hold for its ops, and not for what it takes and gives.
@@ -129,19 +114,24 @@ def eliminate_common_subexpressions(function: Function) -> Function:
 def eliminate_dead_code(function: Function) -> Function:
     """Ops whose results nobody reads go.
 
-    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used. Only
-    what the regions of a dead loop or choice demand is gone with them, for they don't run. Ops that can do without
-    some of their results lose those that nobody reads (``OpDef.prune``).
+    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used, and what
+    checks are made of is measured. Only what the regions of a dead loop or choice demand is gone with them, for they
+    don't run. Ops that can do without some of their results lose those that nobody reads (``OpDef.prune``).
     """
     live = set(function.results)
     kept: list[Op] = []
     for op in reversed(function.ops):
-        if any(v in live for v in op.results):
-            if op.opdef.prune is not None:
+        if _measures(op) or any(v in live for v in op.results):
+            if op.opdef.prune is not None and any(v in live for v in op.results):
                 op = op.opdef.prune(op, live)
             kept.append(op)
             live.update(op.reads())
     return function.with_ops(tuple(reversed(kept)))
+
+
+def _measures(op: Op) -> bool:
+    """Whether an op finds out a dim, or an op of its regions does."""
+    return op.opdef.kind is OpKind.MEASURE or any(_measures(inner) for region in op.regions for inner in region.ops)
 
 
 def own_results(function: Function) -> Function:
@@ -204,7 +194,8 @@ def _own_results(function: Function) -> Function:
 
 def _has_memory(value: Value, op: Op) -> bool:
     """Whether the op that makes a value can write it to where it is wanted."""
-    return op.opdef.kind is not OpKind.GENERATE and value not in op.results[: carries(op)]
+    shared = (OpKind.GENERATE, OpKind.MEASURE)
+    return op.opdef.kind not in shared and value not in op.results[: carries(op)]
 
 
 def _base(value: Value, producers: dict[Value, Op]) -> Value:

@@ -12,7 +12,8 @@
 
 Dims are listed by age, because the order of the terms of an expression is that of its symbols' ages. Strings are
 JSON's. ``@`` and a blank begin a source line: ``@ model.py:3``, ``@ "my model.py":3``, or ``@ "constraints="`` for an
-origin that has none. ``~`` behind a type says that it is weak.
+origin that has none. ``~`` behind a type says that it is weak. A dim is ``measured`` where an op of that name finds it
+out while the program runs.
 """
 
 from __future__ import annotations
@@ -120,7 +121,10 @@ class _Printer:
         self.lines.append(f"func @{function.name}({params}) -> ({results}) {{")
         declared = {d.symbol: d for d in function.facts.declarations}
         for symbol, name in self.symbols.items():
-            self.lines.append(f"  dim {name}: {quoted(symbol.origin)}{self.declaration(declared.get(symbol))}")
+            measured = " measured" if symbol.measured else ""
+            self.lines.append(
+                f"  dim {name}: {quoted(symbol.origin)}{measured}{self.declaration(declared.get(symbol))}"
+            )
         for relation in function.facts.relations:
             self.lines.append(f"  fact {self.relation(relation)}")
         self.block(function.ops, function.results, 1)

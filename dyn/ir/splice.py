@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value, with_operands
+from dyn.ir.measured import with_own_dims
 from dyn.ir.types import TensorType
 
 
 def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
     """The region's ops at the end of ``b``, with ``args`` for its parameters. Gives its results.
 
-    The values are new, so that a region can be written out more than once. What the region demands of the dims is
-    demanded where it is written out. With ``prepare`` the ops are to be differentiated backward (``OpDef.prepare``).
+    The values are new, and so are the dims that it measures, so that a region can be written out more than once. What
+    the region demands of the dims is demanded where it is written out. With ``prepare`` the ops are to be
+    differentiated backward (``OpDef.prepare``).
     """
+    region = with_own_dims(b, region)
     b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:

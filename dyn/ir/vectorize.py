@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Region, Value
+from dyn.ir.measured import with_own_dims
+from dyn.ir.opdef import NoBatch
 from dyn.ir.splice import copied
 from dyn.shapes import Dim
 
@@ -21,6 +24,7 @@ def batched(
 
     Gives the results, and which of them have it.
     """
+    region = with_own_dims(b, region)
     b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
@@ -31,6 +35,8 @@ def batched(
             b.append(copied(op, values))
             continue
         rule = op.opdef.rule("batch", op.loc)
+        if isinstance(rule, NoBatch):
+            raise UnsupportedOpError(f"vmap: {op.opdef.name}: {rule.reason}.", loc=op.loc, remedy=rule.remedy)
         operands = tuple([values.get(v, v) for v in op.operands])
         values.update(zip(op.results, rule(b, op, operands, own, size), strict=True))
         many.update(op.results)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value
+from dyn.ir.measured import bound_dim, own_mentions
 from dyn.ir.printer import print_around, symbol_names
 from dyn.ir.types import TensorType, same_type
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol
@@ -41,9 +42,9 @@ class _Proofs:
 def verify(function: Function, after: str = "") -> Function:
     """Raise IRError, with the neighbouring lines, where ``function`` breaks an invariant; else return it.
 
-    Checked: each value is defined once and before it is used; each op's result types are what its rule infers, up to
-    equalities that the facts prove; each demand of each op follows from the facts, those of the regions around it too.
-    ``after`` names the pass to blame.
+    Checked: each value is defined once and before it is used, and so is each dim that is measured; each op's result
+    types are what its rule infers, up to equalities that the facts prove; each demand of each op follows from the
+    facts, those of the regions around it too. ``after`` names the pass to blame.
     """
     verifier = _Verifier(function)
     try:
@@ -78,7 +79,7 @@ class _Verifier:
             raise IRError(f"{len(function.results)} results have {len(function.result_names)} names")
         visible: set[Value] = set()
         self.define(function.params, visible)
-        self.block(function.ops, function.results, visible)
+        self.block(function.ops, function.results, visible, frozenset())
 
     def define(self, values: tuple[Value, ...], visible: set[Value]) -> None:
         for value in values:
@@ -87,10 +88,21 @@ class _Verifier:
             self.defined.add(value)
             visible.add(value)
 
-    def block(self, ops: tuple[Op, ...], results: tuple[Value, ...], visible: set[Value]) -> None:
+    def block(
+        self, ops: tuple[Op, ...], results: tuple[Value, ...], visible: set[Value], measured: frozenset[Symbol]
+    ) -> None:
+        """A scope: ``visible`` and ``measured`` are the values and the measured dims that are known before it."""
         outer = self.op
         for op in ops:
             self.op = op
+            bound = bound_dim(op)
+            if bound is not None:
+                if bound in measured:
+                    raise IRError(f"the dim {self.names.get(bound, bound.name)} is measured twice")
+                measured |= {bound}
+            early = [s for s in own_mentions(op) if s not in measured]
+            if early:
+                raise IRError(f"{op.opdef.name} has the dim {self.names[early[0]]}, which is not measured yet")
             for operand in op.operands:
                 if operand not in visible:
                     raise IRError(f"{op.opdef.name} reads {operand!r}, which is not defined here")
@@ -102,7 +114,7 @@ class _Verifier:
                     given, wanted = value.type.text(self.names), expected.text(self.names)
                     raise IRError(f"{op.opdef.name} gives {wanted}, not {given}")
             for region in op.regions:
-                self.region(region, visible)
+                self.region(region, visible, measured)
                 self.op = op
             self.define(op.results, visible)
         self.op = outer
@@ -123,9 +135,9 @@ class _Verifier:
                 f"{op.opdef.name} has no type for ({operands}) with {attrs}: {type(error).__name__}: {error}"
             ) from error
 
-    def region(self, region: Region, visible: set[Value]) -> None:
+    def region(self, region: Region, visible: set[Value], measured: frozenset[Symbol]) -> None:
         inner = set(visible)
         self.define(region.params, inner)
         outer, self.facts = self.facts, self.facts.within(region.demands)
-        self.block(region.ops, region.results, inner)
+        self.block(region.ops, region.results, inner, measured)
         self.facts = outer

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dyn.ir.core import Value
 from dyn.lower.cost import iteration_cost
 from dyn.lower.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, Update, check, stmt_exprs, walk_exprs, walk_stmts
-from dyn.lower.launch import Launch, Variant
+from dyn.lower.launch import Launch, Variant, walk_launches
 from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan
 
@@ -54,8 +54,9 @@ def stored_results(plan: Plan) -> tuple[Value, ...]:
 
 def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> Donations:
     """Match results with donated arguments: each in its order takes one of its own shape, or else the first it can."""
-    if not donated:
-        return Donations(launches, (), ())
+    # A call may still fail once a size is measured, when an argument's memory must be as it was.
+    if not donated or any(launch.measures is not None for launch in walk_launches(launches)):
+        return Donations(launches, (), tuple(donated))
     matcher = _Matcher(plan, launches)
     params, results = plan.function.params, plan.function.results
     free = dict.fromkeys(donated)

@@ -77,6 +77,9 @@ Site = AxisCheck | Relation | Declaration | InRegion | Fault
 class HostProgram:
     """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT.
 
+    ``symbols`` are those of the binds, then those that launches measure. Slot ``i`` is there from the beginning where
+    ``segments[i]`` is 0, else from the measurement of that number on, counted from 1; so are the outputs, whose shapes
+    are known by then, and a check is made as soon as all that it is about is known.
     ``reuses`` are the outputs that a caller may leave where an input lies: it says so for each call.
     """
 
@@ -85,6 +88,7 @@ class HostProgram:
     binds: tuple[Bind, ...]
     sites: tuple[Site, ...]
     slots: tuple[Dim, ...]
+    segments: tuple[int, ...]
     places: dict[Value, Place]
     #: The largest sizes that the call makes, in elements: each must fit the address space.
     sizes: tuple[Dim, ...]
@@ -119,8 +123,10 @@ class HostProgram:
         for number, site in enumerate(self.sites):
             where = "in a region" if isinstance(site, InRegion) else "check"
             lines.append(f"  {where} {number}: {site_text(site, names)}")
-        for number, slot in enumerate(self.slots):
-            lines.append(f"  slot {number}: {slot} bytes")
+        measured = [launch.measures for launch in walk_launches(self.launches) if launch.measures is not None]
+        for number, (slot, segment) in enumerate(zip(self.slots, self.segments, strict=True)):
+            when = f", once {measured[segment - 1].name} is known" if segment else ""
+            lines.append(f"  slot {number}: {slot} bytes{when}")
         lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
         lines += self._lines(self.launches, "  ")
         return "\n".join([*lines, "}"]) + "\n"
@@ -130,6 +136,9 @@ class HostProgram:
         for launch in launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
+            if launch.measures is not None:
+                lines.append(f"{indent}measure {launch.measures.name} ({arguments})")
+                continue
             verb = "run" if launch.bodies else "launch" if launch.call is None else "call"
             lines.append(f"{indent}{verb} {launch.group.name}({arguments}){when}")
             for variant in launch.variants:
@@ -162,8 +171,11 @@ def build_host(
     function = plan.function
     binds, checks = bind_dims(function)
     symbols = [bind.symbol for bind in binds]
+    measured = list(dict.fromkeys(s for launch in walk_launches(launches) if (s := launch.measures) is not None))
+    symbols += measured
     for symbol in function.symbols():
-        if symbol not in symbols:
+        # A fact may be about what was measured in a function that was transformed, and is not here itself.
+        if symbol not in symbols and not symbol.measured:
             raise NotYetError(
                 f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
                 remedy="let an axis of some argument be that dimension alone.",
@@ -173,7 +185,7 @@ def build_host(
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
     ]
     # A dim that is solved for (n in an axis of n + 3) is a size all the same; one that is read off an axis is anyway.
-    solved = [b.symbol for b in binds if b.factor != 1 or b.offset != 0]
+    solved = [*(b.symbol for b in binds if b.factor != 1 or b.offset != 0), *measured]
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
@@ -184,7 +196,8 @@ def build_host(
         sites.append(Fault.LIBRARY)
     layout = lay_out(plan, launches)
     return HostProgram(
-        function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots), layout.places, layout.sizes,
+        function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots),
+        tuple(layout.segments), layout.places, layout.sizes,
         launches, guards, reuses, layout.loops, layout.variables, layout.scopes,
     )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 One function, ``int32 run(const Runtime*, void* ctx, const Tensor* in, Tensor* out)``, without loops over Python objects
 and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of kernel
-addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written. Only
-where a library call failed, or memory ran out, may outputs that took an input's memory have been, by what ran before.
+addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written, but
+outputs that took an input's memory, where a library call failed or memory ran out.
+Where a launch measures a dim the same is done again for what depends on it: checks, sizes, memory, outputs.
 
 ::
 
@@ -29,7 +30,7 @@ that demands something of the dims is a failure where that region is about to ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -37,7 +38,17 @@ from dyn.ir.core import Op, Value
 from dyn.lower.host import AxisCheck, Fault, HostProgram, InRegion
 from dyn.lower.launch import Body, Condition, Launch, Variant, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Row
-from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Relation, RelKind, Symbol, SymExpr
+from dyn.shapes import (
+    Declaration,
+    Dim,
+    Opaque,
+    OpaqueKind,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    free_symbols,
+)
 from dyn.shapes.expr import atom_dim
 
 #: Places of the functions in the runtime table, counted in pointers.
@@ -94,9 +105,14 @@ class HostEmitter:
         self.lines: list[str] = []
         self.names = count()
         self.known: dict[Dim, str] = {}
-        self.arena = "null"
-        self.arena_bytes = "0"
-        self.slot_offsets: list[str] = []
+        #: The symbols that have their values here, and the segments of the arena that are there.
+        self.bound: set[Symbol] = set()
+        self.arenas: dict[int, str] = {}
+        self.arena_bytes: dict[int, str] = {}
+        self.slot_offsets: dict[int, str] = {}
+        #: The numbers of the launches that measure, from 1.
+        measuring = [launch for launch in walk_launches(program.launches) if launch.measures is not None]
+        self.measurements = {launch: number for number, launch in enumerate(measuring, 1)}
         self.pointers: dict[Place, str] = {}
         #: For each output that may lie in an input's memory an i1 that says whether it does.
         self.taken: dict[int, str] = {}
@@ -141,8 +157,8 @@ class HostEmitter:
             *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
             "  %site = alloca i32, align 4",
-            "  %arena = alloca ptr, align 8",
-            "  store ptr null, ptr %arena, align 8",
+            *(f"  %arena{segment} = alloca ptr, align 8" for segment in self._segments()),
+            *(f"  store ptr null, ptr %arena{segment}, align 8" for segment in self._segments()),
         ]
         for slot in sorted(self.functions):
             head.append(f"  %at{slot} = getelementptr ptr, ptr %rt, i64 {slot}")
@@ -168,22 +184,32 @@ class HostEmitter:
 
     def _body(self) -> None:
         self._bind()
-        failures: list[tuple[int, str]] = []
-        for number, site in enumerate(self.program.sites):
-            if not isinstance(site, Fault | InRegion):
-                failures.append((number, self._check(site)))
-        self._refuse_nonsense()
-        self._branch_on(failures)
-        self._sizes()
-        self._allocate()
+        self._enter(None)
         self._launches(self.program.launches)
-        self._free_arena()
+        self._free_arena(0)
+        self._free_measured(self.program.launches)
         self.emit("ret i32 0")
         self._failure_blocks()
 
+    def _enter(self, launch: Launch | None) -> None:
+        """Do what can be done with the dims that are known: at first, and then what depends on the one of a launch."""
+        measured = None if launch is None else launch.measures
+        failures: list[tuple[int, str]] = []
+        for number, site in enumerate(self.program.sites):
+            if not isinstance(site, Fault | InRegion) and self._is_due(_site_symbols(site), measured):
+                failures.append((number, self._check(site)))
+        self._refuse_nonsense()
+        self._branch_on(failures)
+        self._sizes(measured)
+        self._allocate(0 if launch is None else self.measurements[launch])
+
+    def _is_due(self, symbols: Collection[Symbol], measured: Symbol | None) -> bool:
+        """Whether what is about these symbols can be computed, and could not before ``measured`` was known."""
+        return self.bound.issuperset(symbols) and (measured is None or measured in symbols)
+
     def _bind(self, *, keep: bool = True) -> None:
-        """Compute every symbol, and keep its value for a report."""
-        for position, bind in enumerate(self.program.binds):
+        """Compute every symbol that follows from the arguments, and keep its value for a report."""
+        for bind in self.program.binds:
             size = self._size(bind.input, bind.axis)
             if bind.offset != 0:
                 size = self.value(f"sub i64 {size}, {self.dim(bind.offset)}")
@@ -192,11 +218,20 @@ class HostEmitter:
                 zero = self.value(f"icmp eq i64 {factor}, 0")
                 safe = self.value(f"select i1 {zero}, i64 1, i64 {factor}")
                 size = self.value(f"sdiv i64 {size}, {safe}")
-            self.known[atom_dim(bind.symbol)] = size
-            if not keep:
-                continue
-            slot = self.value(f"getelementptr i64, ptr %values, i64 {position}")
-            self.emit(f"store i64 {size}, ptr {slot}, align 8")
+            self._know(bind.symbol, size, keep=keep)
+        if keep:
+            for symbol in self.program.symbols[len(self.program.binds) :]:
+                self._keep(symbol, "0")
+
+    def _know(self, symbol: Symbol, value: str, *, keep: bool = True) -> None:
+        self.known[atom_dim(symbol)] = value
+        self.bound.add(symbol)
+        if keep:
+            self._keep(symbol, value)
+
+    def _keep(self, symbol: Symbol, value: str) -> None:
+        slot = self.value(f"getelementptr i64, ptr %values, i64 {self.program.symbols.index(symbol)}")
+        self.emit(f"store i64 {value}, ptr {slot}, align 8")
 
     def _size(self, input: int, axis: int) -> str:
         field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {input}, i32 3")
@@ -255,53 +290,49 @@ class HostEmitter:
         self.emit(f"br i1 {flag}, label %{_BLOCK[fault]}, label %{good}")
         self.label(good)
 
-    def _sizes(self) -> None:
-        """Compute every size of the call, and refuse those that pass 2^63, before anything is allocated.
+    def _sizes(self, measured: Symbol | None) -> None:
+        """Compute every size that can be, and refuse those that pass 2^63, before anything is allocated for them.
 
         All of it stands before the launches: what one layer's launch computes, every later layer's finds computed.
         """
-        for size in self.program.sizes:
-            self.dim(size)
-        for result in self.program.function.results:
-            for dim in result.shape:
+        for dim in self._needed():
+            if self._is_due(free_symbols(dim), measured):
                 self.dim(dim)
-        scoped = {slot: body for body, scope in self.program.scopes.items() for slot in scope.slots}
-        for number, slot in enumerate(self.program.slots):
-            if number not in scoped:
-                self.dim(slot)
-        self.known.update(self._launch_sizes(self.program.launches))
-        offset = "0"
-        for number, slot in enumerate(self.program.slots):
-            self.slot_offsets.append(offset)
-            size = self.dim(slot)
-            if number in scoped:  # it is empty where its region may not run
-                size = self.value(f"select i1 {self.scopes[scoped[number]][1]}, i64 0, i64 {size}")
-            offset = self._checked("sadd", offset, size)
-        self.arena_bytes = offset
+        if measured is None:
+            self.known.update(self._scopes_in(self.program.launches))
         self._refuse_nonsense()
         # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
         for launch in self.kernels:
             for variant in launch.variants:
-                self.dim(variant.cost)
+                if self._is_due(free_symbols(variant.cost), measured):
+                    self.dim(variant.cost)
         self.overflow.clear()
         self.zeros.clear()
 
-    def _launch_sizes(self, launches: Sequence[Launch]) -> dict[Dim, str]:
-        """Compute what launches are chosen and sized by. Gives what was computed for regions with demands alone."""
+    def _needed(self) -> Iterator[Dim]:
+        """What the call has to know the value of."""
+        yield from self.program.sizes
+        scopes = self.program.scopes
+        scoped = {slot for scope in scopes.values() for slot in scope.slots}
+        yield from (slot for number, slot in enumerate(self.program.slots) if number not in scoped)
+        for result in self.program.function.results:
+            yield from result.shape
+        yield from self._own_dims(self.program.launches)
+        for body, scope in scopes.items():  # of these what is known from the start is computed apart
+            for dim in (*scope.sizes, *self._own_dims(body.launches)):
+                if any(s.measured for s in free_symbols(dim)):
+                    yield dim
+
+    def _scopes_in(self, launches: Sequence[Launch]) -> dict[Dim, str]:
+        """Compute the sizes of regions that demand something of the dims. Gives what was computed for them alone."""
         inside: dict[Dim, str] = {}
         for launch in launches:
-            loop = self.program.loops.get(launch)
-            if loop is not None:
-                for dim in (loop.length, *(row.step for row in loop.rows)):
-                    self.dim(dim)
-            for dim in _dims_of(launch, self.kernels[launch]):
-                self.dim(dim)
             for body in launch.bodies:
-                inside |= self._scope_sizes(body) if body.demands else self._launch_sizes(body.launches)
+                inside |= self._scope_sizes(body) if body.demands else self._scopes_in(body.launches)
         return inside
 
     def _scope_sizes(self, body: Body) -> dict[Dim, str]:
-        """The same of a region that demands something of the dims, where nothing that goes wrong is a failure yet.
+        """The same of one region, where nothing that goes wrong is a failure yet.
 
         What is known by then outside of it is: there it was looked at. What is computed here is known here alone.
         """
@@ -310,15 +341,27 @@ class HostEmitter:
         self.known, self.overflow, self.zeros = dict(outer[0]), [], []
         sites = self.program.sites
         failures = [(sites.index(InRegion(relation)), self._check(relation)) for relation in body.demands]
-        for dim in (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots)):
-            self.dim(dim)
-        inside = self._launch_sizes(body.launches)
+        for dim in (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots), *self._own_dims(body.launches)):
+            if self._is_due(free_symbols(dim), None):
+                self.dim(dim)
+        inside = self._scopes_in(body.launches)
         failing = _Failing(failures, self._any(self.zeros), self._any(self.overflow))
         flags = [flag for _, flag in failures] + [f for f in (failing.zeros, failing.overflow) if f is not None]
         self.scopes[body] = failing, self._any(flags) or "false"
         inside |= {dim: name for dim, name in self.known.items() if dim not in outer[0]}
         self.known, self.overflow, self.zeros = outer
         return inside
+
+    def _own_dims(self, launches: Sequence[Launch]) -> Iterator[Dim]:
+        """What launches are chosen and sized by, those in regions without demands too."""
+        for launch in launches:
+            loop = self.program.loops.get(launch)
+            if loop is not None:
+                yield from (loop.length, *(row.step for row in loop.rows))
+            yield from _dims_of(launch, self.kernels[launch])
+            for body in launch.bodies:
+                if not body.demands:
+                    yield from self._own_dims(body.launches)
 
     def _any(self, flags: Sequence[str]) -> str | None:
         """An i1 that is true where one of the flags is; None where there is none."""
@@ -337,7 +380,7 @@ class HostEmitter:
             for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
                 if flag is not None:
                     self._fault(fault, flag)
-        self._launches(body.launches)
+        self._run_region(body.launches)
 
     def _refuse_nonsense(self) -> None:
         """Fail where what was computed so far divided by zero, or passed 2^63."""
@@ -347,13 +390,14 @@ class HostEmitter:
                 flags.clear()
                 self._fault(fault, flag)
 
-    def _allocate(self) -> None:
-        if self.program.slots:
-            self.arena = self.value(f"call ptr {self._runtime(ALLOC)}(ptr %rt, i64 {self.arena_bytes})")
-            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {self.arena}, null"))
-            self.emit(f"store ptr {self.arena}, ptr %arena, align 8")
+    def _allocate(self, segment: int) -> None:
+        """A segment of the arena, and the outputs whose shapes are known by now."""
+        self._allocate_arena(segment)
         inputs = {reuse.output: reuse.input for reuse in self.program.reuses}
         for number, result in enumerate(self.program.function.results):
+            place = Place("output", number)
+            if place in self.pointers or not all(self.bound.issuperset(free_symbols(d)) for d in result.shape):
+                continue
             tensor = self.value(f"getelementptr {_TENSOR}, ptr %out, i64 {number}")
             field = self.value(f"getelementptr {_TENSOR}, ptr {tensor}, i32 0, i32 3")
             dims = self.value(f"load ptr, ptr {field}, align 8") if result.shape else "null"
@@ -366,12 +410,35 @@ class HostEmitter:
             else:
                 data = self.value(allocate)
                 self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {data}, null"))
-            self.pointers[Place("output", number)] = data
+            self.pointers[place] = data
         if any(launch.bodies for launch in self.program.launches):
             # What one branch finds out another one would not know: here all of it is known to all.
             spare = [c.spare for loop in self.program.loops.values() for c in loop.carried if c.spare is not None]
             for place in dict.fromkeys((*self.program.places.values(), *spare)):
-                self._pointer(place)
+                if place.kind == "input" or (place.kind == "arena" and place.number in self.slot_offsets):
+                    self._pointer(place)
+
+    def _segments(self) -> list[int]:
+        """The segments that have slots."""
+        return sorted(set(self.program.segments))
+
+    def _allocate_arena(self, segment: int) -> None:
+        offset = "0"
+        slots = [n for n, of in enumerate(self.program.segments) if of == segment]
+        scoped = {slot: body for body, scope in self.program.scopes.items() for slot in scope.slots}
+        for number in slots:
+            self.slot_offsets[number] = offset
+            size = self.dim(self.program.slots[number])
+            if number in scoped:  # it is empty where its region may not run
+                size = self.value(f"select i1 {self.scopes[scoped[number]][1]}, i64 0, i64 {size}")
+            offset = self._checked("sadd", offset, size)
+        self._refuse_nonsense()
+        self.arena_bytes[segment] = offset
+        if slots:
+            arena = self.value(f"call ptr {self._runtime(ALLOC)}(ptr %rt, i64 {offset})")
+            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {arena}, null"))
+            self.emit(f"store ptr {arena}, ptr %arena{segment}, align 8")
+            self.arenas[segment] = arena
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
@@ -405,7 +472,8 @@ class HostEmitter:
                 field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {place.number}, i32 0")
                 found = self.value(f"load ptr, ptr {field}, align 8")
             else:
-                found = self.value(f"getelementptr i8, ptr {self.arena}, i64 {self.slot_offsets[place.number]}")
+                arena = self.arenas[self.program.segments[place.number]]
+                found = self.value(f"getelementptr i8, ptr {arena}, i64 {self.slot_offsets[place.number]}")
             self.pointers[place] = found
         return found
 
@@ -456,6 +524,8 @@ class HostEmitter:
                 self._loop(launch, loop)
             elif launch.bodies:
                 self._choice(launch)
+            elif launch.measures is not None:
+                self._measure(launch, launch.measures)
             else:
                 self._launch(launch, self.kernels[launch])
 
@@ -514,6 +584,24 @@ class HostEmitter:
         )
         status = self.value(f"call i32 {self._runtime(LAUNCH)}({arguments})")
         self._fault(Fault.NO_MEMORY, self.value(f"icmp ne i32 {status}, 0"))
+
+    def _measure(self, launch: Launch, symbol: Symbol) -> None:
+        """Read a dim, and go on with what has waited for it."""
+        at = self._pointer(self.program.places[launch.buffers[0]])
+        self._know(symbol, self.value(f"load i64, ptr {at}, align 8"))
+        self._enter(launch)
+
+    def _run_region(self, launches: Sequence[Launch]) -> None:
+        """Launches that may not be reached: what they measure is known to nobody else."""
+        if not any(launch in self.measurements for launch in walk_launches(launches)):
+            self._launches(launches)
+            return
+        known, pointers, bound = dict(self.known), dict(self.pointers), set(self.bound)
+        arenas, offsets = dict(self.arenas), dict(self.slot_offsets)
+        self._launches(launches)
+        self._free_measured(launches)
+        self.known, self.pointers, self.bound = known, pointers, bound
+        self.arenas, self.slot_offsets = arenas, offsets
 
     # Loops and choices ------------------------------------------------------------------------------------------
 
@@ -591,12 +679,20 @@ class HostEmitter:
     def _set(self, variable: int, pointer: str) -> None:
         self.emit(f"store ptr {pointer}, ptr %variable{variable}, align 8")
 
-    def _free_arena(self) -> None:
-        if self.program.slots:
-            self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {self.arena}, i64 {self.arena_bytes})")
+    def _free_arena(self, segment: int) -> None:
+        if segment in self.arenas:
+            arena, size = self.arenas[segment], self.arena_bytes[segment]
+            self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {arena}, i64 {size})")
+            self.emit(f"store ptr null, ptr %arena{segment}, align 8")
+
+    def _free_measured(self, launches: Sequence[Launch]) -> None:
+        """The segments that these launches began themselves."""
+        for launch in launches:
+            if launch in self.measurements:
+                self._free_arena(self.measurements[launch])
 
     def _failure_blocks(self) -> None:
-        """Give back the arena, if there is one yet, and report the site with every symbol's value."""
+        """Give back what there is of the arena, and report the site with every symbol's value."""
         if not self.faults and not any(not isinstance(site, Fault) for site in self.program.sites):
             return
         for fault in sorted(self.faults, key=lambda f: f.name):
@@ -604,13 +700,14 @@ class HostEmitter:
             self.emit(f"store i32 {self.program.sites.index(fault)}, ptr %site, align 4")
             self.emit("br label %fail")
         self.label("fail")
-        held = self.value("load ptr, ptr %arena, align 8")
-        some = self.value(f"icmp ne ptr {held}, null")
-        self.emit(f"br i1 {some}, label %give_back, label %report")
-        self.label("give_back")
-        self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {held}, i64 0)")
-        self.emit("br label %report")
-        self.label("report")
+        for segment in self._segments():
+            give, kept = self.fresh("give_back"), self.fresh("kept")
+            held = self.value(f"load ptr, ptr %arena{segment}, align 8")
+            self.emit(f"br i1 {self.value(f'icmp ne ptr {held}, null')}, label %{give}, label %{kept}")
+            self.label(give)
+            self.emit(f"call void {self._runtime(FREE)}(ptr %rt, ptr {held}, i64 0)")
+            self.emit(f"br label %{kept}")
+            self.label(kept)
         site = self.value("load i32, ptr %site, align 4")
         count = len(self.program.symbols)
         self.emit(f"call void {self._runtime(FAIL)}(ptr %rt, i32 {site}, i32 {count}, ptr %values)")
@@ -624,7 +721,7 @@ class HostEmitter:
     # Dims -------------------------------------------------------------------------------------------------------
 
     def dim(self, dim: Dim) -> str:
-        """The value of a dim. All are computed before the first launch, in straight code."""
+        """The value of a dim. All are computed before the first launch that can know them, in straight code."""
         if isinstance(dim, int):
             return self._constant(dim)
         found = self.known.get(dim)
@@ -702,6 +799,13 @@ class HostEmitter:
         return self.value(f"select i1 {down}, i64 {less}, i64 {quotient}"), self.value(
             f"select i1 {down}, i64 {more}, i64 {rest}"
         )
+
+
+def _site_symbols(site: AxisCheck | Relation | Declaration) -> frozenset[Symbol]:
+    """What a check is about."""
+    if isinstance(site, AxisCheck):
+        return free_symbols(site.dim)
+    return frozenset({site.symbol}) if isinstance(site, Declaration) else site.symbols()
 
 
 def emit_host(program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]], symbol: str) -> str:

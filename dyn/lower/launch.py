@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dyn.ir.core import Op, Value
+from dyn.ir.measured import bound_dim
 from dyn.lower.cost import iteration_cost
 from dyn.lower.expressions import Parameters, Rewriter
 from dyn.lower.kernel import (
@@ -96,7 +97,7 @@ class Launch:
     """A group's kernels over the same buffers; the first variant whose condition holds runs.
 
     A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
-    which has the same buffers, and ``bodies`` for the op's regions. A group may take several
+    which has the same buffers, and ``bodies`` for the op's regions; nor what finds out a dim. A group may take several
     launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
     are no values of the function. Where ``when`` does not hold nothing is launched.
     """
@@ -107,6 +108,11 @@ class Launch:
     temporaries: tuple[Value, ...] = ()
     when: Condition | None = None
     bodies: tuple[Body, ...] = ()
+
+    @property
+    def measures(self) -> Symbol | None:
+        """The dim that is found out here."""
+        return bound_dim(self.group.ops[0]) if self.group.kind is GroupKind.MEASURE else None
 
     @property
     def call(self) -> Op | None:

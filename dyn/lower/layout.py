@@ -1,4 +1,7 @@
-"""Where every stored value of a call lies: inputs, outputs, slots of one arena, and what loops change.
+"""Where every stored value of a call lies: inputs, outputs, slots of an arena, and what loops change.
+
+The arena has a segment that is there when the first launch runs, and one for each dim that the call measures, there as
+soon as the dim is known: its slots' sizes may depend on it.
 
 A slot of the arena is used again once the last reader of its value has run. What a loop carries lies in two slots that
 take turns, or in one where a step may write the next value over the last; which of them is meant is a *variable* of the
@@ -17,7 +20,7 @@ from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
 from dyn.lower.donate import stored_results
 from dyn.lower.launch import Body, Launch
-from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, SymExpr, dim_max, floordiv, free_symbols
+from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Symbol, SymExpr, dim_max, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
 #: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
@@ -97,10 +100,14 @@ class LoopPlaces:
 
 @dataclass(eq=False)
 class Layout:
-    """The whole layout. ``sizes`` are the bytes of every array, where they depend on the call."""
+    """The whole layout. ``sizes`` are the bytes of every array, where they depend on the call.
+
+    Slot ``i`` is in segment ``segments[i]``: 0, or the number of the dim, from 1, in the order of the launches.
+    """
 
     places: dict[Value, Place]
     slots: list[Dim] = field(default_factory=list[Dim])
+    segments: list[int] = field(default_factory=list[int])
     loops: dict[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
     #: The regions that demand something of the dims, and the values that are theirs alone.
@@ -151,6 +158,9 @@ class _Layouter:
         self.free: list[int] = []
         #: The slots that are free once nothing reads a value any more.
         self.owned: dict[Value, list[int]] = {}
+        #: The segments that begin with the dims that are measured, and how many there are so far.
+        self.measured: dict[Symbol, int] = {}
+        self.count = 0
         #: The innermost region around that demands something of the dims.
         self.scope: Scope | None = None
 
@@ -169,7 +179,7 @@ class _Layouter:
 
     def block(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other: of a call, or of a region, whose results have their places."""
-        same = _aliases(launches)
+        same, before = _aliases(launches), self.count
         last: dict[Value, int] = {}
         for time, launch in enumerate(launches):
             for value in launch.buffers:
@@ -177,6 +187,10 @@ class _Layouter:
         for time, launch in enumerate(launches):
             if launch.bodies:
                 self.control(launch)
+            elif launch.measures is not None:
+                self.count += 1
+                self.measured[launch.measures] = self.count
+                self.places[launch.buffers[1]] = self.places[launch.buffers[0]]
             else:
                 for value in (*launch.group.outputs, *launch.temporaries):
                     self.allocate(value)
@@ -184,6 +198,8 @@ class _Layouter:
                 value = same.get(value, value)
                 if last[value] == time:
                     self.release(self.owned.pop(value, ()))
+        # The segments of a region are not there behind it.
+        self.free = [slot for slot in self.free if self.layout.segments[slot] <= before]
 
     def allocate(self, value: Value) -> None:
         if value not in self.places:
@@ -192,10 +208,11 @@ class _Layouter:
             self.owned[value] = [slot]
 
     def slot(self, nbytes: Dim) -> int:
+        segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
         size = aligned(nbytes)
-        if self.scope is None or self.is_sound(size):
-            return _choose(size, self.layout.slots, self.free, self.facts)
-        slot = _choose(size, self.layout.slots, self.scope.free, self.facts)
+        if self.scope is None or segment or self.is_sound(size):
+            return _choose(size, segment, self.layout, self.free, self.facts)
+        slot = _choose(size, 0, self.layout, self.scope.free, self.facts)
         if slot not in self.scope.slots:
             self.scope.slots.append(slot)
         return slot
@@ -305,9 +322,12 @@ class _Layouter:
 
 
 def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
-    """What loops hand on unchanged is the same memory after them."""
+    """What loops hand on unchanged is the same memory after them, and so is the number that a dim was read from."""
     same: dict[Value, Value] = {}
     for launch in launches:
+        if launch.measures is not None:
+            before, after = launch.buffers
+            same[after] = same.get(before, before)
         for op in launch.group.ops if launch.bodies else ():
             count = len(op.operands)
             for i, keep in enumerate(unchanged(op)):
@@ -317,8 +337,12 @@ def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
     return same
 
 
-def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
-    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one."""
+def _choose(size: Dim, segment: int, layout: Layout, free: list[int], facts: Facts) -> int:
+    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one.
+
+    The size is known with ``segment``: a slot of one before it cannot grow to it.
+    """
+    slots = layout.slots
     same = next((slot for slot in free if slots[slot] == size), None)
     if same is not None:  # most are, and then nothing needs to be proved
         free.remove(same)
@@ -330,6 +354,8 @@ def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
             continue
         if facts.ge(have, size).proved:
             option = (1, slot, have)
+        elif segment > layout.segments[slot]:
+            continue
         elif facts.ge(size, have).proved:
             option = (2, slot, size)
         else:
@@ -338,6 +364,7 @@ def _choose(size: Dim, slots: list[Dim], free: list[int], facts: Facts) -> int:
             best = option
     if best is None:
         slots.append(size)
+        layout.segments.append(segment)
         return len(slots) - 1
     _, slot, grown = best
     free.remove(slot)

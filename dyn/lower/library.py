@@ -1,4 +1,7 @@
-"""Ops that a library computes, as launches: the host program hands over its operands and results as tensors."""
+"""Ops that a library computes, as launches: the host program hands over its operands and results as tensors.
+
+What measures a dim is a launch of the same form: the host program reads it itself.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dyn.stitch.groups import Group, Plan
 
 
 def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
-    """The launch of a LIBRARY group: its buffers are where the op's operands lie, and then its results."""
+    """The launch of a LIBRARY or a MEASURE group: its buffers are where the op's operands lie, and then its results."""
     return Launch(group, memory_of(plan, group), ())
 
 

@@ -58,6 +58,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.CONTRACT: _single(_lower_contraction),
     GroupKind.LIBRARY: _single(lower_library),
     GroupKind.CONTROL: _single(_lower_control),
+    GroupKind.MEASURE: _single(lower_library),
     GroupKind.SCATTER: _single(lower_scatter),
 }
 
@@ -67,9 +68,8 @@ def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
     known: dict[tuple[object, ...], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
     launches: list[Launch] = []
     for group in plan.groups:
-        if (
-            group.kind is GroupKind.CONTROL
-        ):  # its regions' groups share kernels all the same, which are keyed by content
+        # The groups in regions share kernels all the same, which are keyed by content.
+        if group.kind in (GroupKind.CONTROL, GroupKind.MEASURE):
             launches += _LOWER[group.kind](plan, group, target)
             continue
         shape, numbers = group_shape(plan, group)

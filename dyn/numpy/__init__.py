@@ -107,14 +107,10 @@ from dyn.numpy._joining import (
 )
 from dyn.numpy._later import (
     argpartition,
-    argwhere,
     bincount,
-    compress,
     convolve,
     correlate,
     cross,
-    extract,
-    flatnonzero,
     from_dlpack,
     gcd,
     histogram,
@@ -123,16 +119,10 @@ from dyn.numpy._later import (
     kron,
     lcm,
     median,
-    nonzero,
     partition,
     percentile,
     quantile,
     searchsorted,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
 )
 from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
 from dyn.numpy._logic import (
@@ -196,6 +186,7 @@ from dyn.numpy._nan_reductions import (
     nansum,
     nanvar,
 )
+from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
 from dyn.numpy._padding import pad
 from dyn.numpy._reductions import (
     all,
@@ -273,6 +264,7 @@ from dyn.numpy._unary import (
     square,
     trunc,
 )
+from dyn.numpy._unique import unique, unique_all, unique_counts, unique_inverse, unique_values
 
 bool = bool_
 

@@ -15,6 +15,7 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.ir.types import TensorType
 from dyn.numpy._axes import shape_in
+from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
 from dyn.numpy._joining import stack
 from dyn.numpy._manipulation import broadcast_arrays, view
@@ -25,16 +26,18 @@ from dyn.numpy._operands import (
     dtype_of,
     emit,
     made,
+    measured,
     operand,
     promote,
     shape_of,
 )
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
-from dyn.numpy._unary import filled
+from dyn.numpy._unary import filled, negative
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
+from dyn.trace.lift import settled_dtype
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -122,10 +125,13 @@ def indices(trace: Trace, shape: tuple[Dim, ...], axis: int, dtype: DType) -> Tr
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None) -> Array:
     """``start, start + step, …`` up to but not ``stop``; ``arange(n)`` starts at 0. Integers give int64.
 
-    Bounds are ints, dimensions, or Python floats; the step is a Python number. A traced value is an UnsupportedOpError.
+    Bounds are ints, dimensions, Python floats or traced scalars; the step is a Python number, or traced where a bound
+    is. Of traced ones the length is a dim of its own, found out when the program runs.
     """
-    trace = trace_of(start, stop)
+    trace = trace_of(start, stop, step)
     low, high = (0, start) if stop is None else (start, stop)
+    if any(isinstance(v, Tracer) for v in (low, high, step)):
+        return _measured_range(low, high, step, dtype)
     if any(isinstance(v, float) for v in (low, high, step)):
         return _float_range(trace, low, high, step, dtype)
     for bound in (low, high):
@@ -174,9 +180,39 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
     return cast(_scaled(places, float(low), float(step)), element)
 
 
+def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
+    """As many numbers as the values of the bounds say: ``ceil((high - low) / step)``, none where that is negative."""
+    start, stop, by = promote("arange", low, high, step)
+    trace, element = start._trace, start.element_type
+    for value in (start, stop, by):
+        if value.ndim or not (element.is_integer or element.is_float):
+            raise UnsupportedOpError(
+                f"arange does not take a bound that is {value._value.type}.", loc=user_loc(), remedy="use scalars."
+            )
+    wide = dtypes.int64 if element.is_integer else dtypes.float64
+    start, stop, by = (cast(v, wide) for v in (start, stop, by))
+    span, zero = emit("subtract", stop, start), constant(trace, 0, wide)
+    if element.is_integer:  # -(-span // by), without a division by 0, which counts nothing
+        none = emit("compare", by, zero, direction="EQ")
+        safe = emit("select", none, constant(trace, 1, wide), by)
+        count = negative(floor_divide(negative(span), safe))
+        count = emit("select", none, zero, count)
+    else:
+        count = emit("ceil", emit("divide", span, by))
+    length = cast(emit("maximum", count, zero), dtypes.int64)
+    size = measured(length, "length", "the number of elements of an arange")
+    places = indices(trace, (size,), 0, wide)
+    values = emit("add", expand(start, (size,)), emit("multiply", places, expand(by, (size,))))
+    chosen = (dtypes.int64 if element.is_integer and start.weak else element) if dtype is None else dtype_of(dtype)
+    return cast(values, settled_dtype(chosen))
+
+
 @public
 def linspace(start: float, stop: float, /, num: Size = 50, *, dtype: DTypeLike = None, endpoint: bool = True) -> Array:
-    """``num`` numbers from ``start`` to ``stop`` at equal distances; without ``endpoint`` the last is left out."""
+    """``num`` numbers from ``start`` to ``stop`` at equal distances; without ``endpoint`` the last is left out.
+
+    ``num`` may be a traced integer.
+    """
     trace = trace_of(start, stop, num)
     (count,) = shape_in(trace, num, "linspace")
     element = default_float() if dtype is None else dtype_of(dtype)

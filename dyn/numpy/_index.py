@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
-from dyn.numpy._operands import shape_of, size_in, tracer
+from dyn.numpy._nonzero import mask_indices
+from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, size_in, tracer
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -116,17 +118,55 @@ def _apart(places: list[int]) -> bool:
 
 
 def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
-    """The items with Ellipsis, and what is missing, as full slices."""
+    """The items with Ellipsis, and what is missing, as full slices, and masks as the places that they take."""
     dots = [place for place, item in enumerate(items) if item is Ellipsis]
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    masks = {place: mask for place, item in enumerate(items) if (mask := _as_mask(x, item)) is not None}
+    used = sum(
+        masks[place].ndim if place in masks else 1
+        for place, item in enumerate(items)
+        if item is not None and item is not Ellipsis
+    )
     if len(dots) > 1 or used > x.ndim:
         problem = "has more than one Ellipsis" if len(dots) > 1 else f"has {used} entries for {x.ndim} axes"
         raise ShapeError(
             f"the index of {text_of(x)} {problem}.", loc=user_loc(), remedy="index each axis at most once."
         )
-    at = dots[0] if dots else len(items)
+    found: list[Any] = []
     fill = [slice(None)] * (x.ndim - used)
-    return [*items[:at], *fill, *items[at + 1 :]]
+    axis = 0
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            found += fill
+            axis += len(fill)
+        elif place in masks:
+            found += mask_indices(x, axis, masks[place])
+            axis += masks[place].ndim
+        else:
+            found.append(item)
+            axis += item is not None
+    return found if dots else [*found, *fill]
+
+
+def _as_mask(x: Tracer, item: Any) -> Tracer | None:
+    """An index that is an array of booleans: it stands for the places where it is true, an array for each axis."""
+    if isinstance(item, bool | np.bool_):
+        raise UnsupportedOpError(
+            f"an array cannot be indexed with {bool(item)}.", loc=user_loc(), remedy="use None for a new axis."
+        )
+    if isinstance(item, list) and item and isinstance(np.array(item).flat[0], np.bool_):
+        item = np.array(item)
+    if not isinstance(item, Tracer | np.ndarray) and not hasattr(type(item), "__array__"):
+        return None
+    if not is_liftable(item) or tracer(x._trace, item, "x[...]").element_type.kind is not Kind.BOOL:
+        return None
+    mask = tracer(x._trace, item, "x[...]")
+    if mask.ndim == 0:
+        raise UnsupportedOpError(
+            "an array cannot be indexed with one boolean that is computed.",
+            loc=user_loc(),
+            remedy="choose with dyn.numpy.where, or give the mask an axis.",
+        )
+    return mask
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------------
@@ -134,12 +174,12 @@ def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
 
 def _sliced(x: Tracer, axis: int, item: slice) -> Range:
     trace, size = x._trace, shape_of(x)[axis]
-    step = 1 if item.step is None else _bound(trace, item.step)
-    if not isinstance(step, int) or step == 0:
+    step = 1 if item.step is None or isinstance(item.step, Tracer) else size_in(trace, item.step, "a slice")
+    if isinstance(item.step, Tracer) or not isinstance(step, int) or step == 0:
         raise UnsupportedOpError(
             f"a slice does not take the step {item.step!r}.", loc=user_loc(), remedy="use an int other than 0."
         )
-    start, stop = (None if b is None else _from_end(trace, _bound(trace, b), size) for b in (item.start, item.stop))
+    start, stop = (None if b is None else _bound(x, axis, b, step) for b in (item.start, item.stop))
     if step < 0:  # position p is size - 1 - p of the reversed axis
         start, stop = (None if p is None else size - 1 - p for p in (start, stop))
     first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
@@ -168,14 +208,26 @@ def _at_most(trace: Trace, dim: Dim, size: Dim) -> Dim:
     return dim if trace.facts.ge(size, dim).proved else dim_min(dim, size)
 
 
-def _bound(trace: Trace, value: Any) -> Dim:
-    if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.ndim):
-        raise NotYetError(
-            "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.",
+def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
+    """A bound of a slice, counted from the front: below 0 where it lies before the first element."""
+    trace, size = x._trace, shape_of(x)[axis]
+    if not isinstance(value, Tracer):
+        return _from_end(trace, size_in(trace, value, "a slice"), size)
+    if step < 0 or value.ndim or not value.element_type.is_integer:
+        problem = "with a step below 0" if step < 0 else f"that is {value._value.type}"
+        raise UnsupportedOpError(
+            f"a slice does not take a traced bound {problem}.",
             loc=user_loc(),
-            remedy="use a dimension or a number, or take the elements with dyn.numpy.take.",
+            remedy="use integer scalars, and reverse with dyn.numpy.flip.",
         )
-    return size_in(trace, value, "a slice")
+    # What is measured is a size: the place inside of the axis.
+    bound = cast(value, dtypes.int64)
+    whole = made(trace, "dim_size", size=size, dtype=dtypes.int64)
+    zero, end = constant(trace, 0, dtypes.int64), cast(whole, dtypes.int64)
+    negative = emit("compare", bound, zero, direction="LT")
+    counted = emit("select", negative, emit("add", bound, end), bound)
+    place = emit("minimum", emit("maximum", counted, zero), end)
+    return measured(place, "bound", f"a bound of a slice of axis {axis} of {text_of(x)}", size)
 
 
 def _never_negative(trace: Trace, dim: Dim) -> bool:
@@ -215,8 +267,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
     """An index that is an array or a traced number; None for a number that is known or a dimension."""
     if isinstance(item, list):
         item = np.array(item, np.int64) if not item else np.array(item)
-    if isinstance(item, bool | np.bool_):
-        _refuse_mask(x)
     if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
         if not isinstance(item, np.ndarray):
             return None
@@ -227,8 +277,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
             remedy="use numbers, slices, None, Ellipsis, dimensions or an integer array.",
         )
     array = tracer(x._trace, item, "x[...]")
-    if array.element_type.kind is Kind.BOOL:
-        _refuse_mask(x)
     if not array.element_type.is_integer:
         raise UnsupportedOpError(
             f"an array cannot be indexed with {array.element_type.name} elements.",
@@ -236,14 +284,6 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
             remedy="convert the index with .astype('int32').",
         )
     return array
-
-
-def _refuse_mask(x: Tracer) -> None:
-    raise NotYetError(
-        f"{x._value.name or 'x'}[mask] has a data-dependent shape; data-dependent shapes come later.",
-        loc=user_loc(),
-        remedy="keep the shape, and choose with dyn.numpy.where(mask, x, other).",
-    )
 
 
 def _position(x: Tracer, axis: int, item: Any) -> Dim:

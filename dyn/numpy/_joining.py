@@ -6,13 +6,28 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from dyn.errors import NotYetError, ShapeError
+import numpy as np
+
+from dyn import dtypes
+from dyn.errors import ShapeError
 from dyn.numpy._axes import all_axes, one_axis, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import atleast_3d, expand_dims, view
-from dyn.numpy._operands import cast, dtype_of, emit, operand, promote, shape_of, size_in
+from dyn.numpy._operands import (
+    cast,
+    constant,
+    dtype_of,
+    emit,
+    measured,
+    operand,
+    promote,
+    shape_of,
+    size_in,
+    tracer,
+)
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public
+from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
@@ -121,26 +136,59 @@ def tile(x: ArrayLike, /, reps: Any) -> Array:
 
 
 @public
-def repeat(x: ArrayLike, /, repeats: Size, axis: int | None = None) -> Array:
+def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repeat_length: Size | None = None) -> Array:
     """``x`` with each element repeated along an axis; without ``axis`` all elements in one axis.
 
-    ``repeats`` is one number; numbers that differ from element to element come later.
+    ``repeats`` is one number, which may be traced, or a vector with a number for each element, where what is below 0
+    counts for 0: the axis is then as long as the sum of them, a dim that is found out when the program runs, or
+    ``total_repeat_length``, where what is more is left out, and the last element stands for what is missing.
     """
     value = operand("repeat", x, repeats)
-    if isinstance(repeats, Tracer) or getattr(repeats, "ndim", 0) or isinstance(repeats, list | tuple):
-        raise NotYetError(
-            "repeat with a number for each element comes later: its result has a data-dependent shape.",
-            loc=user_loc(),
-            remedy="repeat every element equally often.",
-        )
-    times = size_in(value._trace, repeats, "repeat")
     if axis is None:
         value = view(value, (product(shape_of(value)),))
     number = one_axis("repeat", 0 if axis is None else axis, value.ndim)
+    each = repeats
+    if isinstance(repeats, list | tuple):
+        each = np.asarray(repeats)
+        if total_repeat_length is None:  # as many as the numbers say, which are part of the program
+            total_repeat_length = int(np.maximum(each, 0).sum())
+    if getattr(each, "ndim", 0):
+        return _repeat_each(value, each, number, total_repeat_length)
+    times = size_in(value._trace, repeats, "repeat")
     dims = shape_of(value)
     before, size, after = dims[:number], dims[number], dims[number + 1 :]
     spread = expand(view(value, (*before, size, 1, *after)), (*before, size, times, *after))
     return view(spread, (*before, size * times, *after))
+
+
+def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Tracer:
+    """Element ``i`` of an axis ``repeats[i]`` times: each place of the result counts how many have begun before it."""
+    trace, size = x._trace, shape_of(x)[axis]
+    times = cast(tracer(trace, repeats, "repeat"), dtypes.int64)
+    if times.ndim != 1:
+        raise ShapeError(
+            f"repeat: the numbers have {times.ndim} axes, and are a vector.", loc=user_loc(), remedy="flatten them."
+        )
+    given = shape_of(times)[0]
+    if given == 1:
+        times = expand(times, (size,))
+    else:
+        trace.demand(RelKind.EQ, given, size, f"repeat: there is a number for each element of axis {axis}")
+    zero = constant(trace, 0, dtypes.int64)
+    times = emit("maximum", times, expand(zero, shape_of(times)))
+    if total is None:
+        whole = emit("reduce", times, axes=(0,), combine="add", nonempty=False)
+        count = measured(whole, "total", "the sum of the numbers of repeat")
+    else:
+        count = size_in(trace, total, "repeat")
+    ends = emit("cumulative", times, dimension=0, combine="add", reverse=False)
+    ones = expand(constant(trace, 1, dtypes.int64), shape_of(ends))
+    attrs = scatter_attrs(
+        "add", update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=1, inserted_window_dims=(0,)
+    )
+    begun = emit("scatter", expand(zero, (count,)), ends, ones, **attrs)
+    places = emit("cumulative", begun, dimension=0, combine="add", reverse=False)
+    return getitem(x, (*[slice(None)] * axis, places))
 
 
 # ---- apart -----------------------------------------------------------------------------------------------------------

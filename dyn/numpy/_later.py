@@ -9,10 +9,10 @@ from dyn.errors import NotYetError
 from dyn.source import user_loc
 
 __all__ = [
-    "argpartition", "argwhere", "bincount", "compress", "convolve", "correlate", "cross", "extract", "flatnonzero",
-    "from_dlpack", "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "nonzero", "partition", "percentile",
-    "quantile", "searchsorted", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "argpartition", "bincount", "convolve", "correlate", "cross",
+    "from_dlpack", "gcd", "histogram", "interp", "isin", "kron", "lcm", "median", "partition", "percentile",
+    "quantile", "searchsorted",
+
 ]  # fmt: skip
 
 
@@ -27,11 +27,6 @@ def _raises(name: str, problem: str, remedy: str) -> Callable[..., Any]:
 
 def _later(name: str) -> Callable[..., Any]:
     return _raises(name, "comes later", "compute it outside of the compiled function.")
-
-
-def _data_dependent(name: str) -> Callable[..., Any]:
-    problem = "has a data-dependent shape; data-dependent shapes come later"
-    return _raises(name, problem, "keep the shape, and choose with dyn.numpy.where.")
 
 
 gcd = _later("gcd")
@@ -53,14 +48,3 @@ correlate = _later("correlate")
 cross = _later("cross")
 kron = _later("kron")
 from_dlpack = _later("from_dlpack")
-
-nonzero = _data_dependent("nonzero")
-flatnonzero = _data_dependent("flatnonzero")
-argwhere = _data_dependent("argwhere")
-compress = _data_dependent("compress")
-extract = _data_dependent("extract")
-unique = _data_dependent("unique")
-unique_all = _data_dependent("unique_all")
-unique_counts = _data_dependent("unique_counts")
-unique_inverse = _data_dependent("unique_inverse")
-unique_values = _data_dependent("unique_values")

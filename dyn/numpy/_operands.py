@@ -21,6 +21,7 @@ from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import WEAK_DTYPES, default_float, is_liftable, lift
+from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
 #: Changes the common dtype of an operation's operands to the one it computes in.
@@ -178,16 +179,26 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
     return constant(trace, item, dtype, weak=weak)
 
 
+def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
+    """A traced integer scalar as a dim (``dyn.trace.measured``)."""
+    return measure(count._trace, count._value, name, origin, limit)
+
+
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:
     if dim.trace is not trace.root or not trace.alive:
         dim.value().value_in(trace)  # raises, with both places
 
 
 def size_in(trace: Trace, size: Any, what: str) -> Dim:
-    """A size that a user gives: an int, a dimension of ``trace``, or what has ``__index__``."""
+    """A size that a user gives: an int, a dimension of ``trace``, what has ``__index__``, or a traced integer.
+
+    A traced one is a dim that is measured when the program runs.
+    """
     if isinstance(size, SymbolicDim):
         _check_home(trace, size)
         return size.dim
+    if isinstance(size, Tracer) and size.ndim == 0 and size.element_type.is_integer:
+        return measured(size, "size", f"a size that {what} is given")
     index = None if isinstance(size, bool) else getattr(type(size), "__index__", None)
     if index is None:
         raise UnsupportedOpError(

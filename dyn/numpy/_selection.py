@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
-from dyn.errors import NotYetError
+from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import one_axis
 from dyn.numpy._broadcast import align
 from dyn.numpy._indexing import getitem
 from dyn.numpy._logic import truth
+from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, emit, operand, promote, tracer
-from dyn.numpy._public import Array, ArrayLike, public, trace_of
+from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
 
@@ -19,13 +20,19 @@ __all__ = ["diff", "nan_to_num", "select", "where"]
 
 
 @public
-def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Array:
-    """``x`` where the condition is not 0, else ``y``; all three broadcast together."""
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: Size | None = None,
+    fill_value: Any = None,
+) -> Array:  # fmt: skip
+    """``x`` where the condition is not 0, else ``y``; all three broadcast together.
+
+    With the condition alone the places where it is not 0, as :func:`nonzero` gives them.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise NotYetError(
-            "where with one argument has a data-dependent shape; data-dependent shapes come later.",
-            loc=user_loc(),
-            remedy="pass both values: where(condition, x, y).",
+        raise UnsupportedOpError(
+            "where takes both values or none.", loc=user_loc(), remedy="write where(condition, x, y)."
         )
     trace = trace_of(condition, x, y)
     mask = truth(tracer(trace, condition, "where"))

@@ -12,6 +12,7 @@ from dyn.ops import (
     indexing,
     library,
     map,
+    measure,
     reduce,
     reduce_window,
     rejection,
@@ -29,6 +30,6 @@ OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "bits", "complex", "contract", "control", "convolution", "elementwise", "gather", "indexing",
-    "library", "map", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry", "variadic_reduce",
-    "variadic_reduce_window", "window_choice",
+    "library", "map", "measure", "reduce", "reduce_window", "rejection", "scatter", "shape", "threefry",
+    "variadic_reduce", "variadic_reduce_window", "window_choice",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from dyn.shapes.facts import Declaration, Facts, numel_relation
 from dyn.shapes.joins import broadcast, dim_max, dim_min
 from dyn.shapes.parse import parse_dim
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, format_shape
-from dyn.shapes.walk import evaluate, free_symbols, linear_in, substitute
+from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
 
 __all__ = [
     "Answer",
@@ -56,6 +56,7 @@ __all__ = [
     "format_dim",
     "format_shape",
     "free_symbols",
+    "last_measured",
     "linear_in",
     "mod",
     "numel_relation",

@@ -35,12 +35,14 @@ _lock = lock()
 class Symbol:
     """An unknown size. It is itself and nothing else: two symbols of one name are two unknowns.
 
-    ``origin`` says where it came from (``"x.shape[0]"``); ``uid`` counts up, and gives the canonical order.
+    ``origin`` says where it came from (``"x.shape[0]"``); ``uid`` counts up, and gives the canonical order. What is
+    ``measured`` no argument's shape says: the program finds it out while it runs, from values.
     """
 
     name: str
     origin: str
     uid: int
+    measured: bool = False
     #: The position among atoms: symbols by age, then opaque terms by structure.
     key: tuple[Any, ...] = field(init=False, repr=False)
 
@@ -57,9 +59,9 @@ class Symbol:
         return self
 
 
-def symbol(name: str, origin: str = "") -> Symbol:
+def symbol(name: str, origin: str = "", *, measured: bool = False) -> Symbol:
     """A fresh symbol."""
-    return Symbol(name, origin, next(_uids))
+    return Symbol(name, origin, next(_uids), measured)
 
 
 class OpaqueKind(StrEnum):

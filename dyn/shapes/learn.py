@@ -39,7 +39,7 @@ from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
 from dyn.shapes.simplify import Simplifier, broadcast_key
 from dyn.shapes.state import Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
-from dyn.shapes.walk import split_linear
+from dyn.shapes.walk import last_measured, split_linear
 
 #: Facts that one new fact may lead to.
 _BUDGET = 500
@@ -608,7 +608,10 @@ def _relation(kind: RelKind, dim: Dim, other: Dim) -> tuple[RelKind, Dim, Dim]:
 
 
 def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
-    """The atom to solve ``e == 0`` for, and its value: the youngest symbol, or else an opaque term."""
+    """The atom to solve ``e == 0`` for, and its value: the youngest symbol, or else an opaque term.
+
+    What is known when a program starts is not said in terms of what it measures later.
+    """
     found: list[tuple[bool, Atom, Dim]] = []
     for mono, coefficient in e.terms:
         atom, n = mono.factors[0]
@@ -616,7 +619,9 @@ def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
             continue
         parts = split_linear(e, atom)
         if parts is not None and isinstance(parts[0], int):
-            found.append((isinstance(atom, Symbol), atom, parts[1] * -coefficient))
+            value = parts[1] * -coefficient
+            if last_measured(value) <= last_measured(atom_dim(atom)):
+                found.append((isinstance(atom, Symbol), atom, value))
     if not found:
         return None
     _, atom, value = max(found, key=lambda item: (item[0], item[1].key))

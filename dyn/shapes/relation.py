@@ -103,6 +103,10 @@ class Relation:
     lhs_shape: tuple[Dim, ...] | None = None
     rhs_shape: tuple[Dim, ...] | None = None
 
+    def symbols(self) -> frozenset[Symbol]:
+        """The symbols that it is about."""
+        return free_symbols(self.lhs) | free_symbols(self.rhs)
+
     def holds(self, env: Mapping[Symbol, int]) -> bool:
         """Whether it holds for these sizes; it does not where a side has no value."""
         return self.outcome(env) is True

@@ -45,6 +45,11 @@ def free_symbols(dim: Dim) -> frozenset[Symbol]:
     return frozenset([atom for atom in dim.atoms if isinstance(atom, Symbol)])
 
 
+def last_measured(dim: Dim) -> int:
+    """The age (``Symbol.uid``) of the youngest measured symbol in a dim; -1 where there is none."""
+    return max([s.uid for s in free_symbols(dim) if s.measured], default=-1)
+
+
 def evaluate(dim: Dim, env: Mapping[Symbol, int]) -> int:
     """The value for these sizes, in exact integers.
 

@@ -29,6 +29,8 @@ class GroupKind(Enum):
     CONTROL = "control"
     #: An op that a library computes, called from the host program.
     LIBRARY = "library"
+    #: A dim that the host program reads from memory.
+    MEASURE = "measure"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

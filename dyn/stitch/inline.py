@@ -54,11 +54,11 @@ def pinned_views(function: Function, producers: dict[Value, Op], inline: set[Val
     """Inlined values that must lie in memory after all.
 
     A reshape that divides an index needs what it reads in memory in its own order, as do library calls, loops and
-    choices, and the results.
+    choices, what is measured, and the results.
     """
     pinned: set[Value] = set()
     for op in function.ops:
-        if op.opdef.kind in (OpKind.OPAQUE, OpKind.CONTROL):
+        if op.opdef.kind in (OpKind.OPAQUE, OpKind.CONTROL, OpKind.MEASURE):
             pinned.update(v for v in op.operands if not _lies_in_memory(v, pinned, producers, inline))
         if op.opdef.keeps_order and not _is_local(op) and not _lies_in_order(op.operands[0], pinned, producers):
             pinned.add(op.operands[0])

@@ -15,7 +15,8 @@ memory traffic, merging them, or starts a group of its own:
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
 
-An op that a library computes is a group of its own, and so is a loop or a choice, whose regions are cut in turn. VIEW
+An op that a library computes is a group of its own, and so is one that measures a dim, for which all wait that have it,
+and a loop or a choice, whose regions are cut in turn. VIEW
 and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each consumer computes them where it
 needs them. A view that a later reshape needs in memory in its own order is stored by the group that computes what it
 shows.
@@ -24,9 +25,10 @@ shows.
 from __future__ import annotations
 
 from dyn.ir.core import Function, Op, Value
+from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction
-from dyn.shapes import Dim, Facts, format_shape, product
+from dyn.shapes import Dim, Facts, Symbol, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
@@ -50,11 +52,15 @@ _ROOTS = {
     OpKind.SCATTER: GroupKind.SCATTER,
 }
 #: The kinds of ops that the host program runs itself, or has a library compute.
-_WHOLE = {OpKind.OPAQUE: GroupKind.LIBRARY, OpKind.CONTROL: GroupKind.CONTROL}
+_WHOLE = {
+    OpKind.OPAQUE: GroupKind.LIBRARY,
+    OpKind.CONTROL: GroupKind.CONTROL,
+    OpKind.MEASURE: GroupKind.MEASURE,
+}
 #: Groups that others join only as an epilogue, and what that is the epilogue of.
 _EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 #: The kinds of groups that take nothing else.
-_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER, GroupKind.CONTROL)
+_ALONE = (GroupKind.COPY, GroupKind.LIBRARY, GroupKind.SCATTER, GroupKind.CONTROL, GroupKind.MEASURE)
 
 
 class _Draft:
@@ -89,6 +95,8 @@ class _Stitcher:
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}
+        #: The groups that find out dims.
+        self.measures: dict[Symbol, _Draft] = {}
 
     def run(self) -> Plan:
         for op in self.function.ops:
@@ -113,6 +121,8 @@ class _Stitcher:
             reason = self._refusal(op, space, reduced, candidate)
             if reason is None and any(self.order.reaches(candidate.number, other.number) for other in others):
                 reason = "it also reads what is computed from the group's results elsewhere"
+            if reason is None and any(self.order.reaches(candidate.number, m.number) for m in self._measures(op)):
+                reason = "its sizes are measured once the group's results are there"
             if reason is None and draft is not None:
                 reason = self._merge_refusal(draft, candidate)
             if reason is not None:
@@ -136,6 +146,12 @@ class _Stitcher:
     def _add(self, draft: _Draft, op: Op) -> None:
         draft.ops.append(op)
         self.group_of.update((result, draft) for result in op.results)
+        bound = bound_dim(op)
+        if bound is not None:
+            self.measures[bound] = draft
+        for measure in self._measures(op):
+            if measure is not draft:
+                self.order.edge(measure.number, draft.number)
         for source in self._op_sources(op):
             self.readers.setdefault(source, []).append(op)
             group = self.group_of.get(source)
@@ -162,6 +178,27 @@ class _Stitcher:
 
     def _op_sources(self, op: Op) -> list[Value]:
         return list(dict.fromkeys(source for v in op.operands for source in self._sources(v)))
+
+    def _measures(self, op: Op) -> list[_Draft]:
+        """The groups that find out the dims of an op, and those of what it computes itself of its operands."""
+        if not self.measures:
+            return []
+        found: dict[Symbol, None] = dict.fromkeys(mentions(op))
+        seen = {*op.operands}
+        stack = [*op.operands]
+        while stack:
+            value = stack.pop()
+            producer = self.producers.get(value)
+            if producer is None or value in self.pinned or not self._is_computed_by_readers(producer):
+                continue
+            found.update(dict.fromkeys(mentions(producer)))
+            fresh = [v for v in producer.operands if v not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+        return [self.measures[symbol] for symbol in found if symbol in self.measures]
+
+    def _is_computed_by_readers(self, op: Op) -> bool:
+        return op.opdef.kind is OpKind.VIEW or op.results[0] in self.inline
 
     def _candidates(self, op: Op) -> list[_Draft]:
         """The groups that make the op's operands, contractions first: an epilogue saves a whole round trip."""

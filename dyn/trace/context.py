@@ -65,6 +65,8 @@ class Trace:
     outer: Trace | None = None
     #: Whether a region may read values of the traces around it.
     closes: bool = True
+    #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).
+    measured: dict[Any, tuple[Value, Dim]] = field(default_factory=dict[Any, tuple[Value, Dim]])
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
@@ -181,10 +183,14 @@ class Trace:
             return False
         symbols = free_symbols(yes.lhs) | free_symbols(yes.rhs)
         if not symbols <= self.sizes.keys():
+            late = any(s.measured for s in symbols)
             raise UndecidedDimError(
                 f"whether {question} cannot be decided: {self._origins(symbols)}.",
                 loc=user_loc(),
-                remedy="call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
+                remedy="it is known when the program runs, and not while it is traced: use dyn.numpy.where, or "
+                "dyn.lax.cond on a comparison of an array."
+                if late
+                else "call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
                 "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
             )
         self._check_asker(question)

@@ -17,6 +17,7 @@ from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import is_liftable, lift, yields_to
+from dyn.trace.measured import refuse_escape
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
 
@@ -80,7 +81,9 @@ def trace_region(
             if expected is not None and wanted is not None:
                 value = _as_expected(inner, value, wanted[number], path, expected.why)
             results.append(value)
-    return TracedRegion(Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.demands), tree)
+    region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.demands)
+    refuse_escape(region, name)
+    return TracedRegion(region, tree)
 
 
 def _as_expected(trace: Trace, value: Value, wanted: TensorType, path: str, why: str) -> Value:

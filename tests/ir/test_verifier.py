@@ -161,3 +161,23 @@ def test_dims_of_other_functions_are_not_equal() -> None:
     program.op("negate", x)
     bad = replace(program.builder.ops[0], results=(Value(x.type.with_shape((m,))),))
     assert problem_of(program.function(x).with_ops((bad,))) == "invalid IR: negate gives f32[n], not f32[n_2]"
+
+
+MEASURED = (
+    'func @f(%x: f32[n] "x", %c: i64[] "c") -> (f32[k]) {\n  dim n: "x.shape[0]"\n  dim k: "a count" measured\n'
+    '  fact n >= k "it is at most n"\n'
+)
+_TAKE = "%{} = slice(%x) {{limit = [k], start = [0], strides = [1]}} : f32[k]\n"
+
+
+def test_measured_dims() -> None:
+    """A dim is measured once in its scope, and not mentioned before."""
+    measure = "  %0 = measure(%c) {dim = k} : i64[]\n"
+    good = f"{MEASURED}{measure}  {_TAKE.format(1)}  return %1\n}}\n"
+    assert verify(parse_function(good)) is not None
+    early = f"{MEASURED}  {_TAKE.format(1)}{measure}  return %1\n}}\n"
+    assert problem_of(parse_function(early)) == "invalid IR: slice has the dim k, which is not measured yet"
+    twice = f"{MEASURED}{measure}{measure.replace('%0', '%2')}  {_TAKE.format(1)}  return %1\n}}\n"
+    assert problem_of(parse_function(twice)) == "invalid IR: the dim k is measured twice"
+    other = good.replace("dim = k", "dim = n")
+    assert problem_of(parse_function(other)) == "invalid IR: measure: n is no dim that can be measured"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import dyn.numpy as dnp
 from dyn import config, dtypes
 from dyn.backends.reference import run_reference
-from dyn.errors import ShapeError
+from dyn.errors import DynError, ShapeError
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, simplify
 from dyn.ir.printer import print_function
@@ -28,6 +29,11 @@ Program = Callable[..., Any]
 
 SIZES = (0, 1, 2, 7)
 _NAMES = ("x", "y", "z", "u", "v", "w")
+
+
+def rendered(error: DynError) -> str:
+    """The message of an error in a test, with the line of the test replaced."""
+    return re.sub(r"  at test_\w+\.py:\d+  .*", "  at <the line>", str(error))
 
 
 def parse_spec(spec: str) -> tuple[str, tuple[int | str, ...]]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import linecache
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +21,9 @@ from dyn.errors import (
     UndecidedDimError,
     UnsupportedOpError,
 )
-from tests.numpy.differential import run, trace
+from tests.numpy.differential import rendered, run, trace
 
 Raises = tuple[type[DynError], Callable[..., Any], tuple[str, ...], str]
-
-
-def rendered(error: DynError) -> str:
-    """The message with the place replaced by the code that stands there."""
-    return re.sub(r"  at test_errors\.py:\d+  .*", "  at <the line>", str(error))
 
 
 CASES: dict[str, Raises] = {
@@ -159,16 +153,29 @@ CASES: dict[str, Raises] = {
         "  help: write the size instead of -1.",
     ),
     "mask": (
-        NotYetError, lambda x: x[x > 0], ("float32 3 4",),
-        "x[mask] has a data-dependent shape; data-dependent shapes come later.\n"
+        ShapeError, lambda x: x[x[:2] > 0], ("float32 3 4",),
+        "3 == 2 cannot hold.\n"
+        "  needed: axis 0 of a mask has the size of axis 0 of x (3, 4)\n"
         "  at <the line>\n"
-        "  help: keep the shape, and choose with dyn.numpy.where(mask, x, other).",
+        "  help: make the sizes agree, or change the declaration that fixes them.",
+    ),
+    "scalar_mask": (
+        UnsupportedOpError, lambda x: x[True], ("float32 3",),
+        "an array cannot be indexed with True.\n"
+        "  at <the line>\n"
+        "  help: use None for a new axis.",
     ),
     "traced_bound": (
-        NotYetError, lambda x: x[x.sum() :], ("int64 n",),
-        "a slice with a traced bound has a data-dependent shape; data-dependent shapes come later.\n"
+        UnsupportedOpError, lambda x: x[x.sum() :: -1], ("int64 n",),
+        "a slice does not take a traced bound with a step below 0.\n"
         "  at <the line>\n"
-        "  help: use a dimension or a number, or take the elements with dyn.numpy.take.",
+        "  help: use integer scalars, and reverse with dyn.numpy.flip.",
+    ),
+    "float_bound": (
+        UnsupportedOpError, lambda x: x[x.sum() :], ("float32 n",),
+        "a slice does not take a traced bound that is f32[].\n"
+        "  at <the line>\n"
+        "  help: use integer scalars, and reverse with dyn.numpy.flip.",
     ),
     "float_index": (
         UnsupportedOpError, lambda x: x[1.5], ("float32 3 4",),
@@ -297,10 +304,10 @@ CASES: dict[str, Raises] = {
         "  help: use an int, or a dimension such as x.shape[0].",
     ),
     "traced_range": (
-        UnsupportedOpError, lambda x: dnp.arange(x), ("int64",),
-        "arange does not take the Tracer Tracer<i64[]> for a bound.\n"
+        UnsupportedOpError, lambda x: dnp.arange(x), ("int64 3",),
+        "arange does not take a bound that is i64[3].\n"
         "  at <the line>\n"
-        "  help: use an int, or a dimension such as x.shape[0].",
+        "  help: use scalars.",
     ),
     "dtype": (
         UnsupportedOpError, lambda x: x.astype("nope"), ("int32 n",),
@@ -334,10 +341,10 @@ CASES: dict[str, Raises] = {
         "  help: pass initial=, for example -dyn.numpy.inf.",
     ),
     "nonzero": (
-        NotYetError, lambda x: dnp.nonzero(x), ("float32 n",),
-        "nonzero has a data-dependent shape; data-dependent shapes come later.\n"
+        ShapeError, lambda x: dnp.nonzero(x), ("float32",),
+        "nonzero: an array without axes has no places.\n"
         "  at <the line>\n"
-        "  help: keep the shape, and choose with dyn.numpy.where.",
+        "  help: pass dyn.numpy.reshape(x, (1,)), or take the array itself for a number.",
     ),
     "median": (
         NotYetError, lambda x: dnp.median(x), ("float32 n",),
@@ -346,10 +353,10 @@ CASES: dict[str, Raises] = {
         "  help: compute it outside of the compiled function.",
     ),
     "repeats": (
-        NotYetError, lambda x: dnp.repeat(x, [1, 2]), ("float32 n",),
-        "repeat with a number for each element comes later: its result has a data-dependent shape.\n"
+        ShapeError, lambda x: dnp.repeat(x, [[1, 2]]), ("float32 n",),
+        "repeat: the numbers have 2 axes, and are a vector.\n"
         "  at <the line>\n"
-        "  help: repeat every element equally often.",
+        "  help: flatten them.",
     ),
     "einsum_diagonal": (
         ShapeError, lambda x: np.einsum("ii", x), ("float32 3 4",),

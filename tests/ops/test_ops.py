@@ -15,19 +15,30 @@ from dyn import dtypes
 from dyn.backends.reference import run_reference
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
-from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value
+from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value, map_attr_dims
 from dyn.ir.evaluate import run_sample
 from dyn.ir.identity import function_identity
-from dyn.ir.opdef import FROM_VJP, NOT_YET, REGISTRY, Elements, Library, NoGrad, OpDef, OpKind, Reduction, Sample
+from dyn.ir.opdef import (
+    FROM_VJP,
+    NOT_YET,
+    REGISTRY,
+    Elements,
+    Library,
+    NoBatch,
+    NoGrad,
+    OpDef,
+    OpKind,
+    Reduction,
+    Sample,
+)
 from dyn.ir.parser import parse_function
-from dyn.ir.passes import map_attr_dims
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
 from dyn.ops.elementwise import convert_array
 from dyn.ops.scalar import MONOIDS, Scalar
-from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast, evaluate, symbol
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, broadcast, evaluate, symbol
 from dyn.source import Loc
 
 Array = np.ndarray[Any, Any]
@@ -82,9 +93,9 @@ def test_every_rule_is_set(name: str) -> None:
         assert rule is NOT_YET or isinstance(rule, NoGrad) or rule is FROM_VJP or callable(rule)
     assert isinstance(opdef.vjp, NoGrad) == isinstance(opdef.jvp, NoGrad)
     for rule in (opdef.batch, opdef.stablehlo):
-        assert rule is NOT_YET or callable(rule)
+        assert rule is NOT_YET or isinstance(rule, NoBatch) or callable(rule)
     assert isinstance(opdef.loops, Library) == (opdef.kind is OpKind.OPAQUE)
-    assert opdef.loops is not None
+    assert (opdef.loops is None) == (opdef.kind is OpKind.MEASURE)
     assert opdef.kind is OpKind.VIEW or not opdef.keeps_order
 
 
@@ -101,7 +112,7 @@ def test_samples_have_sizes_0_and_1_and_more(name: str) -> None:
     samples = op_samples(name)
     assert samples
     sizes = {n for s in samples for array in s.operands for n in array.shape}
-    if REGISTRY[name].kind is OpKind.GENERATE:
+    if REGISTRY[name].kind in (OpKind.GENERATE, OpKind.MEASURE):
         return
     assert sizes >= {0, 1}
     assert max(sizes) > 1
@@ -427,7 +438,7 @@ def test_attributes_are_what_the_text_has() -> None:
     def plain(value: Attr) -> bool:
         if isinstance(value, tuple):
             return all(plain(v) for v in value)
-        return isinstance(value, bool | int | float | str | DType | Dense)
+        return isinstance(value, bool | int | float | str | DType | Dense | SymExpr)
 
     for name in OPS:
         for sample in op_samples(name):

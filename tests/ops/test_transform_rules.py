@@ -20,7 +20,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.differentiate import pull_back, push_forward, zeros
 from dyn.ir.evaluate import run_sample
-from dyn.ir.opdef import NOT_YET, REGISTRY, NoGrad, OpDef, Sample
+from dyn.ir.opdef import NOT_YET, REGISTRY, NoBatch, NoGrad, OpDef, Sample
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, spread
 from dyn.ir.verifier import verify
@@ -36,7 +36,7 @@ SMOOTH = [n for n in OPS if REGISTRY[n].vjp is not NOT_YET and not isinstance(RE
 FORWARD_ONLY = ("while",)
 #: Ops that may choose elements by their order whatever their attributes say.
 CHOOSING = ("sort", "variadic_reduce", "variadic_reduce_window")
-BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET]
+BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET and not isinstance(REGISTRY[n].batch, NoBatch)]
 #: Larger samples say nothing new, and take their time.
 MOST_ELEMENTS = 70
 #: But where it takes more to have windows, groups and dilations.

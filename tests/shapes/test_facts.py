@@ -537,3 +537,20 @@ def test_sizes_that_add_up_to_nothing_are_nothing() -> None:
     assert facts.eq(n, 0).proved
     assert facts.eq(m, 0).proved
     assert facts.ge(3 * n, 0).proved
+
+
+def test_what_is_measured_is_said_in_terms_of_what_is_known_before() -> None:
+    """However the equality is written, and whichever symbol is older."""
+    early = symbol("later_argument")
+    first, second = (as_dim(symbol(name, measured=True)) for name in "pq")
+    late = as_dim(symbol("r"))
+    for lhs, rhs in ((first, late), (late, first), (first + n, late), (2 * late - first, n)):
+        facts = given((EQ, lhs, rhs))
+        assert facts.simplify(late) is late
+        assert first not in (facts.simplify(n), facts.simplify(as_dim(early)))
+        assert facts.simplify(lhs) is facts.simplify(rhs)
+    both = given((EQ, first, second))
+    assert both.simplify(second) is first
+    halves = given((EQ, 2 * first, late))  # late is not said to be twice the measured one
+    assert halves.simplify(late) is late
+    assert halves.eq(late, 2 * first).proved

@@ -135,7 +135,9 @@ class Frame:
     """A call in progress: after these words come the runtime table, then the arrays that the plan sizes."""
 
     PLAN, VERSION, WORK, THREAD, RESULTS, OBJECTS, INPUTS, ALLOC = 0, 8, 16, 24, 32, 40, 48, 56
-    BYTES = 64
+    #: How many results have no memory yet. A program that measures a dim asks for some of them later than for others.
+    PENDING = 64
+    BYTES = 80
 
 
 #: A frame of more bytes than this is not put on the stack.

@@ -146,7 +146,9 @@ def _define_alloc_output(module: Module) -> None:
     f.store("ptr", array, f.at(f.load("ptr", frame, Frame.RESULTS), number, "ptr"))
     f.store("i64", f.add(f.load("i64", frame, Frame.WORK), bytes), frame, Frame.WORK)
     data = f.load("ptr", array, PyObjects.ARRAY_DATA)
-    with f.if_(f.icmp("eq", f.add(number, "1"), f.load("i64", version, Version.OUTPUT_COUNT))):
+    pending = f.add(f.load("i64", frame, Frame.PENDING), "-1")
+    f.store("i64", pending, frame, Frame.PENDING)
+    with f.if_(f.icmp("eq", pending, "0")):
         f.call("void", "@let_go", [("ptr", frame)])
     f.ret("ptr", data)
 

@@ -203,6 +203,7 @@ def _captured(f: Function, version: str, inputs: str) -> None:
     with f.count(words) as word:
         f.store("i64", f.load("i64", f.at(captured, word, "i64")), f.at(start, word, "i64"))
     f.store("i64", f.load("i64", version, Version.CAPTURED_BYTES), "%frame", Frame.WORK)
+    f.store("i64", f.load("i64", version, Version.OUTPUT_COUNT), "%frame", Frame.PENDING)
 
 
 def _outputs(f: Function, version: str, results: str, outputs: str, dims: str) -> None:

@@ -1,0 +1,96 @@
+"""Dims that a program finds out while it runs: from the values that it computes (``OpKind.MEASURE``).
+
+Such a dim is bound by one op of its scope, the function or a region, and stands in types and attributes behind that op
+alone. What is known when the program starts is never said in terms of it (``Facts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dyn.ir.builder import Builder
+from dyn.ir.core import Op, Region, attr_dims
+from dyn.ir.opdef import OpKind
+from dyn.ir.redim import Redimension
+from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, free_symbols, substitute, symbol
+
+
+def bound_dim(op: Op) -> Symbol | None:
+    """The symbol that an op finds out; None of an op of another kind."""
+    if op.opdef.kind is not OpKind.MEASURE:
+        return None
+    found = op.attrs["dim"].is_symbol
+    assert found is not None, "refinement leaves the dim of a MEASURE op as it is"
+    return found
+
+
+def measured_dims(ops: Sequence[Op]) -> Iterator[Symbol]:
+    """Every symbol that the ops find out, those in their regions too, in order."""
+    for op in ops:
+        found = bound_dim(op)
+        if found is not None:
+            yield found
+        for region in op.regions:
+            yield from measured_dims(region.ops)
+
+
+def own_mentions(op: Op) -> list[Symbol]:
+    """The measured symbols in the types of an op's operands and results and in its attributes, by age."""
+    found: set[Symbol] = set()
+    for value in (*op.operands, *op.results):
+        for dim in value.shape:
+            found.update(_measured_in(dim))
+    for dim in attr_dims(op.attrs):
+        found.update(_measured_in(dim))
+    return sorted(found, key=lambda s: s.uid)
+
+
+def mentions(op: Op) -> set[Symbol]:
+    """The same with those of its regions, but for what they measure themselves."""
+    found = set(own_mentions(op))
+    for region in op.regions:
+        bound = {s for inner in region.ops if (s := bound_dim(inner)) is not None}
+        for inner in region.ops:
+            found |= mentions(inner) - bound
+        for param in region.params:
+            found.update(s for dim in param.shape for s in _measured_in(dim))
+    return found
+
+
+def _measured_in(dim: Dim) -> Iterator[Symbol]:
+    return (s for s in free_symbols(dim) if s.measured) if isinstance(dim, SymExpr) else iter(())
+
+
+def with_own_dims(b: Builder, region: Region) -> Region:
+    """The region with measured dims of its own, of which the facts of ``b`` say what they say of the others.
+
+    A region that is written out twice finds out two sizes.
+    """
+    bound = [s for op in region.ops if (s := bound_dim(op)) is not None]
+    if not bound:
+        return region
+    fresh: dict[Symbol, Dim] = {s: as_dim(symbol(s.name, s.origin, measured=True)) for s in bound}
+    for relation in b.facts.relations:
+        if not fresh.keys().isdisjoint(relation.symbols()):
+            b.facts = b.facts.assume(_substituted(relation, fresh))
+    return _Renaming(fresh).region(region)
+
+
+def _substituted(relation: Relation, dims: dict[Symbol, Dim]) -> Relation:
+    def shape(old: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        return None if old is None else tuple([substitute(d, dims) for d in old])
+
+    return replace(
+        relation, lhs=substitute(relation.lhs, dims), rhs=substitute(relation.rhs, dims),
+        lhs_shape=shape(relation.lhs_shape), rhs_shape=shape(relation.rhs_shape),
+    )  # fmt: skip
+
+
+class _Renaming(Redimension):
+    def __init__(self, dims: dict[Symbol, Dim]) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def dim(self, dim: Dim) -> Dim:
+        return substitute(dim, self.dims)

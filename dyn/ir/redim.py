@@ -1,0 +1,48 @@
+"""The same program over other dims: each dim in types and attributes replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dyn.ir.core import Attr, Op, Region, Value, map_attr_dims
+from dyn.shapes import Dim
+
+
+class Redimension:
+    """Values, ops and regions with ``dim`` applied to their dims. Values whose types do not change stay the same."""
+
+    def __init__(self) -> None:
+        self.values: dict[Value, Value] = {}
+
+    def dim(self, dim: Dim) -> Dim:
+        """What a dim becomes."""
+        raise NotImplementedError
+
+    def attrs(self, op: Op) -> Mapping[str, Attr]:
+        return map_attr_dims(op.attrs, self.dim)
+
+    def value(self, value: Value) -> Value:
+        found = self.values.get(value)
+        if found is None:
+            shape = tuple([self.dim(d) for d in value.shape])
+            same = all(a is b for a, b in zip(shape, value.shape, strict=True))
+            found = self.values[value] = value if same else Value(value.type.with_shape(shape), value.name)
+        return found
+
+    def op(self, op: Op) -> Op:
+        return replace(
+            op,
+            operands=tuple([self.value(v) for v in op.operands]),
+            attrs=self.attrs(op),
+            results=tuple([self.value(v) for v in op.results]),
+            regions=tuple([self.region(region) for region in op.regions]),
+        )
+
+    def region(self, region: Region) -> Region:
+        return Region(
+            tuple([self.value(v) for v in region.params]),
+            tuple([self.op(op) for op in region.ops]),
+            tuple([self.value(v) for v in region.results]),
+            region.demands,  # nothing of it is about dims that are measured, and what it says of others stays as it is
+        )

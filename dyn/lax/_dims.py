@@ -1,0 +1,43 @@
+"""Numbers that a program computes, as sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import ArgumentError
+from dyn.source import user_loc
+from dyn.trace.dims import unwrap_dim, wrap_dim
+from dyn.trace.lift import is_liftable, lift
+from dyn.trace.measured import measure
+from dyn.trace.tracer import active_trace
+
+
+def as_dim(value: Any, *, max: Any = None, name: str = "size") -> Any:
+    """A traced integer scalar as a size: for shapes, slices and everything else that takes a dimension.
+
+    The program reads it while it runs, once what it depends on is computed, and goes on with arrays of that size; a
+    call fails with a ShapeError where it is negative, or more than ``max`` (an int or a dimension). ``name`` is what
+    the dimension is called. Outside of a trace it is the number itself. Raises ArgumentError for what is no integer
+    scalar.
+    """
+    trace = active_trace(value, max)
+    if trace is None:
+        if np.ndim(value) or np.asarray(value).dtype.kind not in "iu":
+            raise _no_integer(value)
+        return int(value)
+    if not is_liftable(value):
+        raise _no_integer(value)
+    count, limit = lift(trace, value), None if max is None else unwrap_dim(max)
+    if count.shape or not count.dtype.is_integer:
+        raise _no_integer(value)
+    if max is not None and limit is None:
+        raise ArgumentError(f"as_dim: max={max!r} is no size.", loc=user_loc(), remedy="pass an int or a dimension.")
+    return wrap_dim(trace, measure(trace, count, name, f"as_dim(..., name={name!r})", limit))
+
+
+def _no_integer(value: Any) -> ArgumentError:
+    return ArgumentError(
+        f"as_dim: {value!r} is no integer scalar.", loc=user_loc(), remedy="pass an integer array without axes."
+    )

@@ -1,0 +1,290 @@
+"""Shapes that depend on values: against NumPy at every size, with one trace and one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
+from dyn.ir.core import Function
+from dyn.ir.measured import measured_dims
+from tests.numpy.differential import compare, rendered, trace
+
+Array = np.ndarray[Any, Any]
+
+#: Programs of NumPy and of dyn, with the arrays that they take.
+CASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "nonzero": (lambda xp, x: xp.nonzero(x), ("float32 n",)),
+    "nonzero_of_integers": (lambda xp, x: xp.nonzero(x % 3), ("int16 n",)),
+    "nonzero_2d": (lambda xp, x: xp.nonzero(x > 0), ("float32 n m",)),
+    "nonzero_static": (lambda xp, x: xp.nonzero(x > 0), ("float64 3 4",)),
+    "where_of_one": (lambda xp, x: xp.where(x < 0), ("float32 n m",)),
+    "argwhere": (lambda xp, x: xp.argwhere(x > 0), ("float32 n m 2",)),
+    "argwhere_of_none": (lambda xp, x: xp.argwhere(x > 0), ("float32",)),
+    "flatnonzero": (lambda xp, x: xp.flatnonzero(x > 0), ("float32 n m",)),
+    "mask": (lambda xp, x: x[x > 0], ("float32 n m",)),
+    "mask_of_rows": (lambda xp, x, m: x[m], ("float32 n m", "bool n")),
+    "mask_of_columns": (lambda xp, x, m: x[:, m], ("float32 n m", "bool m")),
+    "mask_of_two_axes": (lambda xp, x, m: x[m, 1:], ("float32 n m 3", "bool n m")),
+    "mask_and_slice": (lambda xp, x, m: x[::-1, m, None], ("float32 n m", "bool m")),
+    "mask_after_dots": (lambda xp, x, m: x[..., m], ("float32 2 n m", "bool m")),
+    "one_mask_twice": (lambda xp, x, y: x[x > y] * 2 + x[x > y], ("float32 n", "float32 n")),
+    "two_masks": (lambda xp, x: (x[x > 0], x[x < 0]), ("float32 n",)),
+    "mask_of_a_mask": (lambda xp, x: x[x > -0.5][x[x > -0.5] < 0.5], ("float32 n",)),
+    "computed_on": (lambda xp, x: xp.sum(xp.exp(x[x > 0])[:, None] * xp.ones(3), axis=0), ("float64 n",)),
+    "a_size_in_a_size": (lambda xp, x: xp.concatenate([x, x[x > 0], x[x > 0]]), ("float32 n",)),
+    "compress": (lambda xp, x, m: xp.compress(m, x, axis=1), ("float32 n m", "bool m")),
+    "compress_flat": (lambda xp, x, m: xp.compress(m, x), ("float32 n 3", "bool n")),
+    "extract": (lambda xp, x: xp.extract(x > 0, x), ("float32 n m",)),
+    "unique": (lambda xp, x: xp.unique(x % 5), ("int32 n",)),
+    "unique_of_everything": (
+        lambda xp, x: xp.unique(xp.round(x), return_index=True, return_inverse=True, return_counts=True),
+        ("float32 n m",),
+    ),
+    "unique_of_booleans": (lambda xp, x: xp.unique(x, return_counts=True), ("bool n",)),
+    "unique_all": (lambda xp, x: tuple(xp.unique_all(x % 3)), ("int64 n",)),
+    "unique_counts": (lambda xp, x: tuple(xp.unique_counts(x % 3)), ("uint8 n",)),
+    "unique_inverse": (lambda xp, x: tuple(xp.unique_inverse(x % 3)), ("int8 n m",)),
+    "unique_values": (lambda xp, x: xp.sort(xp.unique_values(x % 3)), ("int16 n m",)),
+    "repeat": (lambda xp, x, r: xp.repeat(x, r % 4, axis=0), ("float32 n m", "int32 n")),
+    "repeat_flat": (lambda xp, x, r: xp.repeat(x, r % 3), ("float32 n", "uint8 n")),
+    "repeat_last": (lambda xp, x, r: xp.repeat(x, r % 3, axis=-1), ("float32 n m", "int64 m")),
+    "repeat_all_alike": (lambda xp, x, r: xp.repeat(x, r[:1] % 3), ("float32 n", "int64 2")),
+    "repeat_a_number_of_times": (lambda xp, x, r: xp.repeat(x, r % 4), ("float32 n", "int64")),
+    "repeat_a_list": (lambda xp, x: xp.repeat(x, [2, 0, 1], axis=1), ("float32 n 3",)),
+    "arange": (lambda xp, x: xp.arange(x % 7), ("int64",)),
+    "arange_between": (lambda xp, x, y: xp.arange(x % 5, y % 9), ("int64", "int64")),
+    "arange_down": (lambda xp, x, y: xp.arange(x % 9, y % 5, -2), ("int64", "int64")),
+    "arange_of_floats": (lambda xp, x: xp.arange(x, x + 3, 0.5), ("float64",)),
+    "slice": (lambda xp, x, i: x[i % 5 :], ("float32 n m", "int64")),
+    "slice_to": (lambda xp, x, i: x[:, : i % 5], ("float32 n m", "int32")),
+    "slice_from_the_end": (lambda xp, x, i: x[-(i % 4) - 1 : i % 9 : 2], ("float32 n", "int64")),
+    "zeros": (lambda xp, x, i: xp.zeros((i % 4, 2)) + x[:2], ("float64 n", "int64")),
+    "reshape": (lambda xp, x: xp.reshape(xp.repeat(x, x.shape[0] % 1 + 2), (-1, 2)), ("float32 n",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("arange_of_floats", "zeros")])
+def test_like_numpy(name: str) -> None:
+    program, specs = CASES[name]
+    compare(program, *specs)
+
+
+def test_one_compile() -> None:
+    f = dyn.jit(lambda x: (x[x > 0], dnp.unique(dnp.round(x)), dnp.arange(dnp.sum(x > 0))))
+    for n in (0, 1, 2, 7, 64, 1000):
+        x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+        taken, distinct, counted = f(x)
+        np.testing.assert_array_equal(taken, x[x > 0])
+        np.testing.assert_array_equal(distinct, np.unique(np.round(x)))
+        np.testing.assert_array_equal(counted, np.arange(np.sum(x > 0)))
+    assert f.cache_info().compiles == 1
+
+
+def test_outside_of_a_trace() -> None:
+    x = np.array([[0, 2], [3, 0]])
+    for found, wanted in zip(dnp.nonzero(x), np.nonzero(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(dnp.asarray(x)[dnp.asarray(x) > 1], [2, 3])
+
+
+@pytest.mark.parametrize("equal_nan", [True, False])
+def test_nans(equal_nan: bool) -> None:
+    x = np.array([np.nan, 1, -0.0, np.nan, 0.0, 1], np.float32)
+    f = dyn.jit(lambda x: dnp.unique(x, return_counts=True, equal_nan=equal_nan))
+    for found, wanted in zip(f(x), np.unique(x, return_counts=True, equal_nan=equal_nan), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_size_of_ones_own() -> None:
+    """Nothing is measured then, so that vmap goes through."""
+    x = np.array([[1, 0, 2], [0, 0, 0], [3, 4, 5]], np.float32)
+    (found,) = dyn.vmap(lambda row: dnp.nonzero(row, size=2, fill_value=-1))(x)
+    np.testing.assert_array_equal(found, [[0, 2], [-1, -1], [0, 1]])
+    np.testing.assert_array_equal(dnp.unique(x, size=8, fill_value=9), [0, 1, 2, 3, 4, 5, 9, 9])
+    np.testing.assert_array_equal(dnp.unique(x, size=3), [0, 1, 2])
+    repeated = dyn.jit(lambda x, r: dnp.repeat(x, r, total_repeat_length=4))
+    np.testing.assert_array_equal(repeated(np.arange(3), np.array([1, 0, 2])), [0, 2, 2, 2])
+
+
+def test_gradients() -> None:
+    """The gradient of what a mask takes goes back to where it stood."""
+    f = dyn.jit(dyn.grad(lambda x: dnp.sum(x[x > 0] ** 3)))
+    for n in (0, 1, 7):
+        x = np.random.default_rng(n).standard_normal(n)
+        np.testing.assert_allclose(f(x), np.where(x > 0, 3 * x**2, 0))
+    second = dyn.jit(dyn.hessian(lambda x: dnp.sum(dnp.repeat(x, np.array([2, 0, 1])) ** 3)))
+    np.testing.assert_allclose(second(np.array([1.0, 2, 3])), np.diag([12.0, 0, 18]))
+
+
+def scanned(x: Any) -> Any:
+    def step(most: Any, row: Any) -> Any:
+        taken = row[row > most]
+        return most + dnp.sum(taken), taken.shape[0] + dnp.zeros(())
+
+    return lax.scan(step, dnp.sum(x) * 0, x)
+
+
+def test_in_a_loop() -> None:
+    """Each step measures anew, and has memory of its own for it."""
+    f = dyn.jit(scanned)
+    for shape in ((0, 3), (3, 0), (1, 1), (5, 700)):
+        x = np.random.default_rng(0).standard_normal(shape)
+        most, counts = 0.0, []
+        for row in x:
+            counts.append((row > most).sum())
+            most += row[row > most].sum()
+        found, found_counts = f(x)
+        np.testing.assert_allclose(found, most)
+        np.testing.assert_array_equal(found_counts, counts)
+    assert f.cache_info().compiles == 1
+
+
+def test_the_gradient_of_a_loop_measures_again() -> None:
+    x = np.random.default_rng(1).standard_normal((4, 6))
+    gradient = dyn.jit(dyn.grad(lambda x: scanned(x)[0]))(x)
+    step = 1e-6
+    for at in ((0, 0), (1, 3), (3, 5)):
+        moved = x.copy()
+        moved[at] += step
+        np.testing.assert_allclose(gradient[at], (scanned_value(moved) - scanned_value(x)) / step, atol=1e-4)
+
+
+def scanned_value(x: Array) -> float:
+    most = 0.0
+    for row in x:
+        most += row[row > most].sum()
+    return most
+
+
+def test_in_a_branch_and_in_a_while_loop() -> None:
+    @dyn.jit
+    def f(p: Any, x: Any) -> Any:
+        def halved(y: Any) -> Any:
+            return dnp.where(y > 1, y / 2 - dnp.max(y[y > 1]) / 8, y)
+
+        chosen = lax.cond(p, lambda v: dnp.sum(dnp.unique(v)), lambda v: dnp.sum(v[v > 1]), x)
+        return chosen, lax.while_loop(lambda y: dnp.sum(y[y > 1]) > 1, halved, x)
+
+    x = np.array([1.0, 1, 2, 2, 9])
+    after = x
+    while after[after > 1].sum() > 1:
+        after = np.where(after > 1, after / 2 - after[after > 1].max() / 8, after)
+    for p, wanted in ((True, 12), (False, 13)):
+        chosen, ended = f(p, x)
+        assert float(chosen) == wanted
+        np.testing.assert_allclose(ended, after)
+    assert f.cache_info().compiles == 1
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_take_the_maximum_of() -> None:
+    f = dyn.jit(lambda x: dnp.max(x[x > 0]))
+    assert float(f(np.array([1.0, -2, 3]))) == 3
+    with pytest.raises(ShapeError) as caught:
+        f(np.array([-1.0, -2]))
+    assert rendered(caught.value) == (
+        "count >= 1 is required, but count is 0: the maximum of nothing has no value, and an axis that is reduced is "
+        "empty.\n"
+        "  count is the number of nonzero elements of (x_0,) = 0\n"
+        "  at <the line>\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
+
+
+def test_a_number_that_is_no_size() -> None:
+    f = dyn.jit(lambda n, x: x[: lax.as_dim(n, max=x.shape[0], name="k")])
+    np.testing.assert_array_equal(f(np.int32(2), np.arange(3)), [0, 1])
+    with pytest.raises(ShapeError) as caught:
+        f(np.int32(4), np.arange(3))
+    assert rendered(caught.value) == (
+        "x_0 >= k is required, but x_0 is 3 and k is 4: as_dim(..., name='k') is at most x_0.\n"
+        "  x_0 is x.shape[0] = 3\n"
+        "  k is as_dim(..., name='k') = 4\n"
+        "  at <the line>\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
+    with pytest.raises(ShapeError, match="k >= 0 is required, but k is -1"):
+        f(np.int32(-1), np.arange(3))
+
+
+def test_a_size_that_does_not_fit_later_shapes() -> None:
+    """What the caller gets is all or nothing: the check comes when the size is known."""
+    f = dyn.jit(lambda x, y: (x * 2, x[x > 0] + y))
+    np.testing.assert_array_equal(f(np.array([1.0, -1, 2]), np.ones(2))[1], [2, 3])
+    with pytest.raises(ShapeError, match="count broadcasts with y_0 is required, but count is 2 and y_0 is 3"):
+        f(np.array([1.0, -1, 2]), np.ones(3))
+
+
+def test_branches_of_python() -> None:
+    with pytest.raises(UndecidedDimError) as caught:
+        dyn.jit(lambda x: x if x[x > 0].shape[0] > 3 else -x)(np.ones(3))
+    assert rendered(caught.value) == (
+        "whether count > 3 cannot be decided: count is the number of nonzero elements of (x_0,).\n"
+        "  at <the line>\n"
+        "  help: it is known when the program runs, and not while it is traced: use dyn.numpy.where, or dyn.lax.cond "
+        "on a comparison of an array."
+    )
+
+
+def test_what_a_region_measures_stays_inside() -> None:
+    with pytest.raises(ShapeError) as caught:
+        dyn.jit(lambda p, x: lax.cond(p, lambda v: v[v > 0], lambda v: v[v > 1], x))(True, np.ones(3, np.float32))
+    assert rendered(caught.value) == (
+        "branch 0 of cond gives f32[count], and the size of axis 0 is found out inside of it.\n"
+        "  count is the number of nonzero elements of (x_0,)\n"
+        "  at <the line>\n"
+        "  help: compute what is of one size from it inside, as a sum, or give it a size of your own (size= of "
+        "nonzero, unique and their kin)."
+    )
+
+
+def test_vmap() -> None:
+    with pytest.raises(UnsupportedOpError, match="vmap: measure: a size that depends on values would be"):
+        dyn.vmap(lambda x: dnp.sum(x[x > 0]))(np.ones((3, 4)))
+
+
+# ---- how it is compiled ----------------------------------------------------------------------------------------------
+
+
+def function_of(program: Callable[..., Any], *specs: str) -> Function:
+    return trace(lambda xp, *arrays: program(*arrays), *specs).function
+
+
+def test_one_mask_is_measured_once() -> None:
+    function = function_of(lambda x, m: (x[m] + x[m], dnp.nonzero(m)), "float32 n", "bool n")
+    assert len(list(measured_dims(function.ops))) == 1
+
+
+def test_what_is_written_out_twice_measures_twice() -> None:
+    """A function whose gradient is taken twice has dims of its own each time."""
+    f = dyn.jit(lambda x: dyn.grad(lambda y: dnp.sum(y[y > 0] ** 2))(x) + dyn.grad(lambda y: dnp.sum(y[y < 0] ** 2))(x))
+    x = np.array([1.0, -2, 3])
+    np.testing.assert_allclose(f(x), 2 * x)
+
+
+def test_donated_memory_is_left_alone() -> None:
+    """A check may fail after kernels have run: what was donated must be as it was then."""
+    f = dyn.jit(lambda x: (x + 1, dnp.max(x[x > 0])), donate_argnums=0)
+    x = np.array([-1.0, -2])
+    with pytest.warns(UserWarning, match="donat"), pytest.raises(ShapeError):
+        f(x)
+    np.testing.assert_array_equal(x, [-1, -2])
+
+
+def test_results_of_both_kinds_at_any_size() -> None:
+    """Results whose shapes are known at once get their memory at once, and the GIL is kept until the last has it."""
+    f = dyn.jit(lambda x: (x[x > 0], x * 2, dnp.sum(x), x[x < 0][:, None] * x[None, :], x + 1))
+    for n in (0, 1, 7, 600):
+        x = np.random.default_rng(n).standard_normal(n)
+        wanted = (x[x > 0], x * 2, np.sum(x), x[x < 0][:, None] * x[None, :], x + 1)
+        for found, value in zip(f(x), wanted, strict=True):
+            np.testing.assert_allclose(found, value, atol=1e-12)
