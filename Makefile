@@ -12,12 +12,13 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train test bench golden clean
+.PHONY: help demo train test random bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
 	@echo 'make test     ruff, pyright and all tests'
+	@echo 'make random   look for programs that are compiled wrongly, for an hour or so'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -41,6 +42,10 @@ test:
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright --project pyproject.toml
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+random:
+	$(SETUP) test
+	$(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/models tests/stitch/test_random_programs.py $(ARGS)
 
 bench:
 	$(SETUP) bench

@@ -42,8 +42,8 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     in_regions(simplify),
     in_regions(eliminate_common_subexpressions),
     in_regions(propagate_transposes),
-    own_results,
     split_complex,
+    own_results,
     in_regions(eliminate_dead_code),
 )
 # Then: stitch (Function -> Plan), lower (Plan -> launches of kernels), host (launches -> host program), render, compile

@@ -307,7 +307,7 @@ class LoadedProgram:
         frame.outputs, frame.error = [], None
         for reuse in taken:
             frame.give(reuse.input, 0)
-            if not status:
+            if not status and outputs[reuse.output] is None:
                 array = arguments[reuse.input]
                 shape = frame.shape(reuse.output)
                 outputs[reuse.output] = array if array.shape == shape else array.reshape(shape)

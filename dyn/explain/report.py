@@ -9,7 +9,7 @@ from enum import Enum
 
 from dyn.backends.binaries import Origin
 from dyn.ir.core import Function, Value
-from dyn.lower.host import AxisCheck, HostProgram, site_text
+from dyn.lower.host import AxisCheck, HostProgram, InRegion, site_text
 from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
 from dyn.record import Record
@@ -162,7 +162,10 @@ def _checked(optimized: Optimized) -> list[FactRow]:
     hidden = [info.hidden for info in optimized.function.infos]
     rows: list[FactRow] = []
     for site in optimized.host.sites:
-        if isinstance(site, Relation):
+        if isinstance(site, InRegion):
+            row = _relation(site.relation, Status.NEEDED)
+            rows.append(replace(row, why=f"{row.why}, in a loop or a branch: checked where that runs"))
+        elif isinstance(site, Relation):
             said = site.reason.loc is not None and not site.reason.loc.line
             rows.append(_relation(site, Status.DECLARED if said else Status.NEEDED))
         elif isinstance(site, Declaration):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,35 @@ from dyn.source import Loc
 
 
 class Demands:
-    """The :class:`~dyn.ir.opdef.TypeContext` of one op: facts grow by what the op demands."""
+    """The :class:`~dyn.ir.opdef.TypeContext` of one op: facts grow by what the op demands.
+
+    What it demands of the edges of a region goes to that region: ``regions`` become those that demand it.
+    """
 
     def __init__(self, facts: Facts, opdef: OpDef, loc: Loc, regions: tuple[Region, ...] = ()) -> None:
         self.facts = facts
+        self._known = len(facts.relations)
         self.opdef = opdef
         self.loc = loc
         self.regions = regions
+        self._inside: dict[int, Demands] = {}
+
+    def inside(self, number: int) -> Demands:
+        """The context in which is demanded what has to hold where region ``number`` runs."""
+        found = self._inside.get(number)
+        if found is None:
+            facts = self.facts.within(self.regions[number].demands)
+            found = self._inside[number] = Demands(facts, self.opdef, self.loc)
+        return found
+
+    def grown_regions(self) -> tuple[Region, ...]:
+        """The regions with what was demanded inside of them."""
+        regions = list(self.regions)
+        for number, inner in self._inside.items():
+            new = inner.facts.relations[inner._known :]
+            if new:
+                regions[number] = replace(regions[number], demands=(*regions[number].demands, *new))
+        return tuple(regions)
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         if kind is RelKind.EQ and lhs is rhs:
@@ -42,11 +65,17 @@ class Builder:
     """Appends ops to a growing program.
 
     ``facts`` grows with what the ops demand. ``loc`` is given to the ops that are made and may be reassigned.
+
+    That of a region (``inner``) knows what is known around it, whenever that was learned, and what its own ops demand:
+    its ``demands``, which hold in the region alone.
     """
 
-    def __init__(self, facts: Facts, loc: Loc) -> None:
+    def __init__(self, facts: Facts, loc: Loc, outer: Builder | None = None) -> None:
         self._facts = facts
-        self._outer: Builder | None = None
+        self._outer = outer
+        #: What was known around it when ``_facts`` was made.
+        self._around = facts
+        self.demands: tuple[Relation, ...] = ()
         self.loc = loc
         self.ops: list[Op] = []
         #: Whether what it built is finished, so that its values have no place in what is built now.
@@ -55,21 +84,36 @@ class Builder:
 
     @property
     def facts(self) -> Facts:
-        """What is known of the dims of the whole program, its regions included."""
-        return self._facts if self._outer is None else self._outer.facts
+        """What is known of the dims here: of the whole program, and inside of a region."""
+        if self._outer is not None and self._outer.facts is not self._around:
+            self._around = self._outer.facts
+            self._facts = self._around.within(self.demands)
+        return self._facts
 
     @facts.setter
     def facts(self, facts: Facts) -> None:
         if self._outer is None:
             self._facts = facts
-        else:
-            self._outer.facts = facts
+            return
+        new = facts.relations[len(self.facts.relations) :]
+        # What is about a dim that the program measures is looked at once that is known, wherever that is.
+        measured = [r for r in new if any(s.measured for s in r.symbols())]
+        self.demands += tuple([r for r in new if r not in measured])
+        self._facts = facts if not measured else self._facts.within(self.demands)
+        for relation in measured:
+            self._outer.facts = self._outer.facts.assume(relation)
+        if measured:
+            self._around = self._outer.facts
+            self._facts = self._around.within(self.demands)
 
     def inner(self) -> Builder:
-        """A builder of a region of this program: what its ops demand of the dims is demanded of the program."""
-        builder = Builder(self.facts, self.loc)
-        builder._outer = self
-        return builder
+        """A builder of a region of this program."""
+        return Builder(self.facts, self.loc, self)
+
+    def adopt(self, demands: Sequence[Relation]) -> None:
+        """Demand here what a region demands whose ops are written out here."""
+        for relation in demands:
+            self.facts = self.facts.assume(relation)
 
     def emit(
         self, opdef: OpDef, operands: Sequence[Value], regions: tuple[Region, ...] = (), **attrs: Attr
@@ -78,6 +122,11 @@ class Builder:
         demands = Demands(self.facts, opdef, self.loc, regions)
         types = opdef.types(demands, tuple(v.type for v in operands), attrs)
         self.facts = demands.facts
+        if regions:
+            regions = demands.grown_regions()
+            if opdef.kind is not OpKind.CONTROL:  # what is folded or mapped runs wherever the op does
+                for region in regions:
+                    self.adopt(region.demands)
         return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
 
     def append(self, op: Op) -> tuple[Value, ...]:

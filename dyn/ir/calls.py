@@ -12,7 +12,8 @@ from dyn.ir.opdef import Inline, OpKind
 def inline_calls(function: Function) -> Function:
     """Every call becomes the ops of its first region.
 
-    Needs nothing. Leaves no CALL ops, in regions neither. Facts stay: what a region demands was demanded already.
+    Needs nothing. Leaves no CALL ops, in regions neither. Facts stay: what a call's region demands is demanded where
+    the call stands (``Builder.emit``).
     """
     return inlined(function, tuple(Inline))
 
@@ -56,7 +57,7 @@ def _written_out(region: Region, when: Collection[Inline]) -> Region:
 
     for op in region.ops:
         add(op)
-    return Region(region.params, tuple(ops), tuple([values.get(v, v) for v in region.results]))
+    return replace(region, ops=tuple(ops), results=tuple([values.get(v, v) for v in region.results]))
 
 
 def _without_calls(op: Op, when: Collection[Inline]) -> Op:

@@ -18,7 +18,7 @@ import numpy as np
 from dyn.dtypes import DType, dtype
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, as_dim, evaluate, free_symbols
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, evaluate, free_symbols
 from dyn.source import Loc
 
 
@@ -108,6 +108,8 @@ class Region:
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
     results: tuple[Value, ...]
+    #: What has to hold of the dims where the region runs, beyond what is known around it. Inside they are facts.
+    demands: tuple[Relation, ...] = ()
 
     def reads(self) -> Iterator[Value]:
         """The values from outside that the region uses. May repeat."""
@@ -172,7 +174,7 @@ class Function:
         for declaration in self.facts.declarations:
             yield as_dim(declaration.symbol)
         for relation in self.facts.relations:
-            yield from (relation.lhs, relation.rhs, *(relation.lhs_shape or ()), *(relation.rhs_shape or ()))
+            yield from _relation_dims(relation)
         yield from _block_dims(self.ops)
 
     def users(self) -> dict[Value, list[Op]]:
@@ -195,10 +197,16 @@ def _block_dims(ops: tuple[Op, ...]) -> Iterator[Dim]:
         for region in op.regions:
             for param in region.params:
                 yield from param.shape
+            for relation in region.demands:
+                yield from _relation_dims(relation)
             yield from _block_dims(region.ops)
         for result in op.results:
             yield from result.shape
         yield from attr_dims(op.attrs)
+
+
+def _relation_dims(relation: Relation) -> Iterator[Dim]:
+    yield from (relation.lhs, relation.rhs, *(relation.lhs_shape or ()), *(relation.rhs_shape or ()))
 
 
 def with_operands(op: Op, values: Mapping[Value, Value]) -> Op:
@@ -215,7 +223,7 @@ def _region_with(region: Region, values: Mapping[Value, Value]) -> Region:
     results = tuple([values.get(v, v) for v in region.results])
     if results == region.results and all(a is b for a, b in zip(ops, region.ops, strict=True)):
         return region
-    return Region(region.params, ops, results)
+    return replace(region, ops=ops, results=results)
 
 
 # --- attributes ---------------------------------------------------------------------------------------------------
@@ -280,4 +288,5 @@ def region_key(region: Region, outer: Mapping[Value, object]) -> tuple[object, .
         types = tuple([v.type for v in op.results])
         ops.append((op.opdef.name, attrs_key(op.attrs), tuple([name(v) for v in op.operands]), inner, types))
         names.update((result, (len(ops), number)) for number, result in enumerate(op.results))
-    return tuple([v.type for v in region.params]), tuple(ops), tuple([name(v) for v in region.results])
+    demands = tuple([(r.kind, r.lhs, r.rhs, r.lhs_shape, r.rhs_shape) for r in region.demands])
+    return tuple([v.type for v in region.params]), tuple(ops), tuple([name(v) for v in region.results]), demands

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dyn.errors import DynError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
-from dyn.ir.opdef import FROM_VJP, NoGrad
+from dyn.ir.opdef import FROM_VJP, NoGrad, OpKind
 from dyn.ir.types import TensorType
 
 Tangent = Value | None
@@ -67,11 +67,11 @@ def pull_back(
 
 
 def leading_to(ops: Sequence[Op], results: Iterable[Value]) -> tuple[Op, ...]:
-    """The ops that results depend on. What they do not has no derivative to be asked for."""
+    """The ops that results depend on, and those that measure dims, which types read."""
     needed = set(results)
     found: list[Op] = []
     for op in reversed(ops):
-        if any(v in needed for v in op.results):
+        if op.opdef.kind is OpKind.MEASURE or any(v in needed for v in op.results):
             found.append(op)
             needed.update(op.reads())
     return tuple(reversed(found))

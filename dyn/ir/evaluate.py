@@ -6,20 +6,56 @@ gives a tuple of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
+from dyn.ir.differentiate import leading_to
 from dyn.ir.measured import bound_dim
 from dyn.ir.opdef import OpDef, OpKind, Sample
 from dyn.shapes import Reason, Relation, RelKind, Symbol, as_dim, evaluate
 
 Array = np.ndarray[Any, Any]
-#: A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
-RegionFunction = Callable[..., tuple[Array, ...]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RegionFunction:
+    """A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
+
+    A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
+    their elements at once. Raises ShapeError where the sizes are not what the region demands.
+    """
+
+    region: Region
+    #: The values from outside that it reads.
+    captured: Mapping[Value, Array]
+    env: Mapping[Symbol, int]
+    #: What is checked once the dims are known that the region measures.
+    relations: Sequence[Relation] = ()
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        region = self.region
+        self.check()
+        shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
+        exact = [np.shape(a) for a in arrays] == shapes
+        values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
+        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=self.relations)
+        return tuple(values[v] for v in region.results)
+
+    def check(self) -> None:
+        """Raise the ShapeError of a demand that does not hold."""
+        for relation in self.region.demands:
+            if not relation.holds(self.env):
+                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
+
+    def no_rows(self, first: int) -> tuple[Array, ...]:
+        """What a loop over no steps makes of the results from number ``first`` on."""
+        results = self.region.results[first:]
+        return tuple(np.zeros((0, *(evaluate(d, self.env) for d in v.shape)), v.dtype.np) for v in results)
 
 
 def run_ops(
@@ -33,11 +69,15 @@ def run_ops(
 ) -> None:
     """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
 
+    Ops that nothing that is kept comes of are left out, as compiled code leaves them out: a loop that nobody reads does
+    not run, and so asks for nothing.
+
     With ``exact`` every result has to have the shape that its type says. Of the ``relations`` those that are about a
     dim that the ops measure are checked then; ShapeError where one does not hold.
     """
-    last = {value: op for op in ops for value in op.reads()}
     needed = set(kept)
+    ops = leading_to(ops, needed)
+    last = {value: op for op in ops for value in op.reads()}
     for op in ops:
         bound = bound_dim(op)
         attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
@@ -72,21 +112,8 @@ def check_relations(relations: Iterable[Relation], env: Mapping[Symbol, int], bo
 def region_function(
     region: Region, outer: Mapping[Value, Array], env: Mapping[Symbol, int], relations: Sequence[Relation] = ()
 ) -> RegionFunction:
-    """A region as a function; ``outer`` has the values from outside that it reads.
-
-    A region of elementwise ops on scalars may be called with arrays of one shape instead: it then computes for all of
-    their elements at once.
-    """
-    captured = {value: outer[value] for value in region.reads()}
-
-    def run(*arrays: Array) -> tuple[Array, ...]:
-        shapes = [tuple(evaluate(d, env) for d in param.shape) for param in region.params]
-        exact = [np.shape(a) for a in arrays] == shapes
-        values = {**captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, env, region.results, exact=exact, relations=relations)
-        return tuple(values[v] for v in region.results)
-
-    return run
+    """A region as a function; ``outer`` has the values from outside that it reads."""
+    return RegionFunction(region, {value: outer[value] for value in region.reads()}, env, relations)
 
 
 def run_sample(opdef: OpDef, sample: Sample) -> tuple[Array, ...]:

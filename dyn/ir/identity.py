@@ -83,6 +83,8 @@ class _Writer:
             attrs = [f"{name}={self.attr(op.attrs[name])}" for name in sorted(op.attrs)] if op.attrs else ()
             for region in op.regions:
                 self.lines.append(f"region {' '.join([self.define(v) for v in region.params])}")
+                for relation in region.demands:
+                    self.relation(relation)
                 self.block(region.ops, region.results)
             results_ = [self.define(v) for v in op.results]
             self.lines.append(f"{op.opdef.name} {operands} {attrs} {results_}")

@@ -13,9 +13,10 @@ Pass = Callable[[Function], Function]
 
 
 def region_function(function: Function, region: Region) -> Function:
-    """The region as a function over the dims of the function that it stands in."""
+    """The region as a function over the dims of the function that it stands in, with the facts that hold in it."""
     infos = tuple([ParamInfo(param.name or f"value{number}") for number, param in enumerate(region.params)])
-    return Function(function.name, region.params, region.ops, region.results, function.facts, infos)
+    facts = function.facts.within(region.demands)
+    return Function(function.name, region.params, region.ops, region.results, facts, infos)
 
 
 def with_regions(function: Function, change: Callable[[Function, Op], tuple[Region, ...]]) -> Function:
@@ -36,7 +37,7 @@ def in_regions(step: Pass) -> Pass:
 
     def of_regions(function: Function, op: Op) -> tuple[Region, ...]:
         made = [whole(region_function(function, region)) for region in op.regions]
-        return tuple([Region(f.params, f.ops, f.results) for f in made])
+        return tuple([Region(f.params, f.ops, f.results, old.demands) for f, old in zip(made, op.regions, strict=True)])
 
     @functools.wraps(step)
     def whole(function: Function) -> Function:

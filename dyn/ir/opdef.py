@@ -97,6 +97,10 @@ class TypeContext(Protocol):
         """The regions of the op: :class:`~dyn.ir.core.Region` each."""
         ...
 
+    def inside(self, number: int) -> TypeContext:
+        """The context of region ``number``: what is demanded there has to hold where the region runs."""
+        ...
+
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         """Demand a relation: proved, or recorded to be checked at run time; refuted is a ShapeError."""
         ...

@@ -9,7 +9,7 @@
     fact     = "fact" (size relation size | shape relation shape) string [loc]
     body     = {op} "return" {value ","} "}"
     op       = value {"," value} "=" name "(" {value ","} ")" ["{" {name "=" attr ","} "}"] {region} ":" types [loc]
-    region   = "(" {value ":" type ","} ")" "{" body
+    region   = "(" {value ":" type ","} ")" "{" {fact} body
     type     = name shape ["~"]
     attr     = "[" {attr ","} "]" | string | float | "#" name | "true" | "false" | dense | size
     size     = polynomials of names, of calls such as floordiv(a, b), and of integers, with "+", "-", "*", "**"
@@ -257,6 +257,11 @@ class _Parser:
 
     def fact(self) -> None:
         at = self.token.at
+        relation = self.relation()
+        with self.checked(at):
+            self.facts = self.facts.assume(relation)
+
+    def relation(self) -> Relation:
         shapes = self.token.text == "["
         lhs = self.shape() if shapes else (self.dim(),)
         kind = _RELATIONS.get(self.token.text)
@@ -265,9 +270,7 @@ class _Parser:
         self.take()
         rhs = self.shape() if shapes else (self.dim(),)
         reason = Reason(self.string(), self.loc())
-        relation = Relation(kind, product(lhs), product(rhs), reason, lhs if shapes else None, rhs if shapes else None)
-        with self.checked(at):
-            self.facts = self.facts.assume(relation)
+        return Relation(kind, product(lhs), product(rhs), reason, lhs if shapes else None, rhs if shapes else None)
 
     # Types ------------------------------------------------------------------------------------------------------
 
@@ -354,8 +357,11 @@ class _Parser:
     def region(self) -> Region:
         params = self.listed(self.typed_value, ")")
         self.expect("{")
+        demands: list[Relation] = []
+        while self.accept("fact"):
+            demands.append(self.relation())
         ops, results = self.block()
-        return Region(tuple(params), ops, results)
+        return Region(tuple(params), ops, results, tuple(demands))
 
     def named_attr(self, attrs: dict[str, Attr]) -> None:
         at = self.token.at

@@ -23,7 +23,7 @@ _MOVERS = (OpKind.VIEW, OpKind.INDEXED)
 def split_complex(function: Function) -> Function:
     """Every complex value between parameters and results becomes two real ones.
 
-    Needs results that are values of their own. Leaves complex numbers in parameters and what libraries compute, which
+    Needs nothing. Leaves complex numbers in parameters and what libraries compute, which
     only ``real``, ``imag`` and libraries read, and in results and what libraries are given, which ``complex`` makes
     where they are none of the former: what kernels load and store. A function without them stays as it is.
     """
@@ -124,6 +124,7 @@ class _Splitter:
 
     def region(self, region: Region) -> Region:
         outer, self.builder = self.builder, self.builder.inner()
+        self.builder.adopt(region.demands)
         for param in region.params:
             if _is_complex(param):
                 part = param.type.with_dtype(_PARTS[param.dtype])
@@ -132,7 +133,7 @@ class _Splitter:
             self.builder.loc = op.loc
             self.op(op)
         inner, self.builder = self.builder, outer
-        return Region(self.flat(region.params), tuple(inner.ops), self.flat(region.results))
+        return Region(self.flat(region.params), tuple(inner.ops), self.flat(region.results), inner.demands)
 
     def parts(self, op: Op, operands: tuple[Any, ...]) -> Any:
         if op.opdef.parts is not None:

@@ -63,6 +63,30 @@ class _Refiner(Redimension):
     def attrs(self, op: Op) -> Mapping[str, Attr]:
         return op.attrs if op.opdef.kind is OpKind.MEASURE else super().attrs(op)
 
+    def region(self, region: Region) -> Region:
+        return self.demanding(region) if region.demands else super().region(region)
+
+    def demanding(self, region: Region) -> Region:
+        """A region with facts of its own: they hold for its ops, and not for what it takes and gives.
+
+        What is another shape by those facts alone is reshaped at the edge.
+        """
+        params = tuple([self.value(v) for v in region.params])
+        inner = _Refiner(self.facts.within(region.demands))
+        loc = region.ops[0].loc if region.ops else UNKNOWN
+        edge = Builder(inner.facts, loc)
+        for old, param in zip(region.params, params, strict=True):
+            shape = tuple([inner.dim(d) for d in param.shape])
+            inner.values[old] = param if shape == param.shape else edge.op("reshape", param, shape=shape)
+        start = tuple(edge.ops)
+        ops = tuple([inner.op(op) for op in region.ops])
+        edge.ops.clear()
+        results: list[Value] = []
+        for old in region.results:
+            value, shape = inner.value(old), tuple([self.dim(d) for d in old.shape])
+            results.append(value if shape == value.shape else edge.op("reshape", value, shape=shape))
+        return Region(params, (*start, *ops, *edge.ops), tuple(results), region.demands)
+
 
 def eliminate_common_subexpressions(function: Function) -> Function:
     """Of ops that compute the same from the same, the first stays.
@@ -91,8 +115,8 @@ def eliminate_dead_code(function: Function) -> Function:
     """Ops whose results nobody reads go.
 
     Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used, and what
-    checks are made of is measured. Ops that can do without some of their results lose those that nobody reads
-    (``OpDef.prune``).
+    checks are made of is measured. Only what the regions of a dead loop or choice demand is gone with them, for they
+    don't run. Ops that can do without some of their results lose those that nobody reads (``OpDef.prune``).
     """
     live = set(function.results)
     kept: list[Op] = []
@@ -141,10 +165,10 @@ def _own_regions(function: Function, op: Op) -> tuple[Region, ...]:
         same = unchanged(op) if region is body_of(op) else ()
         kept = [*same, *(False,) * (len(region.results) - len(same))]
         changed = tuple([v for v, keep in zip(region.results, kept, strict=True) if not keep])
-        own = own_results(region_function(function, Region(region.params, region.ops, changed)))
+        own = own_results(region_function(function, replace(region, results=changed)))
         left = iter(own.results)
         results = tuple([v if keep else next(left) for v, keep in zip(region.results, kept, strict=True)])
-        made.append(Region(own.params, own.ops, results))
+        made.append(Region(own.params, own.ops, results, region.demands))
     return tuple(made)
 
 

@@ -199,6 +199,8 @@ class _Printer:
         """Ends a line with a region's beginning, prints its body, and gives the line on which it ends."""
         params = ", ".join(f"{self.define(v, named=False)}: {v.type.text(self.symbols)}" for v in region.params)
         self.lines.append(f"{line} ({params}) {{")
+        pad = "  " * (depth + 1)
+        self.lines += [f"{pad}fact {self.relation(relation)}" for relation in region.demands]
         self.block(region.ops, region.results, depth + 1)
         return "  " * depth + "}"
 

@@ -44,4 +44,5 @@ class Redimension:
             tuple([self.value(v) for v in region.params]),
             tuple([self.op(op) for op in region.ops]),
             tuple([self.value(v) for v in region.results]),
+            region.demands,  # nothing of it is about dims that are measured, and what it says of others stays as it is
         )

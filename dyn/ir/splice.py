@@ -14,15 +14,17 @@ from dyn.ir.types import TensorType
 def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
     """The region's ops at the end of ``b``, with ``args`` for its parameters. Gives its results.
 
-    The values are new, and so are the dims that it measures, so that a region can be written out more than once. The
-    demands of its ops on the dims have to be known to ``b``. With ``prepare`` the ops are to be differentiated backward
-    (``OpDef.prepare``). A transparent call's own region is written out in its place (``OpDef.transparent``).
+    The values are new, and so are the dims that it measures, so that a region can be written out more than once. What
+    the region demands of the dims is demanded where it is written out. With ``prepare`` the ops are to be
+    differentiated backward (``OpDef.prepare``). A transparent call's own region is written out in its place
+    (``OpDef.transparent``).
     """
     return written_once(b, with_own_dims(b, region), args, prepare=prepare)
 
 
 def written_once(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
     """The same of a region that is written out here alone: its dims stay."""
+    b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:
         if op.opdef.transparent:
@@ -47,7 +49,7 @@ def _fresh(region: Region) -> Region:
     values = {v: Value(v.type, v.name) for v in region.params}
     params = tuple(values.values())
     ops = tuple([copied(op, values) for op in region.ops])
-    return Region(params, ops, tuple([values.get(v, v) for v in region.results]))
+    return Region(params, ops, tuple([values.get(v, v) for v in region.results]), region.demands)
 
 
 def build_region(
@@ -57,4 +59,4 @@ def build_region(
     inner = b.inner()
     params = tuple([Value(type) for type in types])
     results = tuple(build(inner, params))
-    return Region(params, tuple(inner.ops), results)
+    return Region(params, tuple(inner.ops), results, inner.demands)

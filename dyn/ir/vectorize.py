@@ -25,6 +25,7 @@ def batched(
     Gives the results, and which of them have it.
     """
     region = with_own_dims(b, region)
+    b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
     for op in region.ops:
@@ -40,6 +41,15 @@ def batched(
         values.update(zip(op.results, rule(b, op, operands, own, size), strict=True))
         many.update(op.results)
     return tuple([values.get(v, v) for v in region.results]), tuple([v in many for v in region.results])
+
+
+def differing(region: Region, flags: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of a region ``batched`` gives an axis of examples, for arguments of which some have it."""
+    many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
+    for op in region.ops:
+        if any(v in many for v in op.reads()):
+            many.update(op.results)
+    return tuple([v in many for v in region.results])
 
 
 def spread(b: Builder, value: Value, size: Dim) -> Value:

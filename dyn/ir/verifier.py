@@ -18,7 +18,8 @@ class _Proofs:
     """A type context in which every demand must follow from the function's facts."""
 
     def __init__(self, facts: Facts, op: Op, names: Mapping[Symbol, str]) -> None:
-        self.facts, self.opdef, self.loc, self.names = facts, op.opdef, op.loc, names
+        self.facts, self.op, self.names = facts, op, names
+        self.opdef, self.loc = op.opdef, op.loc
         self.regions = op.regions
 
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
@@ -34,13 +35,16 @@ class _Proofs:
 
     unsupported = fail
 
+    def inside(self, number: int) -> _Proofs:
+        return _Proofs(self.facts.within(self.regions[number].demands), self.op, self.names)
+
 
 def verify(function: Function, after: str = "") -> Function:
     """Raise IRError, with the neighbouring lines, where ``function`` breaks an invariant; else return it.
 
     Checked: each value is defined once and before it is used, and so is each dim that is measured; each op's result
     types are what its rule infers, up to equalities that the facts prove; each demand of each op follows from the
-    facts. ``after`` names the pass to blame.
+    facts, those of the regions around it too. ``after`` names the pass to blame.
     """
     verifier = _Verifier(function)
     try:
@@ -134,4 +138,6 @@ class _Verifier:
     def region(self, region: Region, visible: set[Value], measured: frozenset[Symbol]) -> None:
         inner = set(visible)
         self.define(region.params, inner)
+        outer, self.facts = self.facts, self.facts.within(region.demands)
         self.block(region.ops, region.results, inner, measured)
+        self.facts = outer

@@ -13,19 +13,18 @@ from enum import Enum
 from dyn.errors import NotYetError, ShapeError
 from dyn.ir.core import Function, Op, Value, attr_dims
 from dyn.lower.donate import Reuse
-from dyn.lower.launch import Launch, walk_launches
-from dyn.lower.layout import LoopPlaces, Place, lay_out
+from dyn.lower.launch import Body, Launch, walk_launches
+from dyn.lower.layout import LoopPlaces, Place, Scope, divides, lay_out
 from dyn.shapes import (
     Declaration,
     Dim,
-    Opaque,
-    OpaqueKind,
     Reason,
     Relation,
     RelKind,
     Symbol,
     SymExpr,
     as_dim,
+    dim_max,
     evaluate,
     format_dim,
     free_symbols,
@@ -63,8 +62,15 @@ class Fault(Enum):
     LIBRARY = "a library call failed"
 
 
+@dataclass(frozen=True, slots=True)
+class InRegion:
+    """What a region demands: checked where it is about to run."""
+
+    relation: Relation
+
+
 #: What can go wrong in a call; a failure is the number of a site and the values of all symbols.
-Site = AxisCheck | Relation | Declaration | Fault
+Site = AxisCheck | Relation | Declaration | InRegion | Fault
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,13 +99,16 @@ class HostProgram:
     #: The variables of each loop, and how many there are in all.
     loops: Mapping[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
+    #: The regions that demand something of the dims (``Body.demands``), with what they have alone.
+    scopes: Mapping[Body, Scope] = field(default_factory=dict[Body, Scope])
 
     @property
     def arena(self) -> Dim:
         """Bytes of intermediate memory, as a formula over the function's dims."""
         total: Dim = 0
-        for slot in self.slots:
-            total = total + slot
+        scoped = {slot for scope in self.scopes.values() for slot in scope.slots}
+        for number, slot in enumerate(self.slots):
+            total = total + (dim_max(slot, 0) if number in scoped else slot)
         return total
 
     def text(self) -> str:
@@ -112,7 +121,8 @@ class HostProgram:
                 source = f"({source} - {bind.offset})"
             lines.append(f"  {bind.symbol.name} = {source}" + (f" / {bind.factor}" if bind.factor != 1 else ""))
         for number, site in enumerate(self.sites):
-            lines.append(f"  check {number}: {site_text(site, names)}")
+            where = "in a region" if isinstance(site, InRegion) else "check"
+            lines.append(f"  {where} {number}: {site_text(site, names)}")
         measured = [launch.measures for launch in walk_launches(self.launches) if launch.measures is not None]
         for number, (slot, segment) in enumerate(zip(self.slots, self.segments, strict=True)):
             when = f", once {measured[segment - 1].name} is known" if segment else ""
@@ -138,7 +148,8 @@ class HostProgram:
             if launch in self.loops:
                 lines.append(f"{indent}  {self.loops[launch].text()}")
             for body in launch.bodies:
-                lines += [f"{indent}  {{", *self._lines(body.launches, f"{indent}    "), f"{indent}  }}"]
+                checks = [f"{indent}    check {self.sites.index(InRegion(relation))}" for relation in body.demands]
+                lines += [f"{indent}  {{", *checks, *self._lines(body.launches, f"{indent}    "), f"{indent}  }}"]
         return lines
 
 
@@ -146,6 +157,8 @@ def site_text(site: Site, names: Sequence[str]) -> str:
     """What a check demands."""
     if isinstance(site, AxisCheck):
         return f"{names[site.input]}.shape[{site.axis}] == {site.dim}"
+    if isinstance(site, InRegion):
+        return site.relation.describe()
     if isinstance(site, Relation | Declaration):
         return site.describe()
     return site.value
@@ -175,15 +188,17 @@ def build_host(
     solved = [*(b.symbol for b in binds if b.factor != 1 or b.offset != 0), *measured]
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [relation for relation in function.facts.relations if relation not in guards]
-    divides = any(_divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
-    sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if divides else []), Fault.NO_MEMORY]
+    bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
+    sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
+    dividing = any(divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
+    sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
     if any(launch.call is not None for launch in walk_launches(launches)):
         sites.append(Fault.LIBRARY)
     layout = lay_out(plan, launches)
     return HostProgram(
         function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots),
         tuple(layout.segments), layout.places, layout.sizes,
-        launches, guards, reuses, layout.loops, layout.variables,
+        launches, guards, reuses, layout.loops, layout.variables, layout.scopes,
     )  # fmt: skip
 
 
@@ -237,6 +252,8 @@ def _op_dims(ops: tuple[Op, ...]) -> Iterator[Dim]:
             yield from result.shape
         yield from attr_dims(op.attrs)
         for region in op.regions:
+            for relation in region.demands:
+                yield from (relation.lhs, relation.rhs)
             yield from _op_dims(region.ops)
 
 
@@ -250,16 +267,6 @@ def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
             yield from value.shape
 
 
-def _divides(dim: Dim) -> bool:
-    """Whether a dim divides by something that may be 0."""
-    return isinstance(dim, SymExpr) and any(
-        isinstance(atom, Opaque)
-        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
-        and isinstance(atom.args[1], SymExpr)
-        for atom in dim.atoms
-    )
-
-
 def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
     """The error that a failed check is, with the names, the values and the user's line.
 
@@ -270,6 +277,8 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
     infos = program.function.infos
     if isinstance(what, AxisCheck):
         return _axis_error(program, what, env, sizes)
+    if isinstance(what, InRegion):
+        what = what.relation
     if isinstance(what, Relation):
         origins = _origins(program, (what.lhs, what.rhs), env)
         return ShapeError(
@@ -289,9 +298,16 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
         )
     if what is Fault.NO_VALUE:
         return _undefined(program, env)
-    arena = max(0, evaluate(program.arena, env))
+    arena = _arena_bytes(program, env)
     what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
     return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
+
+
+def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:
+    try:
+        return max(0, evaluate(program.arena, env))
+    except ShapeError:  # of a region that does not run some sizes may have no value
+        return 0
 
 
 def _undefined(program: HostProgram, env: dict[Symbol, int]) -> ShapeError:

@@ -2,7 +2,8 @@
 
 One function, ``int32 run(const Runtime*, void* ctx, const Tensor* in, Tensor* out)``, without loops over Python objects
 and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of kernel
-addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written.
+addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written, but
+outputs that took an input's memory, where a library call failed or memory ran out.
 Where a launch measures a dim the same is done again for what depends on it: checks, sizes, memory, outputs.
 
 ::
@@ -14,8 +15,8 @@ Where a launch measures a dim the same is done again for what depends on it: che
     launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost) -> 0, or 1 where there is no memory for scratch
     parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
 
-``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) has to take it: then
-``alloc_output`` is not called for that output.
+``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) shall take it: then
+``alloc_output`` is not called for that output, unless the sizes are such that a region would fail if it ran.
 
 ``state`` is whatever who made the table wants it to be; ``threads`` is how many threads a launch may use, 0 as many as
 the process has.
@@ -23,17 +24,19 @@ the process has.
 A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``entry`` is what ``ctx`` has for it, the
 tensors are the op's operands and then its results, dense, and the values are those of the program's symbols.
 
-Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number.
+Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number. What is wrong in a region
+that demands something of the dims is a failure where that region is about to run, and until then no more than a flag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from dyn.ir.core import Op, Value
-from dyn.lower.host import AxisCheck, Fault, HostProgram
-from dyn.lower.launch import Condition, Launch, Variant, walk_launches
+from dyn.lower.host import AxisCheck, Fault, HostProgram, InRegion
+from dyn.lower.launch import Body, Condition, Launch, Variant, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Row
 from dyn.shapes import (
     Declaration,
@@ -63,6 +66,29 @@ _BLOCK = {
     Fault.NO_MEMORY: "no_memory",
     Fault.LIBRARY: "library_failed",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """What fails where a region runs: for each of its demands the site and an i1, and i1s of divisions and of sizes."""
+
+    demands: list[tuple[int, str]]
+    zeros: str | None
+    overflow: str | None
+
+
+def _dims_of(launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> Iterator[Dim]:
+    """What a launch is chosen and sized by."""
+    if launch.call is not None:
+        for value in (*launch.call.operands, *launch.call.results):
+            yield from value.shape
+        return
+    if launch.when is not None:
+        yield launch.when.dim
+    for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
+        if variant.condition is not None:
+            yield variant.condition.dim
+        yield from (*variant.dims, variant.grid, scratch)
 
 
 class HostEmitter:
@@ -95,6 +121,8 @@ class HostEmitter:
         self.overflow: list[str] = []
         #: Divisors that may be 0 and must not.
         self.zeros: list[str] = []
+        #: For each region that demands something of the dims what fails where it runs, and an i1: whether any does.
+        self.scopes: dict[Body, tuple[_Failing, str]] = {}
 
     # Text -------------------------------------------------------------------------------------------------------
 
@@ -168,7 +196,7 @@ class HostEmitter:
         measured = None if launch is None else launch.measures
         failures: list[tuple[int, str]] = []
         for number, site in enumerate(self.program.sites):
-            if not isinstance(site, Fault) and self._is_due(_site_symbols(site), measured):
+            if not isinstance(site, Fault | InRegion) and self._is_due(_site_symbols(site), measured):
                 failures.append((number, self._check(site)))
         self._refuse_nonsense()
         self._branch_on(failures)
@@ -270,6 +298,8 @@ class HostEmitter:
         for dim in self._needed():
             if self._is_due(free_symbols(dim), measured):
                 self.dim(dim)
+        if measured is None:
+            self.known.update(self._scopes_in(self.program.launches))
         self._refuse_nonsense()
         # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
         for launch in self.kernels:
@@ -281,29 +311,82 @@ class HostEmitter:
 
     def _needed(self) -> Iterator[Dim]:
         """What the call has to know the value of."""
-        yield from (*self.program.sizes, *self.program.slots)
+        yield from self.program.sizes
+        scopes = self.program.scopes
+        scoped = {slot for scope in scopes.values() for slot in scope.slots}
+        yield from (slot for number, slot in enumerate(self.program.slots) if number not in scoped)
         for result in self.program.function.results:
             yield from result.shape
-        for loop in self.program.loops.values():
-            yield from (loop.length, *(row.step for row in loop.rows))
-        for launch, kernels in self.kernels.items():
-            if launch.call is not None:
-                for value in (*launch.call.operands, *launch.call.results):
-                    yield from value.shape
-                continue
-            if launch.when is not None:
-                yield launch.when.dim
-            for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
-                condition = () if variant.condition is None else (variant.condition.dim,)
-                yield from (*condition, *variant.dims, variant.grid, scratch)
+        yield from self._own_dims(self.program.launches)
+        for body, scope in scopes.items():  # of these what is known from the start is computed apart
+            for dim in (*scope.sizes, *self._own_dims(body.launches)):
+                if any(s.measured for s in free_symbols(dim)):
+                    yield dim
+
+    def _scopes_in(self, launches: Sequence[Launch]) -> dict[Dim, str]:
+        """Compute the sizes of regions that demand something of the dims. Gives what was computed for them alone."""
+        inside: dict[Dim, str] = {}
+        for launch in launches:
+            for body in launch.bodies:
+                inside |= self._scope_sizes(body) if body.demands else self._scopes_in(body.launches)
+        return inside
+
+    def _scope_sizes(self, body: Body) -> dict[Dim, str]:
+        """The same of one region, where nothing that goes wrong is a failure yet.
+
+        What is known by then outside of it is: there it was looked at. What is computed here is known here alone.
+        """
+        scope = self.program.scopes[body]
+        outer = self.known, self.overflow, self.zeros
+        self.known, self.overflow, self.zeros = dict(outer[0]), [], []
+        sites = self.program.sites
+        failures = [(sites.index(InRegion(relation)), self._check(relation)) for relation in body.demands]
+        for dim in (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots), *self._own_dims(body.launches)):
+            if self._is_due(free_symbols(dim), None):
+                self.dim(dim)
+        inside = self._scopes_in(body.launches)
+        failing = _Failing(failures, self._any(self.zeros), self._any(self.overflow))
+        flags = [flag for _, flag in failures] + [f for f in (failing.zeros, failing.overflow) if f is not None]
+        self.scopes[body] = failing, self._any(flags) or "false"
+        inside |= {dim: name for dim, name in self.known.items() if dim not in outer[0]}
+        self.known, self.overflow, self.zeros = outer
+        return inside
+
+    def _own_dims(self, launches: Sequence[Launch]) -> Iterator[Dim]:
+        """What launches are chosen and sized by, those in regions without demands too."""
+        for launch in launches:
+            loop = self.program.loops.get(launch)
+            if loop is not None:
+                yield from (loop.length, *(row.step for row in loop.rows))
+            yield from _dims_of(launch, self.kernels[launch])
+            for body in launch.bodies:
+                if not body.demands:
+                    yield from self._own_dims(body.launches)
+
+    def _any(self, flags: Sequence[str]) -> str | None:
+        """An i1 that is true where one of the flags is; None where there is none."""
+        if not flags:
+            return None
+        flag = flags[0]
+        for other in flags[1:]:
+            flag = self.value(f"or i1 {flag}, {other}")
+        return flag
+
+    def _region(self, body: Body) -> None:
+        """Run a region, unless the sizes are not what it demands."""
+        if body in self.scopes:
+            failing, _ = self.scopes[body]
+            self._branch_on(failing.demands)
+            for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
+                if flag is not None:
+                    self._fault(fault, flag)
+        self._run_region(body.launches)
 
     def _refuse_nonsense(self) -> None:
         """Fail where what was computed so far divided by zero, or passed 2^63."""
         for fault, flags in ((Fault.NO_VALUE, self.zeros), (Fault.TOO_LARGE, self.overflow)):
-            if flags:
-                flag = flags[0]
-                for other in flags[1:]:
-                    flag = self.value(f"or i1 {flag}, {other}")
+            flag = self._any(flags)
+            if flag is not None:
                 flags.clear()
                 self._fault(fault, flag)
 
@@ -330,10 +413,8 @@ class HostEmitter:
             self.pointers[place] = data
         if any(launch.bodies for launch in self.program.launches):
             # What one branch finds out another one would not know: here all of it is known to all.
-            spares = [carried.spare for loop in self.program.loops.values() for carried in loop.carried]
-            for place in dict.fromkeys([*self.program.places.values(), *spares]):
-                if place is None:
-                    continue
+            spare = [c.spare for loop in self.program.loops.values() for c in loop.carried if c.spare is not None]
+            for place in dict.fromkeys((*self.program.places.values(), *spare)):
                 if place.kind == "input" or (place.kind == "arena" and place.number in self.slot_offsets):
                     self._pointer(place)
 
@@ -344,9 +425,13 @@ class HostEmitter:
     def _allocate_arena(self, segment: int) -> None:
         offset = "0"
         slots = [n for n, of in enumerate(self.program.segments) if of == segment]
+        scoped = {slot: body for body, scope in self.program.scopes.items() for slot in scope.slots}
         for number in slots:
             self.slot_offsets[number] = offset
-            offset = self._checked("sadd", offset, self.dim(self.program.slots[number]))
+            size = self.dim(self.program.slots[number])
+            if number in scoped:  # it is empty where its region may not run
+                size = self.value(f"select i1 {self.scopes[scoped[number]][1]}, i64 0, i64 {size}")
+            offset = self._checked("sadd", offset, size)
         self._refuse_nonsense()
         self.arena_bytes[segment] = offset
         if slots:
@@ -360,7 +445,11 @@ class HostEmitter:
         given = self._pointer(Place("input", input))
         field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {input}, i32 1")
         flag = self.value(f"load i32, ptr {field}, align 8")
-        self.taken[output] = taken = self.value(f"icmp ne i32 {flag}, 0")
+        taken = self.value(f"icmp ne i32 {flag}, 0")
+        risky = self._any([bad for _, bad in self.scopes.values()])
+        if risky is not None:  # where a region would fail if it ran, nothing of the caller's is written
+            taken = self.value(f"select i1 {risky}, i1 false, i1 {taken}")
+        self.taken[output] = taken
         before, own, allocated, placed = (self.fresh(name) for name in ("given", "own", "allocated", "placed"))
         self.emit(f"br label %{before}")
         self.label(before)
@@ -502,7 +591,7 @@ class HostEmitter:
         self._know(symbol, self.value(f"load i64, ptr {at}, align 8"))
         self._enter(launch)
 
-    def _region(self, launches: Sequence[Launch]) -> None:
+    def _run_region(self, launches: Sequence[Launch]) -> None:
         """Launches that may not be reached: what they measure is known to nobody else."""
         if not any(launch in self.measurements for launch in walk_launches(launches)):
             self._launches(launches)
@@ -532,7 +621,7 @@ class HostEmitter:
             self.emit(f"switch i32 {number}, label %{labels[-1]} [ {cases} ]")
         for label, body in zip(labels, launch.bodies, strict=True):
             self.label(label)
-            self._region(body.launches)
+            self._region(body)
             self.emit(f"br label %{done}")
         self.label(done)
 
@@ -549,7 +638,7 @@ class HostEmitter:
         self.emit(f"br label %{head}")
         self.label(head)
         if loop.condition is not None:
-            self._region(launch.bodies[0].launches)
+            self._region(launch.bodies[0])
             answer = self.value(f"load i8, ptr {self._pointer(loop.condition)}, align 1")
             going = self.value(f"icmp ne i8 {answer}, 0")
         else:
@@ -557,7 +646,7 @@ class HostEmitter:
             going = self.value(f"icmp slt i64 {taken}, {self.dim(loop.length)}")
         self.emit(f"br i1 {going}, label %{step}, label %{done}")
         self.label(step)
-        self._region(launch.bodies[-1].launches)
+        self._region(launch.bodies[-1])
         self._advance(number, loop)
         self.emit(f"br label %{head}")
         self.label(done)

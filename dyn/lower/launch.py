@@ -26,7 +26,7 @@ from dyn.lower.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.shapes import Dim, Facts, Symbol, product
+from dyn.shapes import Dim, Facts, Relation, Symbol, product
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -81,13 +81,15 @@ class Variant:
 class Body:
     """A region of a loop or a choice: its parameters, what it launches, and the values whose memory its results are.
 
-    Of a loop's step, ``in_place`` are the carried values whose next ones are written over them.
+    Of a loop's step, ``in_place`` are the carried values whose next ones are written over them. ``demands`` has to hold
+    of the dims where it runs, and does not follow from what is known around it.
     """
 
     params: tuple[Value, ...]
     launches: tuple[Launch, ...]
     results: tuple[Value, ...]
     in_place: frozenset[int] = frozenset()
+    demands: tuple[Relation, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,7 +10,8 @@ host program: a pointer that it changes from step to step. A row of a scanned ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dyn.errors import IRError
@@ -18,12 +19,25 @@ from dyn.ir.core import Value
 from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
 from dyn.lower.donate import stored_results
-from dyn.lower.launch import Launch
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, floordiv, free_symbols
+from dyn.lower.launch import Body, Launch
+from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Symbol, SymExpr, dim_max, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
 #: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
+
+
+@dataclass(eq=False)
+class Scope:
+    """What a region has alone that demands something of the dims: its sizes mean something where it may run.
+
+    ``sizes`` are the bytes of its arrays, where they depend on the call, and ``slots`` the parts of the arena that are
+    empty where it may not run.
+    """
+
+    sizes: tuple[Dim, ...] = ()
+    slots: list[int] = field(default_factory=list[int])
+    free: list[int] = field(default_factory=list[int])
 
 
 #: Of so many free slots the best is looked for.
@@ -96,11 +110,18 @@ class Layout:
     segments: list[int] = field(default_factory=list[int])
     loops: dict[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
+    #: The regions that demand something of the dims, and the values that are theirs alone.
+    scopes: dict[Body, Scope] = field(default_factory=dict[Body, Scope])
+    scoped: set[Value] = field(default_factory=set[Value])
 
     @property
     def sizes(self) -> tuple[Dim, ...]:
-        # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
-        return tuple(dict.fromkeys(v.type.nbytes for v in self.places if isinstance(v.type.nbytes, SymExpr)))
+        return _sizes([v for v in self.places if v not in self.scoped])
+
+
+def _sizes(values: Sequence[Value]) -> tuple[Dim, ...]:
+    # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
+    return tuple(dict.fromkeys(v.type.nbytes for v in values if isinstance(v.type.nbytes, SymExpr)))
 
 
 def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
@@ -120,6 +141,16 @@ def aligned(size: Dim) -> Dim:
     return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
 
 
+def divides(dim: Dim) -> bool:
+    """Whether a dim divides by something that may be 0."""
+    return isinstance(dim, SymExpr) and any(
+        isinstance(atom, Opaque)
+        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
+        and isinstance(atom.args[1], SymExpr)
+        for atom in dim.atoms
+    )
+
+
 class _Layouter:
     def __init__(self, layout: Layout, facts: Facts) -> None:
         self.layout, self.facts = layout, facts
@@ -130,6 +161,21 @@ class _Layouter:
         #: The segments that begin with the dims that are measured, and how many there are so far.
         self.measured: dict[Symbol, int] = {}
         self.count = 0
+        #: The innermost region around that demands something of the dims.
+        self.scope: Scope | None = None
+
+    def region(self, body: Body) -> None:
+        """The launches of a region."""
+        if not body.demands:
+            self.block(body.launches)
+            return
+        known, outer = len(self.places), self.scope
+        self.scope = self.layout.scopes[body] = Scope()
+        self.block(body.launches)
+        own = [v for v in itertools.islice(self.places, known, None) if v not in self.layout.scoped]
+        self.scope.sizes = _sizes(own)
+        self.layout.scoped.update(own)
+        self.scope = outer
 
     def block(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other: of a call, or of a region, whose results have their places."""
@@ -151,7 +197,7 @@ class _Layouter:
             for value in launch.buffers:
                 value = same.get(value, value)
                 if last[value] == time:
-                    self.free += self.owned.pop(value, ())
+                    self.release(self.owned.pop(value, ()))
         # The segments of a region are not there behind it.
         self.free = [slot for slot in self.free if self.layout.segments[slot] <= before]
 
@@ -163,7 +209,22 @@ class _Layouter:
 
     def slot(self, nbytes: Dim) -> int:
         segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
-        return _choose(aligned(nbytes), segment, self.layout, self.free, self.facts)
+        size = aligned(nbytes)
+        if self.scope is None or segment or self.is_sound(size):
+            return _choose(size, segment, self.layout, self.free, self.facts)
+        slot = _choose(size, 0, self.layout, self.scope.free, self.facts)
+        if slot not in self.scope.slots:
+            self.scope.slots.append(slot)
+        return slot
+
+    def release(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            scoped = self.scope is not None and slot in self.scope.slots
+            (self.scope.free if self.scope is not None and scoped else self.free).append(slot)
+
+    def is_sound(self, size: Dim) -> bool:
+        """Whether a size in a region means something even where the region may not run."""
+        return isinstance(size, int) or not (divides(size) or not self.facts.ge(size, 0).proved)
 
     def variable(self) -> int:
         self.layout.variables += 1
@@ -185,8 +246,8 @@ class _Layouter:
             for body in launch.bodies:
                 self.places |= {param: self.places[v] for param, v in zip(body.params, operands[1:], strict=True)}
                 self.places |= {v: self.places[result] for v, result in zip(body.results, results, strict=True)}
-                self.block(body.launches)
-        self.free += aside
+                self.region(body)
+        self.release(aside)
 
     def result(self, result: Value, launch: Launch, nbytes: Dim, aside: list[int]) -> None:
         """Room for a result; for one that nobody reads as little as ``nbytes``."""
@@ -217,7 +278,7 @@ class _Layouter:
             aside.append(self.slot(answer.type.nbytes))
             condition = self.places[answer] = Place("arena", aside[-1])
         for inner in launch.bodies:
-            self.block(inner.launches)
+            self.region(inner)
         self.layout.loops[launch] = LoopPlaces(
             tuple(carried), tuple(rows), condition, op.attrs.get("length", 0), op.attrs.get("reverse", False)
         )
@@ -249,10 +310,14 @@ class _Layouter:
         inside = [*body.params[len(body.params) - len(arrays) :], *body.results[len(body.results) - len(results) :]]
         for array in results:
             self.result(array, launch, array.type.nbytes, aside)
-        for array, row in zip((*arrays, *results), inside, strict=True):
+        (op,), count = launch.group.ops, carries(launch.group.ops[0])
+        # The op's own values: what lies in memory may be what they are views of. And not the row's type, which may be
+        # another one by facts that hold in the body alone.
+        types = [v.type for v in (*op.operands[count:], *op.results[count:])]
+        for array, row, type in zip((*arrays, *results), inside, types, strict=True):
             variable = self.variable()
             self.places[row] = Place("variable", variable)
-            rows.append(Row(variable, self.places[array], row.type.nbytes))
+            rows.append(Row(variable, self.places[array], type.with_shape(type.shape[1:]).nbytes))
         return rows
 
 

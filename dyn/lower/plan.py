@@ -46,7 +46,8 @@ def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
         if carries(op) and region is body_of(op):
             changing = [i for i, same in enumerate(unchanged(op)) if not same]
             launches, in_place = update_in_place(inner, launches, changing)
-        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place))
+        asked = tuple([r for r in region.demands if not plan.function.facts.ask(r).proved])
+        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place, asked))
     return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
 
 

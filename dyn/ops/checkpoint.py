@@ -8,6 +8,7 @@ of the derivatives, stands behind a barrier, so that it is not merged with the f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,11 +94,11 @@ def _prepare(op: Op) -> Op:
     b = Builder(Facts.EMPTY, op.loc)  # nothing is inferred, so nothing is demanded
     params = tuple([Value(v.type, v.name) for v in body.params])
     results = written_once(b, body, params, prepare=True)
-    flat = Region(params, tuple(b.ops), results)
+    flat = Region(params, tuple(b.ops), results, body.demands)
     kept = list(dict.fromkeys(v for inner in _kept(flat, op.attrs["policy"]) for v in inner.results))
     attrs = {**op.attrs, "saved": len(kept)}
     made = (*op.results, *(Value(v.type, v.name) for v in kept))
-    return Op(op.opdef, op.operands, attrs, made, op.loc, (Region(params, flat.ops, (*results, *kept)),))
+    return Op(op.opdef, op.operands, attrs, made, op.loc, (replace(flat, results=(*results, *kept)),))
 
 
 def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:

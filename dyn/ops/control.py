@@ -20,7 +20,7 @@ from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops import control_rules as transform
 from dyn.ops.codecs import control as codec
-from dyn.shapes import Facts, RelKind
+from dyn.shapes import Facts, RelKind, format_dim
 from dyn.source import UNKNOWN
 
 Array = np.ndarray[Any, Any]
@@ -39,23 +39,30 @@ def _same(ctx: TypeContext, given: TensorType, wanted: TensorType, what: str) ->
 
 
 def _edges(
-    ctx: TypeContext, region: Region, params: Sequence[TensorType], results: Sequence[TensorType], what: str
+    ctx: TypeContext, number: int, params: Sequence[TensorType], results: Sequence[TensorType], what: str
 ) -> None:
-    """Demand what a region takes, and what its first results are."""
+    """Demand what a region takes, and what its first results are: where it runs."""
+    region, inside = ctx.regions[number], ctx.inside(number)
     if len(region.params) != len(params) or len(region.results) < len(results):
         raise ctx.fail(f"{what} takes {len(region.params)} values and gives {len(region.results)}")
     for kind, values, wanted in (("argument", region.params, params), ("result", region.results, results)):
-        for number, (value, type) in enumerate(zip(values, wanted, strict=False)):
-            _same(ctx, value.type, type, f"{kind} {number} of {what}")
+        for place, (value, type) in enumerate(zip(values, wanted, strict=False)):
+            _same(inside, value.type, type, f"{kind} {place} of {what}")
+
+
+def _sizes(ctx: TypeContext, region: Region, values: Sequence[Value]) -> None:
+    """Demand that shapes which a region's results lend to those of the op are sizes even if the region does not run."""
+    if region.demands:
+        for dim in (d for v in values for d in v.shape):
+            ctx.require(RelKind.GE, dim, 0, f"{format_dim(dim)} is a size of a result, whether the region runs or not")
 
 
 # --- while --------------------------------------------------------------------------------------------------------
 
 
 def _while_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    condition, body = ctx.regions
-    _edges(ctx, condition, operands, (TensorType(dtypes.bool_, ()),), "the condition")
-    _edges(ctx, body, operands, operands, "the body")
+    _edges(ctx, 0, operands, (TensorType(dtypes.bool_, ()),), "the condition")
+    _edges(ctx, 1, operands, operands, "the body")
     return tuple(_plain(t) for t in operands)
 
 
@@ -104,6 +111,7 @@ while_ = OpDef(
     samples=_while_samples,
     vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch, stablehlo=codec.while_,
     simplify=transform.unchanged_outside,
+    prune=transform.while_prune,
 )  # fmt: skip
 
 
@@ -120,7 +128,8 @@ def _scan_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs
             raise ctx.fail(f"array {number} is {x}, which has no axis to go along")
         ctx.require(RelKind.EQ, x.shape[0], length, "arrays that are scanned together have one length")
     slices = [TensorType(x.dtype, x.shape[1:]) for x in arrays]
-    _edges(ctx, body, (*carries, *slices), carries, "the body")
+    _edges(ctx, 0, (*carries, *slices), carries, "the body")
+    _sizes(ctx, body, body.results[count:])
     made = [TensorType(y.dtype, (length, *y.shape)) for y in body.results[count:]]
     return (*(_plain(t) for t in carries), *made)
 
@@ -135,10 +144,8 @@ def _scan(
         made = body(*state, *(x[i] for x in arrays))
         state = made[:carries]
         rows.append(made[carries:])
-    if not rows:  # the shapes of nothing are those of what a step would have given
-        with np.errstate(all="ignore"):
-            made = body(*state, *(np.zeros(x.shape[1:], x.dtype) for x in arrays))
-        return (*state, *(np.zeros((0, *y.shape), y.dtype) for y in made[carries:]))
+    if not rows:
+        return (*state, *body.no_rows(carries))
     columns = zip(*(reversed(rows) if reverse else rows), strict=True)
     return (*state, *(np.stack(column) for column in columns))
 
@@ -192,7 +199,8 @@ def _choice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
     for number, region in enumerate(ctx.regions):
         if len(region.results) != len(results):
             raise ctx.fail(f"branch {number} gives {len(region.results)} values, and branch 0 gives {len(results)}")
-        _edges(ctx, region, given, results, f"branch {number}")
+        _edges(ctx, number, given, results, f"branch {number}")
+    _sizes(ctx, ctx.regions[0], ctx.regions[0].results)
     return tuple(results)
 
 

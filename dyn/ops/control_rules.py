@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
-from dyn.ir.core import Dense, Op, Region, Value
+from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
-from dyn.ir.nested import unchanged
+from dyn.ir.nested import carries, unchanged
+from dyn.ir.opdef import OpKind
 from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
-from dyn.ir.vectorize import batched, spread
+from dyn.ir.vectorize import batched, differing, spread
+from dyn.ops.arithmetic import Arithmetic
 from dyn.shapes import Dim
 
 Maybe = Value | None
@@ -70,18 +70,61 @@ def unchanged_outside(b: Builder, op: Op) -> tuple[Value, ...] | None:
 
 
 def scan_prune(op: Op, live: set[Value]) -> Op:
-    """Without the rows that nobody reads."""
+    """Without the rows that nobody reads, and without carried values and arrays that nothing that is read comes of."""
     count, (body,) = op.attrs["carries"], op.regions
-    kept = [i for i, v in enumerate(op.results) if i < count or v in live]
-    attrs = {name: value for name, value in op.attrs.items() if name != "saved"}
-    region = Region(body.params, body.ops, tuple([body.results[i] for i in kept]))
-    return replace(op, attrs=attrs, results=tuple([op.results[i] for i in kept]), regions=(region,))
+    rows = [i for i, v in enumerate(op.results) if i >= count and v in live]
+    carried, used = _carried_for(op, body, live, rows)
+    arrays = [i for i in range(count, len(op.operands)) if body.params[i] in used]
+    kept, taken = [*carried, *rows], [*carried, *arrays]
+    attrs = {name: value for name, value in op.attrs.items() if name != "saved"} | {"carries": len(carried)}
+    region = replace(
+        body, params=tuple([body.params[i] for i in taken]), ops=leading_to(body.ops, [body.results[i] for i in kept]),
+        results=tuple([body.results[i] for i in kept]),
+    )  # fmt: skip
+    return replace(
+        op, operands=tuple([op.operands[i] for i in taken]), attrs=attrs,
+        results=tuple([op.results[i] for i in kept]), regions=(region,),
+    )  # fmt: skip
+
+
+def _carried_for(
+    op: Op, body: Region, live: set[Value], others: Sequence[int], asked: Sequence[Value] = ()
+) -> tuple[list[int], set[Value]]:
+    """The carried values that steps need for what is read; and all that the body reads for it.
+
+    ``others`` are the results of the body that are wanted beside carried ones, ``asked`` what else reads parameters.
+    """
+    wanted = {i for i in range(carries(op)) if op.results[i] in live or body.params[i] in asked}
+    while True:
+        results = [body.results[i] for i in (*sorted(wanted), *others)]
+        used = {*results, *(v for inner in leading_to(body.ops, results) for v in inner.reads())}
+        more = {i for i in range(carries(op)) if body.params[i] in used} - wanted
+        if not more:
+            return sorted(wanted), used
+        wanted |= more
+
+
+def while_prune(op: Op, live: set[Value]) -> Op:
+    """Without the carried values that neither the condition nor anything that is read comes of."""
+    condition, body = op.regions
+    reads = {*condition.results, *(v for inner in condition.ops for v in inner.reads())}
+    asked = [mine for mine, its in zip(body.params, condition.params, strict=True) if its in reads]
+    kept, _ = _carried_for(op, body, live, (), asked)
+    results = tuple([body.results[i] for i in kept])
+    step = replace(
+        body, params=tuple([body.params[i] for i in kept]), ops=leading_to(body.ops, results), results=results
+    )
+    ask = replace(condition, params=tuple([condition.params[i] for i in kept]))
+    return replace(
+        op, operands=tuple([op.operands[i] for i in kept]), results=tuple([op.results[i] for i in kept]),
+        regions=(ask, step),
+    )  # fmt: skip
 
 
 def choice_prune(op: Op, live: set[Value]) -> Op:
     """Without the results that nobody reads."""
     kept = [i for i, v in enumerate(op.results) if v in live]
-    regions = tuple([Region(r.params, r.ops, tuple([r.results[i] for i in kept])) for r in op.regions])
+    regions = tuple([replace(r, results=tuple([r.results[i] for i in kept])) for r in op.regions])
     return replace(op, results=tuple([op.results[i] for i in kept]), regions=regions)
 
 
@@ -91,7 +134,7 @@ def scan_prepare(op: Op) -> Op:
         return op
     length, (body,) = op.attrs["length"], op.regions
     kept = [p for p, same in zip(body.params, unchanged(op), strict=False) if not same]
-    region = Region(body.params, body.ops, (*body.results, *kept))
+    region = replace(body, results=(*body.results, *kept))
     stacks = tuple(Value(TensorType(p.dtype, (length, *p.shape))) for p in kept)
     attrs = {**op.attrs, "saved": len(kept)}
     return Op(op.opdef, op.operands, attrs, (*op.results, *stacks), op.loc, (region,))
@@ -184,24 +227,11 @@ def _with_axis(values: Sequence[Value], flags: Sequence[bool], size: Dim) -> lis
     return [TensorType(v.dtype, (size, *v.shape) if flag else v.shape) for v, flag in zip(values, flags, strict=True)]
 
 
-def _flags_of(b: Builder, region: Region, flags: Sequence[bool], size: Dim) -> tuple[bool, ...]:
-    """Which results of a region differ from example to example."""
-    found: list[tuple[bool, ...]] = []
-
-    def build(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
-        results, own = batched(inner, region, params, flags, size)
-        found.append(own)
-        return results
-
-    build_region(b, _with_axis(region.params, flags, size), build)
-    return found[0]
-
-
-def _settled(b: Builder, region: Region, flags: Sequence[bool], count: int, size: Dim) -> list[bool]:
+def _settled(region: Region, flags: Sequence[bool], count: int) -> list[bool]:
     """Which carried values differ from example to example, once they have been through any number of steps."""
     carried = list(flags[:count])
     while True:
-        found = _flags_of(b, region, (*carried, *flags[count:]), size)
+        found = differing(region, (*carried, *flags[count:]))
         grown = [a or c for a, c in zip(carried, found, strict=False)]
         if grown == carried:
             return carried
@@ -210,7 +240,7 @@ def _settled(b: Builder, region: Region, flags: Sequence[bool], count: int, size
 
 def scan_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     count, (body,) = op.attrs["carries"], op.regions
-    carried = _settled(b, body, flags, count, size)
+    carried = _settled(body, flags, count)
     own = (*carried, *flags[count:])
     state = [_spread_where(b, operands[i], carried[i] and not flags[i], size) for i in range(count)]
     arrays = [_turned(b, x) if flag else x for x, flag in zip(operands[count:], flags[count:], strict=True)]
@@ -273,8 +303,8 @@ def while_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool
     """Where the condition differs from example to example, the loop goes on for as long as one goes on."""
     condition, body = op.regions
     count = len(operands)
-    carried = _settled(b, body, flags, count, size)
-    each = _flags_of(b, condition, carried, size)[0]
+    carried = _settled(body, flags, count)
+    each = differing(condition, carried)[0]
     if each:
         carried = [True] * count
     state = [_spread_where(b, operands[i], carried[i] and not flags[i], size) for i in range(count)]
@@ -374,16 +404,39 @@ def choice_batch(
             return build_region(b, _with_axis(branch.params, own, size), build)
 
         return b.emit(op.opdef, operands, tuple(many(branch) for branch in op.regions), **op.attrs)
-    made: list[list[Value]] = []
-    for branch in op.regions:
-        results, found = batched(b, branch, given, own, size)
-        made.append([_spread_where(b, v, not flag, size) for v, flag in zip(results, found, strict=True)])
+    takers = _takers(b, index, len(op.regions))
+    made = [_taken(b, branch, mine, given, own, size) for branch, mine in zip(op.regions, takers, strict=True)]
     chosen = made[-1]
-    for number in reversed(range(len(made) - 1)):
-        mine = index
-        if index.dtype is not dtypes.bool_:
-            own_number = b.op("constant", value=Dense(np.asarray(number, np.int32)))
-            wide = b.op("broadcast_in_dim", own_number, shape=index.shape, dims=())
-            mine = b.op("compare", index, wide, direction="EQ")
-        chosen = [_chosen(b, mine, new, old) for new, old in zip(made[number], chosen, strict=True)]
+    for mine, results in reversed([*zip(takers, made, strict=True)][:-1]):
+        chosen = [_chosen(b, mine, new, old) for new, old in zip(results, chosen, strict=True)]
     return tuple(chosen)
+
+
+def _takers(b: Builder, index: Value, count: int) -> list[Value]:
+    """For each of ``count`` branches which examples take it."""
+    if index.dtype is dtypes.bool_:
+        return [index, b.op("not", index)]
+    a = Arithmetic(b)
+    takers = [a.cmp(index, "EQ", number) for number in range(count - 1)]
+    others = a.cmp(index, "EQ", index)
+    for mine in takers:
+        others = b.op("and", others, b.op("not", mine))
+    return [*takers, others]
+
+
+def _taken(
+    b: Builder, branch: Region, mine: Value, given: Sequence[Value], flags: Sequence[bool], size: Dim
+) -> list[Value]:
+    """The results of a branch for all examples; of one that is dear, or has demands, if any of them takes it."""
+
+    def run(inner: Builder, params: Sequence[Value]) -> list[Value]:
+        results, found = batched(inner, branch, params, flags, size)
+        return [_spread_where(inner, v, not flag, size) for v, flag in zip(results, found, strict=True)]
+
+    dear = (OpKind.CONTROL, OpKind.OPAQUE)
+    if not branch.demands and not any(op.opdef.kind in dear for op in branch.ops):
+        return run(b, given)
+    region = build_region(b, _types(given), run)
+    nothing = build_region(b, _types(given), lambda inner, _: [zeros(inner, v.type) for v in region.results])
+    anyone = b.op("reduce", mine, axes=(0,), combine="or", nonempty=False)
+    return list(b.op_all("if", anyone, *given, regions=(region, nothing)))

@@ -61,7 +61,7 @@ def expanded_batch(expand: Expand) -> BatchRule:
         params = tuple([Value(v.type) for v in op.operands])
         inner = b.inner()
         results = tuple(expand(inner, op, params))
-        made, own = batched(b, Region(params, tuple(inner.ops), results), operands, flags, size)
+        made, own = batched(b, Region(params, tuple(inner.ops), results, inner.demands), operands, flags, size)
         return tuple([v if flag else spread(b, v, size) for v, flag in zip(made, own, strict=True)])
 
     return rule

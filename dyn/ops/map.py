@@ -11,11 +11,13 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.by_parts import jvp_by_parts, vjp_by_parts
 from dyn.ops.codecs import elementwise
 from dyn.ops.regions import check_scalar_region, region_values, scalar_region
 from dyn.ops.rules import ELEMENT_SHAPES, numbers
+from dyn.ops.transform_rules import pointwise_batch
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -70,6 +72,10 @@ def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
     return whole_arrays(b, op.regions[0], op.operands)
 
 
+def _parts(b: Any, op: Any, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+    return whole_arrays(b, op.regions[0], operands)
+
+
 def _samples() -> list[Sample]:
     def scaled(b: Any, x: Value, y: Value) -> Value:
         two = b.op("constant", value=Dense(np.asarray(2).astype(x.dtype.np)))
@@ -102,6 +108,6 @@ map_ = OpDef(
     loops=Elements(_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=elementwise.map_,
+    vjp=vjp_by_parts(_parts), jvp=jvp_by_parts(_parts), batch=pointwise_batch, stablehlo=elementwise.map_,
     simplify=_inlined,
 )  # fmt: skip

@@ -6,13 +6,18 @@ tangents a gather. Both need the place of that element, which is found by the op
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
+from dyn.ir.opdef import JvpRule, VjpRule
+from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
+from dyn.ops.by_parts import jvp_by_parts, vjp_by_parts
 from dyn.ops.places import gather_numbers, scatter_numbers
 from dyn.ops.transform_rules import again
 from dyn.ops.windows import Windows
@@ -76,10 +81,12 @@ def cumulative_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
         return (_sums(b, op, ct, back=True),)
     if op.attrs["combine"] != "multiply":
         return (add_along(b, ct, _chosen(b, op), axis),)
-    a, p = Arithmetic(b), _Factors(b, op)
-    smooth = a.div(_sums(b, op, a.mul(ct, op.result), back=True), p.nonzero)
-    at_first = _sums(b, op, a.mul(ct, p.without_first), back=True)
-    return (a.where(p.first, at_first, a.where(p.zero, 0, smooth)),)
+
+    def smooth(inner: Any, x: Value, y: Value, ct: Value) -> Value:
+        a = Arithmetic(inner)
+        return a.div(_sums(inner, op, a.mul(ct, y), back=True), x)
+
+    return _of_product(b, op, ct, smooth, vjp_by_parts(_running_product))
 
 
 def cumulative_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
@@ -88,10 +95,12 @@ def cumulative_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
         return (_sums(b, op, t),)
     if op.attrs["combine"] != "multiply":
         return (take_along(b, t, _chosen(b, op), axis),)
-    a, p = Arithmetic(b), _Factors(b, op)
-    smooth = a.mul(op.result, _sums(b, op, a.where(p.zero, 0, a.div(t, p.nonzero))))
-    from_first = a.mul(p.without_first, _sums(b, op, a.where(p.first, t, 0)))
-    return (a.where(a.cmp(p.zeros, "EQ", 0), smooth, from_first),)
+
+    def smooth(inner: Any, x: Value, y: Value, t: Value) -> Value:
+        a = Arithmetic(inner)
+        return a.mul(y, _sums(inner, op, a.div(t, x)))
+
+    return _of_product(b, op, t, smooth, jvp_by_parts(_running_product))
 
 
 def _sums(b: Any, op: Op, x: Value, *, back: bool = False) -> Value:
@@ -114,20 +123,41 @@ def _chosen(b: Any, op: Op) -> Value:
     return b.op("cumulative", marked, dimension=axis, combine="minimum" if reverse else "maximum", reverse=reverse)
 
 
-class _Factors:
-    """What the derivative of a running product needs, zeros among the factors included.
+def _of_product(b: Any, op: Op, moved: Value, smooth: Callable[..., Value], exact: VjpRule | JvpRule) -> tuple[Value]:
+    """What the derivative of a running product makes of ``moved``: by division where no factor is 0, else by a scan.
 
-    Up to the first zero each factor's share is the product over it; after that, only the first zero moves what comes
-    until the second one, by the product without it. Only the first derivative is right where there are zeros.
+    A derivative of the division is right where it is one; that of the scan is right everywhere.
     """
+    (x,) = op.operands
+    zero = Arithmetic(b).cmp(x, "EQ", 0)
+    some = b.op("reduce", zero, axes=tuple(range(len(x.shape))), combine="or", nonempty=False)
+    operands = (x, op.result, moved)
+    types = [TensorType(v.dtype, v.shape) for v in operands]
 
-    def __init__(self, b: Any, op: Op) -> None:
-        (x,), a = op.operands, Arithmetic(b)
-        axis, reverse = op.attrs["dimension"], op.attrs["reverse"]
-        self.zero = a.cmp(x, "EQ", 0)
-        self.nonzero = a.where(self.zero, 1, x)
-        #: How many zeros there are so far.
-        self.zeros = _sums(b, op, b.op("convert", self.zero, dtype=dtypes.int64))
-        self.first = b.op("and", self.zero, a.cmp(self.zeros, "EQ", 1))
-        others = a.where(self.first, 1, x)
-        self.without_first = b.op("cumulative", others, dimension=axis, combine="multiply", reverse=reverse)
+    def by_steps(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+        (found,) = exact(inner, replace(op, operands=params[:1]), params[2:])
+        return [found]
+
+    regions = build_region(b, types, by_steps), build_region(b, types, lambda inner, params: [smooth(inner, *params)])
+    return b.op_all("if", some, *operands, regions=regions)
+
+
+def _running_product(b: Any, op: Op, operands: tuple[Value, ...]) -> tuple[Value]:
+    """A running product as a scan, of halves in float32."""
+    (x,), axis = operands, op.attrs["dimension"]
+    half = x.dtype in (dtypes.float16, dtypes.bfloat16)
+    wide = b.op("convert", x, dtype=dtypes.float32) if half else x
+    front = (axis, *(a for a in range(len(x.shape)) if a != axis))
+    rows = b.op("transpose", wide, permutation=front)
+    row = TensorType(rows.dtype, rows.shape[1:])
+    one = Arithmetic(b).fill(Value(row), 1)
+
+    def step(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+        made = inner.op("multiply", *params)
+        return [made, made]
+
+    region = build_region(b, [row, row], step)
+    attrs = {"carries": 1, "length": rows.shape[0], "reverse": op.attrs["reverse"]}
+    made = b.op_all("scan", one, rows, regions=(region,), **attrs)[1]
+    made = b.op("transpose", made, permutation=tuple(front.index(a) for a in range(len(front))))
+    return (b.op("convert", made, dtype=x.dtype) if half else made,)

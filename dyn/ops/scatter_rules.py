@@ -5,6 +5,7 @@ Each update's place is read back by a gather (``Points``); updates that lie outs
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from dyn import dtypes
@@ -16,6 +17,7 @@ from dyn.ir.vectorize import spread
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.indexing_rules import spread_all, with_examples
 from dyn.ops.places import Points, scatter_numbers
+from dyn.ops.regions import monoid_of
 from dyn.ops.transform_rules import again, linear
 from dyn.ops.windows import Windows
 from dyn.shapes import Dim, product
@@ -76,8 +78,18 @@ class _Shares:
         return self.put(a.fill(x, 1), u, "multiply"), self.points.where_inside(self.b, moved)
 
 
+def _named(op: Op) -> Op:
+    """The same scatter without a body, where its body is a known way to combine, or takes the update."""
+    if op.attrs["combine"] != "body":
+        return op
+    (body,) = op.regions
+    known = ("replace",) if body.results[0] is body.params[1] else monoid_of(body)
+    return op if known is None else dataclasses.replace(op, attrs={**op.attrs, "combine": known[0]}, regions=())
+
+
 def scatter_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """Of sums the cotangent for all; of replacements for those that are in the result; else in shares."""
+    op = _named(op)
     (ct,), (_, *starts, updates) = cts, op.operands
     nothing = (None,) * len(starts)
     if op.attrs["combine"] == "add":
@@ -102,6 +114,7 @@ def _won(b: Any, op: Op, ct: Value) -> Value:
 
 def scatter_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """Sums and replacements do the same to tangents; else shares of them are added up."""
+    op = _named(op)
     if op.attrs["combine"] in ("add", "replace"):
         return tuple(linear(0, len(op.operands) - 1)(b, op, tangents))
     x, *_, updates = op.operands

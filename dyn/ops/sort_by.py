@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,7 @@ def _of_left(b: Any, comparator: Region, operands: Sequence[Value], wanted: Sequ
             kept.append(inner)
             needed.update(inner.operands)
     both = [x for x in operands for _ in range(2)]
-    return list(whole_arrays(b, Region(comparator.params, tuple(reversed(kept)), tuple(wanted)), both))
+    return list(whole_arrays(b, replace(comparator, ops=tuple(reversed(kept)), results=tuple(wanted)), both))
 
 
 def _merge_sorted(b: Any, op: Op, operands: tuple[Value, ...]) -> Value:

@@ -17,11 +17,14 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
+from dyn.ir.opdef import Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.by_parts import vjp_by_parts
 from dyn.ops.codecs import folds
+from dyn.ops.fold_rules import as_scan, fold_batch, fold_jvp
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
+from dyn.ops.transform_rules import later, shifted
 
 Array = np.ndarray[Any, Any]
 
@@ -131,5 +134,6 @@ variadic_reduce = OpDef(
     loops=OrderedReduction(),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=folds.variadic_reduce,
+    vjp=vjp_by_parts(as_scan), jvp=fold_jvp, batch=fold_batch(shifted(axes=later), as_scan),
+    stablehlo=folds.variadic_reduce,
 )  # fmt: skip

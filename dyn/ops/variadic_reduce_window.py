@@ -16,12 +16,15 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.by_parts import vjp_by_parts
 from dyn.ops.codecs import folds
+from dyn.ops.fold_rules import as_fold, fold_batch, fold_jvp
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers
 from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
+from dyn.ops.window_rules import window_batch
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
@@ -113,5 +116,6 @@ variadic_reduce_window = OpDef(
     loops=OrderedWindows(extents=lambda op: op.attrs["window"], at=_at),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=folds.variadic_reduce_window,
+    vjp=vjp_by_parts(as_fold), jvp=fold_jvp, batch=fold_batch(window_batch, as_fold),
+    stablehlo=folds.variadic_reduce_window,
 )  # fmt: skip

@@ -112,6 +112,23 @@ class Facts:
         assumed = {**self._assumed, _key(relation): (relation.reason,)}
         return Facts(state, (*self._relations, relation), self._declarations, assumed, memo)
 
+    def within(self, relations: tuple[Relation, ...]) -> Facts:
+        """These facts and what is demanded in a part of the program besides: the facts that hold there.
+
+        They are kept with these facts, so that what is proved there once is known whenever it is asked for again.
+        Raises :class:`~dyn.errors.ShapeError` where that part could never run.
+        """
+        if not relations:
+            return self
+        key = ("within", relations)
+        hit = self._memo.get(key)
+        if hit is None:
+            facts = self
+            for relation in relations:
+                facts = facts.assume(relation)
+            hit = self._memo[key] = facts, ()
+        return hit[0]
+
     def _facts_of(self, relation: Relation) -> list[Fact]:
         why = (relation.reason,)
         match relation.kind:

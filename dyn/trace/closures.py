@@ -12,7 +12,7 @@ from dyn.errors import TraceError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
-from dyn.shapes import RelKind
+from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.comparison import side_by_side
 from dyn.trace.context import Trace
@@ -32,7 +32,8 @@ def _with_constants(trace: Trace, region: Region) -> Region:
     copies = {value: Value(value.type, value.name) for value in ops}
     own = tuple(replace(with_operands(op, copies), results=(copies[value],)) for value, op in ops.items())
     inner = tuple(with_operands(op, copies) for op in region.ops)
-    return Region(region.params, (*own, *inner), tuple(copies.get(v, v) for v in region.results))
+    results = tuple(copies.get(v, v) for v in region.results)
+    return replace(region, ops=(*own, *inner), results=results)
 
 
 def _collect(trace: Trace, value: Value, ops: dict[Value, Op]) -> bool:
@@ -54,21 +55,25 @@ def taking(region: Region, free: Sequence[Value], at: int) -> Region:
     own = {value: Value(value.type, value.name) for value in free}
     ops = tuple(with_operands(op, own) for op in region.ops)
     params = (*region.params[:at], *own.values(), *region.params[at:])
-    return Region(params, ops, tuple(own.get(v, v) for v in region.results))
+    return replace(region, params=params, ops=ops, results=tuple(own.get(v, v) for v in region.results))
 
 
 def carrying(region: Region, free: Sequence[Value], at: int) -> Region:
     """The same, and it hands them on."""
     own = taking(region, free, at)
     handed = own.params[at : at + len(free)]
-    return Region(own.params, own.ops, (*own.results[:at], *handed, *own.results[at:]))
+    return replace(own, results=(*own.results[:at], *handed, *own.results[at:]))
 
 
 def fitted(
     trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str
 ) -> Region:
-    """The region with its first results of ``types``: weak ones are converted, others have to be."""
+    """The region with its first results of ``types``: weak ones are converted, others have to be.
+
+    That sizes agree has to be so where the region runs.
+    """
     inner = trace.builder.inner()
+    inner.adopt(region.demands)
     results = list(region.results)
     given = [(name, str(v.type)) for name, v in zip(names, results, strict=False)]
     for i, (type, name) in enumerate(zip(types, names, strict=True)):
@@ -84,5 +89,10 @@ def fitted(
                 remedy="convert it with .astype, or start from another value.",
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
-            trace.demand(RelKind.EQ, a, b, f"{what} gives {name} with the size on axis {axis} that {start} has")
-    return Region(region.params, (*region.ops, *inner.ops), tuple(results))
+            if a is not b:
+                text = f"{what} gives {name} with the size on axis {axis} that {start} has"
+                inner.adopt((Relation(RelKind.EQ, a, b, Reason(text, user_loc())),))
+        if any(a is not b for a, b in zip(value.shape, type.shape, strict=True)):
+            inner.loc = user_loc()
+            results[i] = inner.op("reshape", value, shape=type.shape)
+    return Region(region.params, (*region.ops, *inner.ops), tuple(results), inner.demands)

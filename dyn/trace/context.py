@@ -74,8 +74,18 @@ class Trace:
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
+    def here(self) -> Trace:
+        """The trace of the region in this one that is being traced; this one where there is none.
+
+        Values and dims from outside of a region know the trace that they come from. What is asked and demanded of them
+        inside is asked and demanded there.
+        """
+        current = current_trace()
+        return current if current is not None and self.encloses(current) else self
+
+    @property
     def facts(self) -> Facts:
-        return self.builder.facts
+        return self.here.builder.facts
 
     @property
     def namespace(self) -> Namespace:
@@ -194,7 +204,8 @@ class Trace:
         self._check_asker(question)
         answer = yes.holds(self.sizes)
         taken = yes if answer else no
-        self.builder.facts = self.facts.assume(taken)
+        builder = self.root.builder  # whatever region it is asked in, the code there was chosen for all calls
+        builder.facts = builder.facts.assume(taken)
         self.guards.append(taken)
         return answer
 
@@ -213,8 +224,8 @@ class Trace:
             )
 
     def require(self, relation: Relation) -> None:
-        """Demand a relation of the dims: proved, or checked at each call."""
-        self.builder.facts = self.facts.assume(relation)
+        """Demand a relation of the dims: proved, or checked at each call; in a region, where that runs."""
+        self.here.builder.adopt((relation,))
 
     def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         """Demand a relation at the user's line; ``text`` says why. What is one dim is equal as it is."""

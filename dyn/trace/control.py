@@ -14,7 +14,7 @@ from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, RelKind, dim_max
+from dyn.shapes import Dim, Opaque, RelKind, SymExpr, dim_max
 from dyn.source import user_loc
 from dyn.trace.closures import carrying, closed, fitted, taking
 from dyn.trace.comparison import described, side_by_side
@@ -303,9 +303,17 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
     for column in columns:
         strong = next((v for v in column if not v.type.weak), None)
         own = column[0] if strong is None else strong
-        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, own.shape))
+        shape = own.shape
+        if all(v.type.rank == own.type.rank for v in column):
+            shape = tuple(_plainest([v.shape[axis] for v in column]) for axis in range(own.type.rank))
+        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, shape))
     names = leaf_names(first.out_tree, "the result")
     return [
         fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
         for number, t in enumerate(traced)
     ]
+
+
+def _plainest(sizes: Sequence[Dim]) -> Dim:
+    """Of sizes that are equal where their branches run, one that means something whichever does."""
+    return min(sizes, key=lambda size: isinstance(size, SymExpr) and any(isinstance(a, Opaque) for a in size.atoms))

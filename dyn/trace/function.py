@@ -11,7 +11,7 @@ from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
-from dyn.ir.core import Function, ParamInfo, Value
+from dyn.ir.core import Function, Op, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import (
     Dim,
@@ -106,9 +106,17 @@ def trace_function(
         tuple(infos),
         tuple(leaf_names(out_tree, "result")),
     )
+    _check_regions(function.ops, function.facts)
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
     function = end_trace(function)
     return TracedFunction(function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated)
+
+
+def _check_regions(ops: Sequence[Op], facts: Facts) -> None:
+    """Raise the ShapeError of a region that can never run, by what was learned after it."""
+    for op in ops:
+        for region in op.regions:
+            _check_regions(region.ops, facts.within(region.demands))
 
 
 def _result(trace: Trace, leaf: Any, path: str) -> Value:

@@ -1,8 +1,8 @@
 """Python functions as regions of an op: the body of a loop, a branch, what a reduction combines with.
 
 A region has a trace of its own inside of the trace around it. Its values end with it; dims, guards and captured arrays
-are those of the whole function, and so is whatever its ops demand of the dims: it is checked before the program runs,
-whether or not the region will.
+are those of the whole function. What its ops demand of the dims is the region's own (``Region.demands``): it is checked
+where the region runs, and where it does not nothing is asked.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def trace_region(
             if expected is not None and wanted is not None:
                 value = _as_expected(inner, value, wanted[number], path, expected.why)
             results.append(value)
-    region = Region(values, tuple(inner.builder.ops), tuple(results))
+    region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.demands)
     refuse_escape(region, name)
     return TracedRegion(region, tree)
 

@@ -149,6 +149,46 @@ def test_a_carry_keeps_its_shape_by_demand() -> None:
         grow(floats(2, 3), floats(2))
 
 
+def test_loops_in_both_branches() -> None:
+    """Each loop has a second slot to write the next rows to, which the other branch's may use too."""
+
+    @dyn.jit
+    def f(x: Array, flag: Array) -> Array:
+        def loop(scale: float) -> Array:
+            return lax.fori_loop(0, 3, lambda i, c: c[::-1] * scale, x)
+
+        return lax.cond(flag, lambda: loop(0.5), lambda: loop(0.25) + loop(0.125))
+
+    def wanted(x: Array, scale: float) -> Array:
+        for _ in range(3):
+            x = x[::-1] * np.float32(scale)
+        return x
+
+    for size in SIZES:
+        x = floats(size)
+        close(f(x, np.asarray(True)), wanted(x, 0.5))
+        close(f(x, np.asarray(False)), wanted(x, 0.25) + wanted(x, 0.125))
+    assert f.cache_info().compiles == 1
+
+
+def test_rows_of_views() -> None:
+    @dyn.jit
+    def f(x: Array) -> Any:
+        rows = dnp.transpose(x, (0, 2, 1)).reshape(-1, x.shape[1])
+        return lax.scan(lambda c, r: (c * dnp.cos(r) + r, c), dnp.ones(x.shape[1], x.dtype), rows)
+
+    for shape in ((2, 1, 3), (2, 4, 3), (0, 4, 3), (2, 0, 3)):
+        x = floats(*shape)
+        state, kept = np.ones(shape[1], np.float32), []
+        for row in np.transpose(x, (0, 2, 1)).reshape(shape[0] * shape[2], shape[1]):
+            kept.append(state)
+            state = state * np.cos(row) + row
+        last, rows = f(x)
+        close(last, state)
+        close(rows, np.array(kept, np.float32).reshape(rows.shape))
+    assert f.cache_info().compiles == 1
+
+
 # ---- while and for ---------------------------------------------------------------------------------------------------
 
 

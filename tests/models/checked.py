@@ -70,8 +70,11 @@ def _check_call(function: dyn.Jitted, traced: TracedFunction, sizes: dict[str, i
         except ShapeError:
             return False
         raise AssertionError(f"no ShapeError at {sizes}: {error}") from None
+    try:
+        runs = noisy_runs(traced.function, given)
+    except ShapeError:  # of a branch that rounding may choose
+        return False
     actual = function(*arrays)
-    runs = noisy_runs(traced.function, given)
     fenced = run_compiled(function._in_order[0].loaded, native)
     for number, (a, e) in enumerate(zip(actual, expected, strict=True)):
         problem = disagreement(np.asarray(a), e, [run[number] for run in runs], dtypes.dtype(e.dtype))

@@ -8,6 +8,7 @@ several such runs stand apart, compiled code may too; where they are one, as wit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,11 @@ import numpy as np
 from dyn import dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
-from dyn.ir.core import Function, Value, attr_values
+from dyn.ir.core import Function, Op, Value, attr_values
+from dyn.ir.differentiate import leading_to
+from dyn.ir.evaluate import RegionFunction
+from dyn.ir.opdef import OpKind
+from dyn.shapes import Symbol
 
 Array = np.ndarray[Any, Any]
 RUNS = 6
@@ -40,18 +45,47 @@ def noisy_runs(function: Function, arrays: Sequence[Array], count: int = RUNS) -
 
 
 def _run(function: Function, arrays: Sequence[Array], rng: np.random.Generator, way: float | None) -> list[Array]:
-    env = bind_symbols(function, arrays)
+    noise = _Noise(bind_symbols(function, arrays), rng, way)
     values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
-    for op in function.ops:
-        name = op.opdef.name
-        given = [values[v] for v in op.operands]
-        if name in _SUMS and op.attrs.get("combine") not in ("maximum", "minimum", "and", "or"):
-            given = [_moved(a, v.dtype, rng, None) for a, v in zip(given, op.operands, strict=True)]
-        found = op.opdef.reference(*given, **attr_values(op.attrs, env))
-        for result, array in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
-            array = np.asarray(array)
-            values[result] = array if name in _MOVES else _moved(array, result.dtype, rng, way)
+    noise.run(leading_to(function.ops, function.results), values)
     return [values[v] for v in function.results]
+
+
+@dataclass(frozen=True)
+class _Noise:
+    env: dict[Symbol, int]
+    rng: np.random.Generator
+    way: float | None
+
+    def run(self, ops: Sequence[Op], values: dict[Value, Array]) -> None:
+        for op in ops:
+            name, rng = op.opdef.name, self.rng
+            given = [values[v] for v in op.operands]
+            if name in _SUMS and op.attrs.get("combine") not in ("maximum", "minimum", "and", "or"):
+                given = [_moved(a, v.dtype, rng, None) for a, v in zip(given, op.operands, strict=True)]
+            attrs = attr_values(op.attrs, self.env)
+            if op.regions:
+                attrs["regions"] = tuple(_NoisyRegion(r, {}, self.env, self) for r in op.regions)
+            found = op.opdef.reference(*given, **attrs)
+            still = name in _MOVES or op.opdef.kind is OpKind.CONTROL
+            for result, array in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
+                array = np.asarray(array)
+                values[result] = array if still else _moved(array, result.dtype, rng, self.way)
+
+
+@dataclass(frozen=True, eq=False)
+class _NoisyRegion(RegionFunction):
+    """A region as NumPy code with noise in it."""
+
+    noise: _Noise
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        if self.region.params and not any(p.shape for p in self.region.params) and any(np.ndim(a) for a in arrays):
+            return RegionFunction.__call__(self, *arrays)  # many scalars at once
+        self.check()
+        values: dict[Value, Array] = dict(zip(self.region.params, map(np.asarray, arrays), strict=True))
+        self.noise.run(leading_to(self.region.ops, self.region.results), values)
+        return tuple(values[v] for v in self.region.results)
 
 
 def _moved(array: Array, dtype: DType, rng: np.random.Generator, way: float | None) -> Array:

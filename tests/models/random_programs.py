@@ -20,10 +20,11 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import NotYetError, ShapeError, TraceError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
 from dyn.numpy._indexing import scatter_update
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.tracer import Tracer
+from tests.models.random_regions import control, transformed
 
 Array = np.ndarray[Any, Any]
 Sizes = dict[str, int]
@@ -31,7 +32,7 @@ Sizes = dict[str, int]
 #: What the text of a program may name.
 NAMES: Mapping[str, Any] = {"dyn": dyn, "dnp": dnp, "scatter_update": scatter_update}
 #: What a function may say to a trace that asks for too much.
-REFUSALS = (ShapeError, TraceError, NotYetError)
+REFUSALS = (ShapeError, TraceError, NotYetError, ArgumentError)
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
@@ -520,4 +521,6 @@ FAMILIES: tuple[tuple[Step, ...], ...] = (
     (_contract,),
     (_window, _layer),
     (_layer, _layer, _window),
+    (control,),
+    (transformed,),
 )

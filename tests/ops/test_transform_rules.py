@@ -17,13 +17,14 @@ from dyn import dtypes
 from dyn.backends.reference import run_reference
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
-from dyn.ir.core import Function, ParamInfo, Region, Value
+from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.differentiate import pull_back, push_forward, zeros
 from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import NOT_YET, REGISTRY, NoBatch, NoGrad, OpDef, Sample
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, spread
 from dyn.ir.verifier import verify
+from dyn.ops.regions import scalar_region
 from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc
 
@@ -46,7 +47,7 @@ SMOOTH = [
 ]
 BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET and not isinstance(REGISTRY[n].batch, NoBatch)]
 #: Ops that put elements in order, or select some.
-CHOOSING = ("sort", "sort_by", "top_k", "select_and_scatter")
+CHOOSING = ("sort", "sort_by", "top_k", "select_and_scatter", "variadic_reduce", "variadic_reduce_window")
 #: Steps that are differentiated as what they are near to.
 STEPS = ("reduce_precision",)
 #: Larger samples say nothing new, and take their time.
@@ -65,6 +66,26 @@ def wide(array: Array) -> Array:
     if dtype.kind is dtypes.Kind.COMPLEX:
         return array.astype(np.complex128)
     return array.astype(np.float64) if dtype.is_float else array
+
+
+def wide_dtype(dtype: dtypes.DType) -> dtypes.DType:
+    return dtypes.dtype(wide(np.zeros((), dtype.np)).dtype)
+
+
+def wide_region(region: Region) -> Region:
+    """A region of scalars, in the dtypes of ``wide``."""
+    values: dict[Value, Value] = {}
+
+    def own(old: Sequence[Value]) -> tuple[Value, ...]:
+        values.update((v, Value(v.type.with_dtype(wide_dtype(v.dtype)))) for v in old)
+        return tuple(values[v] for v in old)
+
+    params, ops = own(region.params), list[Op]()
+    for op in region.ops:
+        attrs = {k: Dense(wide(v.array)) if isinstance(v, Dense) else v for k, v in op.attrs.items()}
+        operands = tuple(values[v] for v in op.operands)
+        ops.append(replace(op, operands=operands, attrs=attrs, results=own(op.results)))
+    return Region(params, tuple(ops), tuple(values[v] for v in region.results))
 
 
 def is_smooth(array: Array) -> bool:
@@ -113,7 +134,9 @@ def smooth_samples(opdef: OpDef) -> Iterator[Sample]:
         if key in seen or not any(is_smooth(x) for x in operands) or too_large(opdef, sample):
             continue
         seen.add(key)
-        yield replace(sample, operands=operands, attrs=attrs)
+        scalar = all(not p.shape for region in sample.regions for p in region.params)
+        regions = tuple(map(wide_region, sample.regions)) if scalar else sample.regions
+        yield replace(sample, operands=operands, attrs=attrs, regions=regions)
 
 
 def chooses(opdef: OpDef, sample: Sample) -> bool:
@@ -282,6 +305,23 @@ def test_a_scatter_with_a_body_has_no_derivative() -> None:
         "maximum and minimum have.\n  at sample.py:1\n  help: write the update as one of those, or give the function a "
         "derivative of its own."
     )
+
+
+@pytest.mark.parametrize("combine", ["replace", "add", "multiply", "maximum", "minimum"])
+def test_a_scatter_whose_body_is_a_known_one_has_the_derivative_of_that(combine: str) -> None:
+    opdef = REGISTRY["scatter"]
+    known = next(s for s in smooth_samples(opdef) if s.attrs["combine"] == combine and s.operands[0].size == 15)
+    float64 = dtypes.dtype(np.dtype(np.float64))
+
+    def build(b: Builder, old: Value, new: Value) -> Value:
+        return new if combine == "replace" else b.op(combine, old, new)
+
+    region = scalar_region((float64, float64), build)
+    written = replace(known, attrs={**known.attrs, "combine": "body"}, regions=(region,))
+    steps, tangents = _check_identity(opdef, written, np.random.default_rng(0))
+    plain = _check_identity(opdef, known, np.random.default_rng(0))
+    for mine, theirs in zip((*steps, *tangents), (*plain[0], *plain[1]), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("name", BATCHED)

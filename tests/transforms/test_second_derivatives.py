@@ -195,3 +195,44 @@ def test_products_in_windows_have_no_derivative() -> None:
     )
     assert "test_second_derivatives.py:" in text
     assert text.endswith("multiply shifted slices, or take the exponential of a window sum of logarithms.")
+
+
+# ---- zeros among factors ---------------------------------------------------------------------------------------------
+
+
+def pairs_left(x: np.ndarray) -> np.ndarray:
+    """The second derivatives of a product: the product of all but two factors, and 0 on the diagonal."""
+    n = len(x)
+    return np.array([[0 if i == j else np.prod(np.delete(x, [i, j])) for j in range(n)] for i in range(n)]).reshape(
+        n, n
+    )
+
+
+ZEROS = ([], [0.0], [0.0, 0.0], [2.0, 0.0, 3.0], [0.0, 2.0, 0.0, 5.0], [1.5, 0.0, 0.0, 0.0, 2.0], [1.0, 2.0, 3.0])
+
+
+def test_products_with_zeros_have_second_derivatives() -> None:
+    whole = dyn.jit(dyn.hessian(dnp.prod))
+    running = dyn.jit(dyn.hessian(lambda x, w: dnp.sum(dnp.cumprod(x) * w)))
+    mixed = dyn.jit(dyn.jacfwd(dyn.grad(lambda x, w: dnp.sum(dnp.cumprod(x[::-1])[::-1] * w))))
+    for numbers in ZEROS:
+        x = np.array(numbers)
+        w = np.arange(1.0, len(x) + 1)
+        np.testing.assert_allclose(whole(x), pairs_left(x), rtol=1e-12, atol=1e-12)
+        n = len(x)
+        wanted, backward = np.zeros((n, n)), np.zeros((n, n))
+        for k in range(n):
+            wanted[: k + 1, : k + 1] += w[k] * pairs_left(x[: k + 1])
+            backward[k:, k:] += w[k] * pairs_left(x[k:])
+        np.testing.assert_allclose(running(x, w), wanted, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(mixed(x, w), backward, rtol=1e-12, atol=1e-12)
+    assert [f.cache_info().compiles for f in (whole, running, mixed)] == [1, 1, 1]
+
+
+def test_third_derivatives_of_a_product_with_zeros() -> None:
+    third = dyn.jit(dyn.jacfwd(dyn.hessian(dnp.prod)))
+    made = np.asarray(third(np.array([0.0, 2.0, 0.0, 0.0])))
+    wanted = np.zeros((4, 4, 4))
+    for place in ((0, 2, 3), (0, 3, 2), (2, 0, 3), (2, 3, 0), (3, 0, 2), (3, 2, 0)):
+        wanted[place] = 2
+    np.testing.assert_allclose(made, wanted, rtol=1e-12, atol=1e-12)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -339,10 +339,10 @@ class Reader:
             for op in region.ops:
                 self.step(op)
             results = tuple([self._plain(self.value(v)) for v in region.results])
-        ops = tuple(inner.builder.ops)
+        made = Region(tuple(params), tuple(inner.builder.ops), results, inner.builder.demands)
         assert self.block.outer is not None
         self.block = self.block.outer
-        return Region(tuple(params), ops, results), loc
+        return made, loc
 
     def _plain(self, value: Value) -> Value:
         return self.b.op("convert", value, dtype=value.dtype) if value.type.weak else value
@@ -367,7 +367,8 @@ def _taking(region: Region, free: Sequence[Value]) -> Region:
     """The region with values from outside as parameters after its own."""
     own = {value: Value(TensorType(value.dtype, value.shape), value.name) for value in free}
     ops: tuple[Op, ...] = tuple([with_operands(op, own) for op in region.ops])
-    return Region((*region.params, *own.values()), ops, tuple([own.get(v, v) for v in region.results]))
+    results = tuple([own.get(v, v) for v in region.results])
+    return replace(region, params=(*region.params, *own.values()), ops=ops, results=results)
 
 
 def _first_sentence(message: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
-from dyn.ir.core import Region, Value
+from dyn.ir.core import Value
 from dyn.ir.hlo import Codec, HloOp, HloType, HloValue
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.indexing import window_at
@@ -46,7 +47,7 @@ def _decode_while(d: Any, op: HloOp) -> Sequence[Any]:
     starts = [_strong(d, d.value(v)) for v in op.operands]
     (condition, body), free = d.closed(op.regions, [_plain(v) for v in starts])
     handed = body.params[len(starts) :]
-    body = Region(body.params, body.ops, (*body.results, *handed))
+    body = replace(body, results=(*body.results, *handed))
     made = d.b.op_all("while", *starts, *free, regions=(condition, body))
     return made[: len(starts)]
 
