@@ -8,13 +8,12 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
-from dyn.lax import as_dim
 from dyn.numpy._axes import shape_in, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, to_float
+from dyn.numpy._operands import cast, emit, like, measured, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
 from dyn.numpy._reductions import min as min_of
@@ -25,6 +24,7 @@ from dyn.numpy._unary import filled, real_float
 from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, product
 from dyn.source import user_loc
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
@@ -83,7 +83,8 @@ def bincount(
     places = emit("maximum", places, filled(places, 0))
     if length is None:
         most: Array = max_of(places, initial=0) + 1
-        length = as_dim(where(_some(places), most, 0), name="bincount")
+        count = where(_some(places), most, 0)
+        length = wrap_dim(value._trace, measured(count, "bincount", "one more than the greatest number of bincount"))
     trace = value._trace
     count, least = shape_in(trace, (length, minlength), "bincount")
     own: Tracer | None = None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dyn.errors import UnsupportedOpError
-from dyn.lax import while_loop
 from dyn.numpy._broadcast import align
 from dyn.numpy._operands import emit, promote
-from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._public import Array, ArrayLike, public, trace_of
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._unary import abs as abs_of
 from dyn.numpy._unary import filled, flag
 from dyn.source import user_loc
+from dyn.trace import control
 from dyn.trace.tracer import Tracer
 
 __all__ = ["gcd", "lcm"]
@@ -38,7 +38,7 @@ def _divisor(x: Tracer, y: Tracer) -> Tracer:
         rest = emit("remainder", a, emit("select", done, filled(b, 1), b))
         return emit("select", done, a, b), emit("select", done, b, rest)
 
-    return while_loop(lambda pair: any_of(pair[1] != 0), step, (x, y))[0]
+    return control.while_loop(trace_of(x, y), lambda pair: any_of(pair[1] != 0), step, (x, y))[0]
 
 
 @public

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.errors import NotYetError, UnsupportedOpError
-from dyn.lax import scan
 from dyn.numpy._broadcast import align
 from dyn.numpy._convolving import convolve
 from dyn.numpy._creation import arange, ones
@@ -12,11 +11,12 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import expand_dims, flip, view
 from dyn.numpy._operands import cast, constant, emit, like, promote, shape_of, size_in, to_float
-from dyn.numpy._public import Array, ArrayLike, Size, public
+from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._search import array_of, vector
 from dyn.numpy._unary import filled
 from dyn.shapes import Dim, dim_max
 from dyn.source import user_loc
+from dyn.trace import control
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -40,7 +40,8 @@ def polyval(p: ArrayLike, x: ArrayLike, /, *, unroll: int = 16) -> Array:
         for number in range(count):
             result = result * places + getitem(numbers, number)
         return result
-    return scan(lambda value, c: (value * places + c, None), start, numbers)[0]
+    trace = trace_of(places, numbers)
+    return control.scan(trace, lambda value, c: (value * places + c, None), start, numbers, None, False)[0]
 
 
 def _lengthened(x: Tracer, size: Dim) -> Tracer:
@@ -132,7 +133,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
         before = concatenate([row[:1] * 0, row[:-1]])
         return row - before * zero, None
 
-    return scan(step, start, zeros)[0]
+    return control.scan(trace_of(start, zeros), step, start, zeros, None, False)[0]
 
 
 @public

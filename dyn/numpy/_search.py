@@ -7,7 +7,6 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.lax import while_loop
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import asarray
@@ -16,7 +15,7 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import isnan, logical_not
 from dyn.numpy._manipulation import flip, view
 from dyn.numpy._operands import cast, emit, like, made, operand, promote, shape_of, to_float, tracer
-from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._public import Array, ArrayLike, public, trace_of
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._reductions import fold
 from dyn.numpy._selection import where
@@ -25,6 +24,7 @@ from dyn.numpy._unary import filled, real_float
 from dyn.ops.gather import take_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, dim_max
 from dyn.source import user_loc
+from dyn.trace import control
 from dyn.trace.tracer import Tracer
 
 __all__ = ["digitize", "interp", "isin", "searchsorted"]
@@ -126,7 +126,7 @@ def places_in(table: Tracer, values: Tracer, right: bool) -> Tracer:
         return emit("shift_right_logical", jump, like(jump, 1)), emit("select", goes, further, place)
 
     start = filled(cast(values, dtypes.int64), 0)
-    return while_loop(lambda state: state[0] > 0, step, (first, start))[1]
+    return control.while_loop(trace_of(start), lambda state: state[0] > 0, step, (first, start))[1]
 
 
 @public
