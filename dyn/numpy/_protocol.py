@@ -32,6 +32,8 @@ _METHODS = frozenset(
 )  # fmt: skip
 #: Attributes that are a function of the array.
 _ATTRIBUTES = {"real": "real", "imag": "imag"}
+#: The modules of NumPy whose functions dyn has.
+_MODULES = ("linalg", "fft")
 
 
 class NumpyNamespace:
@@ -140,8 +142,15 @@ class NumpyNamespace:
             remedy=next((remedies[option] for option in sorted(options) if option in remedies), "leave it out."),
         )
 
+    def _function(self, name: str) -> Any:
+        """The function of dyn.numpy, or of one of its modules (``linalg.norm``); None where there is none."""
+        module, _, last = name.rpartition(".")
+        home = self.module() if not module else getattr(self.module(), module, None) if module in _MODULES else None
+        return getattr(home, last) if home is not None and last in home.__all__ else None
+
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if name not in self._names():
+        function = self._function(name)
+        if function is None:
             near = get_close_matches(name, self._names(), 1, 0.7)
             hint = f"; dyn.numpy.{near[0]} is the nearest that is there" if near else ""
             raise UnsupportedOpError(
@@ -149,7 +158,6 @@ class NumpyNamespace:
                 loc=user_loc(),
                 remedy=f"build it from functions of dyn.numpy, or compute it outside of the compiled function{hint}.",
             )
-        function = getattr(self, name)
         try:
             return function(*args, **kwargs)
         except TypeError as error:

@@ -8,9 +8,13 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
+from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
+from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import folds
+from dyn.ops.complex_parts import Pair, Real, componentwise, product
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
 from dyn.ops.reduce import COMBINES, identity
 from dyn.ops.rules import require_same_shapes, samples
@@ -133,6 +137,27 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
     return np.flip(result, dimension) if reverse else result
 
 
+def _running_parts(b: Any, op: Op, operands: tuple[Any, ...]) -> Pair:
+    """Of sums each part's own; a product is a scan of the parts together."""
+    if op.attrs["combine"] == "add":
+        return componentwise(b, op, operands)
+    ((re, im),), axis = operands, op.attrs["dimension"]
+    front = (axis, *(a for a in range(len(re.shape)) if a != axis))
+    rows = [b.op("transpose", part, permutation=front) for part in (re, im)]
+    row = TensorType(re.dtype, rows[0].shape[1:])
+    starts = [Arithmetic(b).fill(Value(row), start) for start in (1, 0)]
+
+    def step(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+        made = product(Real(inner), (params[0], params[1]), (params[2], params[3]))
+        return [*made, *made]
+
+    attrs = {"carries": 2, "length": rows[0].shape[0], "reverse": op.attrs["reverse"]}
+    made = b.op_all("scan", *starts, *rows, regions=(build_region(b, [row] * 4, step),), **attrs)[2:]
+    back = tuple(front.index(a) for a in range(len(front)))
+    real, imag = (b.op("transpose", part, permutation=back) for part in made)
+    return real, imag
+
+
 #: Along ``dimension``, each element combined with all before it (after it, where ``reverse``): JAX's cumsum and kin.
 cumulative = OpDef(
     "cumulative",
@@ -146,4 +171,5 @@ cumulative = OpDef(
         if s.operands[0].dtype != np.bool_ or s.attrs["combine"] in ("maximum", "minimum")
     ],
     vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later), stablehlo=folds.cumulative(identity),
+    parts=_running_parts,
 )  # fmt: skip

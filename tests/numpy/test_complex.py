@@ -163,7 +163,6 @@ REFUSED: dict[str, tuple[type[DynError], Any, str, str]] = {
         NotYetError, dnp.prod, "a reduction of complex numbers with multiply comes later.",
         "reduce the absolute values, and the sum of the angles, for a product.",
     ),
-    "arcsin": (NotYetError, dnp.arcsin, "arcsin of complex arrays comes later.", ""),
     "hypot": (
         UnsupportedOpError, lambda v: dnp.hypot(v, v), "hypot does not take complex arrays.",
         "pass their real parts, imaginary parts or absolute values.",

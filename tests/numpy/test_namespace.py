@@ -118,3 +118,10 @@ def test_errors_outside_of_a_trace_are_the_same() -> None:
     assert "broadcast" in str(caught.value)
     with pytest.raises(ShapeError):
         dnp.nonzero(np.float32(1))
+
+
+def test_functions_of_numpys_modules() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        return np.linalg.norm(x, axis=1), np.fft.rfft(x, 4, axis=-1).real
+
+    compare(program, "float64 n 3")
