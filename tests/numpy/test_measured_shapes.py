@@ -48,6 +48,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         ("float32 n m",),
     ),
     "unique_of_booleans": (lambda xp, x: xp.unique(x, return_counts=True), ("bool n",)),
+    "unique_rows": (
+        lambda xp, x: xp.unique(x % 2, return_index=True, return_inverse=True, return_counts=True, axis=0),
+        ("int32 n m",),
+    ),
+    "unique_columns": (lambda xp, x: xp.unique(xp.round(x / 2), axis=-1, return_counts=True), ("float32 2 n",)),
+    "unique_matrices": (lambda xp, x: xp.unique(x, axis=1, return_index=True), ("bool 2 n m",)),
+    "unique_of_one_axis": (lambda xp, x: xp.unique(x, axis=0, return_inverse=True), ("int16 n",)),
     "unique_all": (lambda xp, x: tuple(xp.unique_all(x % 3)), ("int64 n",)),
     "unique_counts": (lambda xp, x: tuple(xp.unique_counts(x % 3)), ("uint8 n",)),
     "unique_inverse": (lambda xp, x: tuple(xp.unique_inverse(x % 3)), ("int8 n m",)),
