@@ -241,6 +241,7 @@ from dyn.numpy._reductions import (
 )
 from dyn.numpy._search import digitize, interp, isin, searchsorted
 from dyn.numpy._selection import diff, nan_to_num, select, where
+from dyn.numpy._sets import intersect1d, setdiff1d, setxor1d, trim_zeros, union1d
 from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort, sort_complex
 from dyn.numpy._special import bartlett, blackman, hamming, hanning, i0, kaiser, sinc
 from dyn.numpy._standard import __array_api_version__, __array_namespace_info__
@@ -336,7 +337,8 @@ __all__ = [
     "full_like", "gcd", "geomspace", "gradient", "greater", "greater_equal", "hamming", "hanning", "heaviside",
     "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit", "hstack", "hypot", "i0",
     "identity", "iinfo", "imag", "index_exp", "indices", "inf", "inner", "insert", "int16", "int32", "int64",
-    "int8", "interp", "invert", "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite", "isin", "isinf",
+    "int8", "interp", "intersect1d", "invert", "isclose", "iscomplex",
+    "iscomplexobj", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "isneginf", "isposinf", "isreal", "isrealobj", "isscalar", "ix_", "kaiser", "kron", "lcm", "ldexp",
     "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "log", "log10", "log1p", "log2",
     "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "matmul",
@@ -348,12 +350,13 @@ __all__ = [
     "polyadd", "polyder", "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "prod",
     "promote_types", "ptp", "put", "put_along_axis", "quantile", "rad2deg", "radians", "ravel",
     "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
-    "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_", "searchsorted", "select", "shape",
+    "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_",
+    "searchsorted", "select", "setdiff1d", "setxor1d", "shape",
     "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
     "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
-    "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint16",
-    "uint32", "uint64", "uint8", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "tril_indices_from", "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint16",
+    "uint32", "uint64", "uint8", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
     "unpackbits", "unravel_index", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vectorize",
     "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

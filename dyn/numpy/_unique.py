@@ -6,17 +6,22 @@ from typing import Any, NamedTuple
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
-from dyn.numpy._axes import text_of
+from dyn.lax import fori_loop
+from dyn.numpy._axes import one_axis, text_of
 from dyn.numpy._broadcast import expand
-from dyn.numpy._manipulation import view
+from dyn.numpy._indexing import getitem
+from dyn.numpy._manipulation import moveaxis, view
 from dyn.numpy._nonzero import pack, scattered
-from dyn.numpy._operands import cast, constant, emit, emit_all, made, operand, shape_of, size_in
+from dyn.numpy._operands import cast, constant, emit, emit_all, made, operand, shape_of, size_in, tracer
 from dyn.numpy._public import Array, ArrayLike, Size, public
+from dyn.numpy._reductions import fold
+from dyn.numpy._search import never_empty
 from dyn.numpy._take import take
-from dyn.shapes import Dim
+from dyn.shapes import Dim, product
 from dyn.source import user_loc
+from dyn.trace.dims import wrap_dim
 from dyn.trace.measured import measure, once
 from dyn.trace.tracer import Tracer
 
@@ -49,36 +54,52 @@ class UniqueInverseResult(NamedTuple):
 class _Distinct:
     """The distinct elements of an array of n elements: everything that is known once it is sorted."""
 
+    _kind = "elements"
+
     def __init__(self, what: str, x: Tracer, equal_nan: bool, size: Size | None) -> None:
         if x.element_type.kind is Kind.COMPLEX:
             raise UnsupportedOpError(
                 f"{what} does not take {x.element_type.name}.", loc=user_loc(), remedy="take the parts of it."
             )
         self.x, trace = x, x._trace
-        flat = view(x, (x._value.type.size,))
-        self.numbers = made(trace, "iota", shape=shape_of(flat), dimension=0, dtype=dtypes.int64)
-        self.sorted, self.order = emit_all("sort", flat, self.numbers, dimension=0, descending=False)
+        self.numbers = made(trace, "iota", shape=(self._most(),), dimension=0, dtype=dtypes.int64)
+        self.sorted, self.order = self._ordered()
         self.first = cast(self._starts(equal_nan), dtypes.int64)
         self.given = size is not None
         self.count = emit("reduce", self.first, axes=(0,), combine="add", nonempty=False)
-        key = ("unique", x._value, equal_nan)
+        key = (type(self), x._value, equal_nan)
         self.size = size_in(trace, size, what) if self.given else once(trace, key, self._measured)[1]
 
-    def _starts(self, equal_nan: bool) -> Tracer:
-        """Where the sorted elements differ from the one before."""
-        before = take(self.sorted, emit("subtract", self.numbers, self._filled(1)), mode="clip")
+    def _most(self) -> Dim:
+        """How many there can be."""
+        return self.x._value.type.size
+
+    def _ordered(self) -> tuple[Tracer, Tracer]:
+        """What there is, in order, and where it stands in the array."""
+        flat = view(self.x, (self._most(),))
+        sorted, order = emit_all("sort", flat, self.numbers, dimension=0, descending=False)
+        return sorted, order
+
+    def _differs(self, equal_nan: bool) -> Tracer:
+        """Where the elements that are in order differ from what is one place, or one row, before."""
+        before = take(self.sorted, emit("subtract", self.numbers, self._filled(1)), axis=0, mode="clip")
         differs = emit("compare", self.sorted, before, direction="NE")
         if equal_nan and self.sorted.element_type.is_float:
             numbers = [emit("compare", v, v, direction="EQ") for v in (self.sorted, before)]
             differs = emit("and", differs, emit("or", *numbers))
+        return differs
+
+    def _starts(self, equal_nan: bool) -> Tracer:
+        """Where something new begins: what differs from the one before, and the first of all."""
+        differs = self._differs(equal_nan)
         return emit("or", differs, emit("compare", self.numbers, self._filled(0), direction="EQ"))
 
     def _filled(self, value: int) -> Tracer:
         return expand(constant(self.x._trace, value, dtypes.int64), shape_of(self.numbers))
 
     def _measured(self) -> tuple[Value, Dim]:
-        origin = f"the number of distinct elements of {text_of(self.x)}"
-        dim = measure(self.x._trace, self.count._value, "unique", origin, self.x._value.type.size)
+        origin = f"the number of distinct {self._kind} of {text_of(self.x)}"
+        dim = measure(self.x._trace, self.count._value, "unique", origin, self._most())
         return self.count._value, dim
 
     def values(self, fill_value: Any = None) -> Tracer:
@@ -104,7 +125,11 @@ class _Distinct:
         """For each element of the array the number of the distinct one that it is."""
         rank = emit("cumulative", self.first, dimension=0, combine="add", reverse=False)
         number = emit("subtract", rank, self._filled(1))
-        return view(scattered(self._filled(0), self.order, number, "replace"), shape_of(self.x))
+        return self._laid_out(scattered(self._filled(0), self.order, number, "replace"))
+
+    def _laid_out(self, numbers: Tracer) -> Tracer:
+        """A number for each element of the array in its shape."""
+        return view(numbers, shape_of(self.x))
 
     def counts(self) -> Tracer:
         """How often each occurs."""
@@ -112,6 +137,47 @@ class _Distinct:
         number = emit("subtract", rank, self._filled(1))
         zeros = expand(constant(self.x._trace, 0, dtypes.int64), (self.size,))
         return scattered(zeros, number, self._filled(1), "add")
+
+
+class _DistinctRows(_Distinct):
+    """The distinct rows of an array (n, m): ``sorted`` are its rows in lexicographic order."""
+
+    _kind = "rows"
+
+    def _most(self) -> Dim:
+        return shape_of(self.x)[0]
+
+    def _ordered(self) -> tuple[Tracer, Tracer]:
+        """By the last column first: sorting keeps the order of what is equal, so that the first column decides."""
+        trace, columns = self.x._trace, shape_of(self.x)[1]
+
+        def by_column(step: Any, order: Tracer) -> Tracer:
+            column = emit("subtract", tracer(step._trace, wrap_dim(trace, columns - 1), "unique"), step)
+            return emit_all("sort", getitem(self.x, (order, column)), order, dimension=0, descending=False)[1]
+
+        order = fori_loop(0, wrap_dim(trace, columns), by_column, self.numbers)
+        return take(self.x, order, axis=0), order
+
+    def _differs(self, equal_nan: bool) -> Tracer:
+        return fold(super()._differs(equal_nan), "or", (1,), False)
+
+    def values(self, fill_value: Any = None) -> Tracer:
+        """The rows; where there are fewer than a given size, rows of ``fill_value``, or the least."""
+        places = pack(self.order, self.first, self.size)
+        if fill_value is None:
+            return take(self.x, self._filled_up(places, self.order, None), axis=0)
+        return self._filled_up(take(never_empty(self.x, 0), places, axis=0), self.sorted, fill_value)
+
+    def _laid_out(self, numbers: Tracer) -> Tracer:
+        return numbers
+
+
+def _distinct_rows(x: Tracer, axis: int, equal_nan: bool, size: Size | None) -> tuple[_DistinctRows, tuple[Dim, ...]]:
+    """What an axis has, each as a row, and the shape of a row."""
+    number = one_axis("unique", axis, x.ndim)
+    rows: Tracer = moveaxis(x, number, 0)
+    length, *rest = shape_of(rows)
+    return _DistinctRows("unique", view(rows, (length, product(rest))), equal_nan, size), tuple(rest)
 
 
 # ---- NumPy's and the standard's faces --------------------------------------------------------------------------------
@@ -127,15 +193,19 @@ def unique(
     Their shape is a dim of its own, ``unique``, at most the number of elements. ``return_index``: where each stands
     first; ``return_inverse``: for each element of ``x``, in its shape, the number of the distinct one that it is;
     ``return_counts``: how often each occurs; int64 all of them. NaNs are one element with ``equal_nan``. With ``size``
-    there are that many: what is more is left out, and what is missing is ``fill_value``, or the least element. An
-    ``axis`` is a NotYetError.
+    there are that many: what is more is left out, and what is missing is ``fill_value``, or the least element.
+
+    With ``axis`` it is what stands at each place of that axis that is compared, in lexicographic order: the distinct
+    rows of a matrix along axis 0; the inverse is a vector then. It takes one sort for each element of a row.
     """
-    if axis is not None:
-        raise NotYetError(
-            "unique along an axis comes later.", loc=user_loc(), remedy="leave axis out: elements are compared."
-        )
-    found = _Distinct("unique", operand("unique", x, size), equal_nan, size)
-    parts = [found.values(fill_value)]
+    value = operand("unique", x, size)
+    if axis is None:
+        found = _Distinct("unique", value, equal_nan, size)
+        parts = [found.values(fill_value)]
+    else:
+        found, rest = _distinct_rows(value, axis, equal_nan, size)
+        rows = found.values(fill_value)
+        parts = [moveaxis(view(rows, (shape_of(rows)[0], *rest)), 0, axis)]
     parts += [found.indices()] if return_index else []
     parts += [found.inverse()] if return_inverse else []
     parts += [found.counts()] if return_counts else []

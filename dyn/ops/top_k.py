@@ -40,27 +40,82 @@ def total_order(x: Array) -> Array:
         return x
     bits = np.dtype(f"i{x.dtype.itemsize}")
     pattern = x.view(bits)
-    return np.where(pattern < 0, pattern ^ np.iinfo(bits).max, pattern)
+    flips = pattern >> (8 * x.dtype.itemsize - 1)
+    flips &= np.iinfo(bits).max
+    flips ^= pattern
+    return flips
+
+
+#: Lanes from this size on are pruned one by one: a dozen calls of NumPy are nothing beside a pass over that many.
+_LONG = 1 << 14
 
 
 def _reference(x: Array, k: int, dimension: int) -> tuple[Array, Array]:
-    keys = np.ascontiguousarray(np.moveaxis(total_order(np.ascontiguousarray(x)), dimension, -1))
+    lanes = np.ascontiguousarray(np.moveaxis(x, dimension, -1))
+    shape, size = (*lanes.shape[:-1], k), lanes.shape[-1]
+    if k == 0 or lanes.size == 0:
+        found = np.zeros(shape, np.int64)
+    elif size >= _LONG and 8 * k < size:
+        found = np.array([_of_a_long_lane(lane, k) for lane in lanes.reshape(-1, size)]).reshape(shape)
+    else:
+        found = _places(total_order(lanes), k)
+    found = np.moveaxis(found, -1, dimension)
+    return np.take_along_axis(x, found, dimension), found.astype(np.int32)
+
+
+def _of_a_long_lane(x: Array, k: int) -> Array:
+    """The places of the ``k`` greatest, at most an eighth of the lane.
+
+    The lane is cut into at least 2k groups: the k-th of their greatest elements is no more than the k-th of all, and
+    random lanes have little above k elements that reach it. Those alone are then put in order. A group's elements lie
+    far apart, so that the greatest of a lane that is in order already don't all lie in one group.
+    """
+    # NumPy compares 16-bit floats one by one. What it compares as floats has no NaN, and zeros of both signs are equal:
+    # either one reaches the bound where the other does.
+    plain = x.dtype.kind in "iub" or (x.dtype.kind == "f" and x.dtype.itemsize > 2)
+    values = x if plain else total_order(x)
+    rows = min(64, x.size // (2 * k))
+    groups = x.size // rows
+    whole = rows * groups
+    greatest = values[:whole].reshape(rows, groups).max(axis=0)
+    # The few elements that are in no group do not move the bound, but may be NaN.
+    if values.dtype.kind == "f" and (np.isnan(greatest).any() or np.isnan(values[whole:]).any()):
+        values = total_order(x)
+        greatest = values[:whole].reshape(rows, groups).max(axis=0)
+    places = np.flatnonzero(values >= np.partition(greatest, groups - k)[groups - k])
+    keys = total_order(values[places])
+    if 8 * k < places.size:
+        least = np.partition(keys, keys.size - k)[keys.size - k]
+        above, equal = np.flatnonzero(keys > least), np.flatnonzero(keys == least)
+        chosen = np.sort(np.concatenate([above, equal[: k - above.size]]))
+        keys, places = keys[chosen], places[chosen]
+    return places[_places(keys, k)]
+
+
+def _places(keys: Array, k: int) -> Array:
+    """Where the ``k`` greatest keys of each lane stand, the greatest first, and of equal ones the first."""
     size = keys.shape[-1]
+    if keys.dtype.itemsize <= 4:
+        # With its place below it a key is like no other: sorting them need not be stable, which is much quicker.
+        packed = keys.astype(np.int64)
+        if keys.dtype == np.uint32:
+            packed -= 1 << 31
+        packed <<= 32
+        packed |= np.arange(size - 1, -1, -1)
+        if 8 * k < size:
+            packed = np.partition(packed, size - k, axis=-1)[..., size - k :]
+        packed.sort(axis=-1)
+        return size - 1 - (np.flip(packed, -1)[..., :k] & 0xFFFFFFFF)
     if 8 * k < size:
         keys, places = _candidates(keys, k)
-    else:
-        places = np.broadcast_to(np.arange(size), keys.shape)
+        return np.take_along_axis(places, _places(keys, k), -1)
     # Turned round, so that equal ones keep their order.
-    order = np.flip(keys.shape[-1] - 1 - np.argsort(np.flip(keys, -1), axis=-1, kind="stable"), -1)[..., :k]
-    found = np.moveaxis(np.take_along_axis(places, order, -1), -1, dimension)
-    return np.take_along_axis(x, found, dimension), found.astype(np.int32)
+    return np.flip(size - 1 - np.argsort(np.flip(keys, -1), axis=-1, kind="stable"), -1)[..., :k]
 
 
 def _candidates(keys: Array, k: int) -> tuple[Array, Array]:
     """The ``k`` greatest keys of each lane in the order in which they stand, and where: of equal ones the first."""
     lanes, size = keys.shape[:-1], keys.shape[-1]
-    if k == 0 or keys.size == 0:
-        return keys[..., :k], np.zeros((*lanes, k), np.int64)
     least = np.partition(keys, size - k, axis=-1)[..., size - k, None]
     chosen = keys > least
     room = k - np.count_nonzero(chosen, axis=-1)[..., None]

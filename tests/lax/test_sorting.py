@@ -259,6 +259,49 @@ def test_top_k_of_a_traced_number() -> None:
     assert f.cache_info().compiles == 1
 
 
+def _in_total_order(x: Any, k: int) -> Any:
+    """Where the ``k`` greatest stand, by a sort of all that is written in another way than the op's."""
+    keys = x
+    if x.dtype.kind not in "iub":
+        size = np.where(np.signbit(x.astype(np.float64)), -1, 1)
+        magnitude = np.abs(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
+        keys = np.where(size < 0, ~magnitude, magnitude)
+    ranks = np.unique(keys, return_inverse=True)[1]
+    return np.lexsort((np.arange(x.size), -ranks))[:k]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint32", "uint64", "int8", "bool"])
+def test_top_k_of_long_lanes(dtype: str) -> None:
+    """Those are pruned first; ordered, equal and odd ones are what pruning could trip over."""
+    rng = np.random.default_rng(0)
+    lanes = {
+        "random": rng.standard_normal(20_011) * 1000,
+        "ordered": np.arange(16_384.0),
+        "equal": np.zeros(30_000),
+        "few": rng.integers(0, 3, 20_000).astype(float),
+    }
+    if dtype.startswith("float"):
+        odd = rng.permuted(np.resize([np.nan, -np.nan, 0.0, -0.0, -1.0, np.inf, -np.inf], 20_000))
+        last = np.where(np.arange(20_031) == 20_030, np.nan, -rng.random(20_031))
+        zeros = np.where(rng.random(20_000) < 0.5, -0.0, 0.0)
+        lanes |= {"odd": odd, "a_nan_at_the_end": last, "zeros": zeros}
+    for name, lane in lanes.items():
+        with np.errstate(invalid="ignore"):
+            x = (np.abs(lane) if dtype[0] in "ub" else lane).astype(dtype)
+        for k in (1, 7, 300, 3000):
+            values, places = top_k_of_the_op(x, k)
+            wanted = _in_total_order(x, k)
+            np.testing.assert_array_equal(places, wanted, err_msg=f"{name} {k}")
+            np.testing.assert_array_equal(bits(values), bits(x[wanted]))
+
+
+def top_k_of_the_op(x: Any, k: int) -> tuple[Any, Any]:
+    """Of two lanes of one array, along its first axis."""
+    values, places = (np.asarray(v) for v in lax.top_k(np.stack([x, x[::-1]], axis=1), k, axis=0))
+    np.testing.assert_array_equal(places[:, 1], _in_total_order(np.ascontiguousarray(x[::-1]), k))
+    return np.ascontiguousarray(values[:, 0]), places[:, 0]
+
+
 # --- errors -------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,250 @@
+"""What two arrays have in common and what not: as sets, in order. One sort of both together tells.
+
+Equal elements stand side by side then, and since sorting keeps the order of what is equal, those of the first array
+before those of the second: the ends of such a group say which arrays it comes from. As in NumPy NaN is one element of
+an array, and no element of two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dyn import dtypes
+from dyn.dtypes import Kind
+from dyn.errors import UnsupportedOpError
+from dyn.numpy._axes import all_axes, text_of
+from dyn.numpy._broadcast import expand
+from dyn.numpy._indexing import getitem
+from dyn.numpy._joining import concatenate
+from dyn.numpy._logic import truth
+from dyn.numpy._manipulation import view
+from dyn.numpy._nonzero import pack
+from dyn.numpy._operands import cast, constant, emit, emit_all, made, measured, promote, shape_of, size_in, tracer
+from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
+from dyn.numpy._reductions import fold
+from dyn.numpy._search import array_of, isin, never_empty, size_of
+from dyn.numpy._take import take
+from dyn.numpy._unary import filled
+from dyn.numpy._unique import unique
+from dyn.shapes import Dim, dim_min
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+__all__ = ["intersect1d", "setdiff1d", "setxor1d", "trim_zeros", "union1d"]
+
+
+def _flat(what: str, x: ArrayLike, *others: Any) -> Tracer:
+    """All elements of an array in row-major order."""
+    value = array_of(what, x, *others)
+    if value.element_type.kind is Kind.COMPLEX:
+        raise UnsupportedOpError(
+            f"{what} does not take {value.element_type.name}.", loc=user_loc(), remedy="take the parts of it."
+        )
+    return view(value, (value._value.type.size,))
+
+
+class _Together:
+    """Two vectors of one dtype in one order, and the groups of equal elements in it."""
+
+    def __init__(self, first: Tracer, second: Tracer) -> None:
+        self.of = (first, second)
+        self.sizes = (shape_of(first)[0], shape_of(second)[0])
+        joined: Tracer = concatenate([first, second])
+        self.numbers = made(joined._trace, "iota", shape=shape_of(joined), dimension=0, dtype=dtypes.int64)
+        self.sorted, self.order = emit_all("sort", joined, self.numbers, dimension=0, descending=False)
+        self.second = emit("compare", self.order, self._spread(self.sizes[0]), direction="GE")
+        self.starts = emit("xor", self._continues(), filled(self.second, True))
+
+    def _spread(self, size: Dim) -> Tracer:
+        return expand(size_of(self.numbers, size), shape_of(self.numbers))
+
+    def _moved(self, x: Tracer, by: int) -> Tracer:
+        """For each place what stands ``by`` behind it; at the ends what stands there."""
+        return take(x, emit("add", self.numbers, filled(self.numbers, by)), mode="clip")
+
+    def _continues(self) -> Tracer:
+        """Whether an element is equal to the one before."""
+        before = self._moved(self.sorted, -1)
+        equal = emit("compare", self.sorted, before, direction="EQ")
+        if self.sorted.element_type.is_float:
+            nans = [emit("compare", v, v, direction="NE") for v in (self.sorted, before)]
+            one_side = emit("compare", self.second, self._moved(self.second, -1), direction="EQ")
+            equal = emit("or", equal, emit("and", emit("and", *nans), one_side))
+        return emit("and", equal, emit("compare", self.numbers, filled(self.numbers, 0), direction="GT"))
+
+    def heads(self) -> Tracer:
+        """For each element where its group begins."""
+        marked = emit("select", self.starts, self.numbers, filled(self.numbers, 0))
+        return emit("cumulative", marked, dimension=0, combine="maximum", reverse=False)
+
+    def ends(self) -> Tracer:
+        """Whether an element is the last of its group."""
+        last = emit("subtract", self._spread(shape_of(self.numbers)[0]), filled(self.numbers, 1))
+        return emit("or", self._moved(self.starts, 1), emit("compare", self.numbers, last, direction="EQ"))
+
+    def common(self) -> Tracer:
+        """Where the second array's part of a group begins behind one of the first array."""
+        behind = emit("and", self.second, emit("xor", self.starts, filled(self.starts, True)))
+        return emit("and", behind, emit("xor", self._moved(self.second, -1), filled(self.second, True)))
+
+    def only_first(self) -> Tracer:
+        """The ends of groups that have nothing of the second array."""
+        return emit("and", self.ends(), emit("xor", self.second, filled(self.second, True)))
+
+    def only_one(self) -> Tracer:
+        """The ends of groups that come from one of the arrays."""
+        begins = take(self.second, self.heads(), mode="clip")
+        return emit("and", self.ends(), emit("compare", begins, self.second, direction="EQ"))
+
+
+class _Chosen:
+    """The marked elements of two arrays: how many there are, measured or given, and what stands there."""
+
+    def __init__(self, what: str, arrays: tuple[Tracer, Tracer], mask: Tracer, limit: Dim, size: Size | None) -> None:
+        self.mask, self.trace = cast(mask, dtypes.int64), mask._trace
+        self.count = emit("reduce", self.mask, axes=(0,), combine="add", nonempty=False)
+        self.given = size is not None
+        if size is not None:
+            self.size = size_in(self.trace, size, what)
+        else:
+            origin = f"the number of elements in {what} of {text_of(arrays[0])} and {text_of(arrays[1])}"
+            self.size = measured(self.count, what, origin, limit)
+
+    def of(self, x: Tracer) -> Tracer:
+        """What ``x`` has at the marked places; zeros behind it, where a given size is more than there is."""
+        return pack(x, self.mask, self.size)
+
+    def filled_up(self, found: Tracer, fill: Tracer) -> Tracer:
+        """``found``, and behind it, where a given size is more than there is, the scalar ``fill``."""
+        if not self.given:
+            return found
+        shape = shape_of(found)
+        places = made(self.trace, "iota", shape=shape, dimension=0, dtype=dtypes.int64)
+        there = emit("compare", places, expand(self.count, shape), direction="LT")
+        return emit("select", there, found, expand(fill, shape))
+
+    def values(self, both: _Together, fill_value: Any) -> Tracer:
+        """The first element of each marked group; behind them the fill value, or the least of them."""
+        found = take(never_empty(both.sorted, 0), self.of(both.heads()), mode="clip")
+        if not self.given:
+            return found
+        least = take(never_empty(found, 0), 0, mode="clip")
+        zero = constant(self.trace, 0, found.element_type)
+        some = emit("compare", self.count, constant(self.trace, 0, dtypes.int64), direction="GT")
+        least = emit("select", some, least, zero)
+        return self.filled_up(found, least if fill_value is None else _fill(least, fill_value))
+
+
+def _fill(like: Tracer, fill_value: Any) -> Tracer:
+    return cast(tracer(like._trace, fill_value, "fill_value"), like.element_type)
+
+
+@public
+def union1d(x: ArrayLike, y: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
+    """The distinct elements of two arrays together, in order; :func:`unique` says what ``size`` is."""
+    first, second = promote("union1d", _flat("union1d", x, y, size), _flat("union1d", y, x, size))
+    return unique(concatenate([first, second]), size=size, fill_value=fill_value)
+
+
+def _together(what: str, x: ArrayLike, y: ArrayLike, size: Size | None) -> _Together:
+    first, second = promote(what, _flat(what, x, y, size), _flat(what, y, x, size))
+    return _Together(first, second)
+
+
+@public
+def intersect1d(
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, return_indices: bool = False, *,
+    size: Size | None = None, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The distinct elements that two arrays have in common, in order; with ``return_indices`` a tuple of them and of
+    where each stands first in ``x`` and in ``y``, int64, counted in row-major order.
+
+    Their shape is a dim of its own, ``intersect1d``, or ``size``: what is more is left out, and what is missing is
+    ``fill_value`` (the least element without, or 0 where there is none), at places that are the sizes of the arrays.
+    ``assume_unique`` is a hint that is not needed.
+    """
+    both = _together("intersect1d", x, y, size)
+    found = _Chosen("intersect1d", both.of, both.common(), dim_min(*both.sizes), size)
+    if not return_indices:
+        return found.values(both, fill_value)
+    before, after = (size_of(both.numbers, n) for n in both.sizes)
+    heads = take(both.order, both.heads(), mode="clip")
+    seconds = emit("subtract", both.order, expand(before, shape_of(both.order)))
+    return (
+        found.values(both, fill_value),
+        found.filled_up(found.of(heads), before),
+        found.filled_up(found.of(seconds), after),
+    )
+
+
+@public
+def setxor1d(
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: Size | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements that are in one of two arrays and not in the other, in order.
+
+    Their shape is a dim of its own, ``setxor1d``, or ``size``, as for :func:`intersect1d`. ``assume_unique`` is a hint
+    that is not needed.
+    """
+    both = _together("setxor1d", x, y, size)
+    found = _Chosen("setxor1d", both.of, both.only_one(), shape_of(both.numbers)[0], size)
+    return found.values(both, fill_value)
+
+
+@public
+def setdiff1d(
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: Size | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements of ``x`` that are not in ``y``, in order; with ``assume_unique`` all of them, in the order
+    of ``x``. The dtype is that of ``x``.
+
+    Their shape is a dim of its own, ``setdiff1d``, or ``size``: what is more is left out, and what is missing is
+    ``fill_value``, or 0.
+    """
+    own = _flat("setdiff1d", x, y, size)
+    other = _flat("setdiff1d", y, own)
+    zero = constant(own._trace, 0, own.element_type)
+    fill = zero if fill_value is None else _fill(zero, fill_value)
+    if assume_unique:
+        found = _Chosen("setdiff1d", (own, other), isin(own, other, invert=True), shape_of(own)[0], size)
+        return found.filled_up(found.of(own), fill)
+    both = _together("setdiff1d", own, other, size)
+    found = _Chosen("setdiff1d", both.of, both.only_first(), both.sizes[0], size)
+    # Taken from the array itself: in the common dtype a great integer may be a float.
+    places = found.of(take(both.order, both.heads(), mode="clip"))
+    return found.filled_up(take(never_empty(own, 0), places, mode="clip"), fill)
+
+
+# ---- zeros at the ends -----------------------------------------------------------------------------------------------
+
+
+@public
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
+    """An array without the slices at its ends that are zeros, along the axes given, or all of them.
+
+    ``trim`` names the ends: "f" for the front, "b" for the back, "fb" for both. Of zeros alone nothing is left.
+    """
+    value = array_of("trim_zeros", filt)
+    ends = trim.lower()
+    if ends not in ("f", "b", "fb", "bf"):
+        raise UnsupportedOpError(
+            f"trim_zeros: {trim!r} names no ends.", loc=user_loc(), remedy="use 'f' for the front, 'b' for the back."
+        )
+    axes, mask = all_axes("trim_zeros", axis, value.ndim), truth(value)
+    slices = [_trimmed(mask, a, ends) if a in axes else slice(None) for a in range(value.ndim)]
+    return getitem(value, tuple(slices))
+
+
+def _trimmed(mask: Tracer, axis: int, ends: str) -> slice:
+    """From the first number on an axis where something is true to the last one."""
+    others = tuple(a for a in range(mask.ndim) if a != axis)
+    marked = fold(mask, "or", others, False) if others else mask
+    (size,) = shape_of(marked)
+    places = made(mask._trace, "iota", shape=(size,), dimension=0, dtype=dtypes.int64)
+    behind = emit("add", places, filled(places, 1))
+    whole = expand(size_of(mask, size), (size,))
+    start = emit("reduce", emit("select", marked, places, whole), axes=(0,), combine="minimum", nonempty=False)
+    stop = emit(
+        "reduce", emit("select", marked, behind, filled(behind, 0)), axes=(0,), combine="maximum", nonempty=False
+    )
+    return slice(start if "f" in ends else None, stop if "b" in ends else None)
