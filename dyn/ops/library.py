@@ -10,7 +10,7 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import folds
+from dyn.ops.codecs import folds, sorting
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
 from dyn.ops.reduce import COMBINES, identity
 from dyn.ops.rules import require_same_shapes, samples
@@ -108,7 +108,7 @@ sort = OpDef(
         for descending in (False, True)
     ]
     + _key_samples(),
-    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=folds.sort,
+    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.sort,
 )  # fmt: skip
 
 
