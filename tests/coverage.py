@@ -15,6 +15,7 @@ import dyn
 from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
+from dyn.ir.hlo import Codec
 from dyn.ir.opdef import NOT_YET, REGISTRY, Composite, NoBatch, NoGrad, OpDef, OpKind
 from dyn.ir.types import TensorType
 from dyn.shapes import Facts
@@ -83,12 +84,23 @@ def _no_gpu(op: OpDef) -> tuple[str, str] | None:
     return ("later", "GPUs have no kernels for contractions and scatters yet") if later else None
 
 
+def _unwritten(op: OpDef) -> tuple[str, str] | None:
+    return ("none", "StableHLO has no form of a size that a program measures") if op.kind is OpKind.MEASURE else None
+
+
+def _own_call(op: OpDef) -> tuple[str, str] | None:
+    assert isinstance(op.stablehlo, Codec)
+    own = "custom_call" in op.stablehlo.form
+    return ("dyn", "a custom call that dyn reads and runs, and JAX does not") if own else _unwritten(op)
+
+
 def _no_size_0(op: OpDef) -> tuple[str, str] | None:
     empty = any(0 in array.shape for sample in op.samples() for array in sample.operands)
     return None if empty else ("n/a", "it takes nothing that can be empty")
 
 
 _OPS, _RULES, _LOWER = "tests.ops.test_ops::", "tests.ops.test_transform_rules::", "tests.lower."
+_INTEROP = "tests.interop."
 _GPU = (_LOWER + "test_gpu_samples::test_texts",)
 
 COLUMNS = (
@@ -114,6 +126,14 @@ COLUMNS = (
     ),
     Column("CUDA", "its text is generated", _GPU, _no_gpu),
     Column("ROCm", "its text is generated", _GPU, _no_gpu),
+    Column(
+        "HLO out", "written as StableHLO, and run by JAX",
+        (_INTEROP + "test_jax_runs_dyn::test_samples_run_in_jax",), _own_call,
+    ),
+    Column(
+        "HLO in", "read back: the same results, the same dims",
+        (_INTEROP + "test_round_trips::test_samples_come_back",), _unwritten,
+    ),
 )  # fmt: skip
 
 

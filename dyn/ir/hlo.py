@@ -94,6 +94,13 @@ class HloInt:
 
 
 @dataclass(frozen=True, slots=True)
+class HloFloat:
+    """A float of 32 bits; others have 64."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class HloText:
     """An attribute that only StableHLO itself understands, as MLIR's text."""
 
@@ -156,6 +163,7 @@ class Encoder(Protocol):
     def ops(
         self,
         name: str,
+        /,
         operands: Sequence[HloValue],
         types: Sequence[HloType],
         regions: Sequence[HloRegion] = (),
@@ -227,6 +235,10 @@ class Encoder(Protocol):
 
     def function(self, name: str, region: HloRegion) -> HloSymbol:
         """A private function of the module, for calls."""
+        ...
+
+    def outlined(self, name: str, region: Any) -> HloSymbol | None:
+        """A region of an op as a private function; None where it is none of its parameters alone."""
         ...
 
 

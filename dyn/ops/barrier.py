@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Inline, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Inline, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
+from dyn.ops.codecs import calls
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
@@ -51,6 +52,6 @@ optimization_barrier = OpDef(
     loops=Inline.STITCHED,
     reference=lambda *arrays: tuple(np.array(x) for x in arrays),
     samples=_samples,
-    vjp=_again, jvp=_again, batch=_batch, stablehlo=NOT_YET,
+    vjp=_again, jvp=_again, batch=_batch, stablehlo=calls.optimization_barrier,
     prune=_prune,
 )  # fmt: skip

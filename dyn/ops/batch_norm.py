@@ -12,9 +12,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
+from dyn.ops.codecs import linalg
 from dyn.ops.expansion import Expand, expanded, expanded_batch, expanded_jvp, expanded_vjp
 from dyn.ops.rules import FLOAT, require_kinds
 from dyn.shapes import RelKind, product
@@ -165,8 +166,8 @@ def _define(
 ) -> OpDef:
     return OpDef(
         name, OpKind.OPAQUE, types=types, loops=Composite(), reference=_numpy(arrays), samples=made,
-        vjp=expanded_vjp(expand), jvp=expanded_jvp(expand), batch=expanded_batch(expand), stablehlo=NOT_YET,
-        simplify=expanded(expand),
+        vjp=expanded_vjp(expand), jvp=expanded_jvp(expand), batch=expanded_batch(expand),
+        stablehlo=linalg.batch_norm(name), simplify=expanded(expand),
     )  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Inline, OpDef, OpKind, Sample
+from dyn.ir.opdef import Inline, OpDef, OpKind, Sample
 from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import call_types, through_batch, through_jvp, through_vjp
+from dyn.ops.codecs import calls
 from dyn.shapes import Facts
 from dyn.source import UNKNOWN
 
@@ -48,6 +49,6 @@ composite = OpDef(
     loops=Inline.BEFORE_PASSES,
     reference=_computed,
     samples=_samples,
-    vjp=through_vjp, jvp=through_jvp, batch=through_batch, stablehlo=NOT_YET,
+    vjp=through_vjp, jvp=through_jvp, batch=through_batch, stablehlo=calls.composite,
     transparent=True,
 )  # fmt: skip

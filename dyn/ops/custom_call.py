@@ -10,9 +10,10 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import calls
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
@@ -127,5 +128,5 @@ custom_call = OpDef(
     loops=Library(),
     reference=_run,
     samples=_samples,
-    vjp=_refuse, jvp=_refuse, batch=_batch, stablehlo=NOT_YET,
+    vjp=_refuse, jvp=_refuse, batch=_batch, stablehlo=calls.custom_call,
 )  # fmt: skip

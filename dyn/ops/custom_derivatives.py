@@ -18,10 +18,11 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import gathered, pull_back, zeros
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, REGISTRY, Inline, OpDef, OpKind, Sample
+from dyn.ir.opdef import REGISTRY, Inline, OpDef, OpKind, Sample
 from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import Maybe, batched_region, call_types, or_zeros, summed_region, through_batch
+from dyn.ops.codecs import calls
 from dyn.shapes import Dim, Facts
 from dyn.source import UNKNOWN
 
@@ -210,7 +211,7 @@ custom_vjp_call = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_vjp_samples,
-    vjp=vjp_vjp, jvp=vjp_jvp, batch=vjp_batch, stablehlo=NOT_YET,
+    vjp=vjp_vjp, jvp=vjp_jvp, batch=vjp_batch, stablehlo=calls.written_out("derivatives are not written"),
     prepare=vjp_prepare,
 )  # fmt: skip
 
@@ -223,7 +224,7 @@ custom_vjp_forward = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_forward_samples,
-    vjp=forward_vjp, jvp=vjp_jvp, batch=through_batch, stablehlo=NOT_YET,
+    vjp=forward_vjp, jvp=vjp_jvp, batch=through_batch, stablehlo=calls.written_out("derivatives are not written"),
     transparent=True,
 )  # fmt: skip
 
@@ -236,5 +237,5 @@ custom_jvp_call = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_jvp_samples,
-    vjp=jvp_vjp, jvp=jvp_jvp, batch=jvp_batch, stablehlo=NOT_YET,
+    vjp=jvp_vjp, jvp=jvp_jvp, batch=jvp_batch, stablehlo=calls.written_out("derivatives are not written"),
 )  # fmt: skip

@@ -16,8 +16,9 @@ from dyn.dtypes import Kind
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import LAPACK_DTYPES, OBLONGS, Array, Matrices, random_matrices, require_matrices
 from dyn.ops.order_rules import take_along
 from dyn.ops.transform_rules import pointwise_batch, transposed
@@ -116,7 +117,7 @@ lu = OpDef(
     loops=Library(),
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
-    vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("lu"),
 )  # fmt: skip
 
 
@@ -173,5 +174,5 @@ qr = OpDef(
         for dtype in LAPACK_DTYPES
         for shape in OBLONGS
     ],
-    vjp=transposed(_qr_jvp), jvp=_qr_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_qr_jvp), jvp=_qr_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("qr"),
 )  # fmt: skip

@@ -9,8 +9,9 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import linalg
 from dyn.ops.matrices import Array, Matrices, complex_of, random_matrices, real_of
 from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, product
@@ -108,5 +109,5 @@ fft = OpDef(
     loops=Library(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=linear(), batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=_vjp, jvp=linear(), batch=pointwise_batch, stablehlo=linalg.fft,
 )  # fmt: skip

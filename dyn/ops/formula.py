@@ -9,6 +9,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.opdef import FROM_VJP, NOT_YET, Elements, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
+from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import quiet
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import Formula, elementwise_vjp, pointwise_batch
@@ -131,5 +132,5 @@ def formula_op(
     return OpDef(
         name, OpKind.POINTWISE, types=types, loops=Elements(at),
         reference=quiet(reference) if plain is None else plain, samples=made,
-        vjp=vjp, jvp=jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+        vjp=vjp, jvp=jvp, batch=pointwise_batch, stablehlo=elementwise.pointwise(name),
     )  # fmt: skip

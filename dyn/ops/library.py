@@ -13,7 +13,7 @@ from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Running, Sample, TypeCon
 from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import folds
+from dyn.ops.codecs import folds, sorting
 from dyn.ops.complex_parts import Pair, Real, componentwise, product
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
 from dyn.ops.reduce import COMBINES, identity
@@ -112,7 +112,7 @@ sort = OpDef(
         for descending in (False, True)
     ]
     + _key_samples(),
-    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=folds.sort,
+    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.sort,
 )  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -78,7 +79,7 @@ solve = OpDef(
         for shape in SQUARES
         for count in (0, 2)
     ],
-    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("solve"),
 )  # fmt: skip
 
 
@@ -110,7 +111,7 @@ inverse = OpDef(
     loops=Library(),
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
-    vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("inverse"),
 )  # fmt: skip
 
 
@@ -161,7 +162,7 @@ pinv = OpDef(
         for dtype in LAPACK_DTYPES
         for shape in OBLONGS
     ],
-    vjp=transposed(_pinv_jvp), jvp=_pinv_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_pinv_jvp), jvp=_pinv_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("pinv"),
 )  # fmt: skip
 
 
@@ -193,7 +194,7 @@ det = OpDef(
     loops=Library(),
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
-    vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("det"),
 )  # fmt: skip
 
 
@@ -238,7 +239,7 @@ adjugate = OpDef(
     loops=Library(),
     reference=_adjugate,
     samples=_square_samples,
-    vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("adjugate"),
 )  # fmt: skip
 
 
@@ -273,5 +274,5 @@ slogdet = OpDef(
     loops=Library(),
     reference=_slogdet,
     samples=_square_samples,
-    vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("slogdet"),
 )  # fmt: skip

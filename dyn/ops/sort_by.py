@@ -19,10 +19,11 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import NOT_YET, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.splice import build_region, splice
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
+from dyn.ops.codecs import sorting
 from dyn.ops.comparators import Key, keys_of
 from dyn.ops.expansion import expanded
 from dyn.ops.map import whole_arrays
@@ -256,6 +257,6 @@ sort_by = OpDef(
     loops=Composite(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.sort_by,
     simplify=expanded(_expand),
 )  # fmt: skip

@@ -18,8 +18,9 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -98,7 +99,7 @@ eigh = OpDef(
         for shape in SQUARES
         for lower, vectors in ((True, True), (False, True), (True, False))
     ],
-    vjp=transposed(_eigh_jvp), jvp=_eigh_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_eigh_jvp), jvp=_eigh_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("eigh"),
     prune=_only_values(0),
 )  # fmt: skip
 
@@ -201,7 +202,7 @@ svd = OpDef(
         for shape in OBLONGS
         for vectors in (True, False)
     ],
-    vjp=transposed(_svd_jvp), jvp=_svd_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_svd_jvp), jvp=_svd_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("svd"),
     prune=_only_values(1),
 )  # fmt: skip
 
@@ -252,6 +253,6 @@ eig = OpDef(
         for shape in SQUARES
         for vectors in (True, False)
     ],
-    vjp=transposed(_eig_jvp), jvp=_eig_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_eig_jvp), jvp=_eig_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("eig"),
     prune=_only_values(0),
 )  # fmt: skip

@@ -9,8 +9,9 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import sorting
 from dyn.ops.order_rules import add_along, take_along
 from dyn.ops.rules import samples
 from dyn.ops.transform_rules import one_later, shifted
@@ -158,5 +159,5 @@ top_k = OpDef(
     loops=Library(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=NOT_YET,
+    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.top_k,
 )  # fmt: skip

@@ -14,8 +14,9 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.codecs import linalg
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     SQUARES,
@@ -73,7 +74,7 @@ cholesky = OpDef(
         for shape in SQUARES
         for lower in (True, False)
     ],
-    vjp=transposed(_cholesky_jvp), jvp=_cholesky_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=transposed(_cholesky_jvp), jvp=_cholesky_jvp, batch=pointwise_batch, stablehlo=linalg.cholesky,
 )  # fmt: skip
 
 
@@ -165,5 +166,5 @@ triangular_solve = OpDef(
     loops=Library(),
     reference=_triangular_solve,
     samples=_solve_samples,
-    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=NOT_YET,
+    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=linalg.triangular_solve,
 )  # fmt: skip

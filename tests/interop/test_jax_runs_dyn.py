@@ -10,6 +10,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.backends.reference import run_reference
+from dyn.ir.hlo import Codec
 from dyn.ir.opdef import REGISTRY, Sample
 from dyn.ops.regions import monoid_of
 from tests.interop.programs import NAMES, distinct, of_sample
@@ -17,8 +18,12 @@ from tests.interop.programs import NAMES, distinct, of_sample
 jax = pytest.importorskip("jax")
 from dyn.interop.jax import exported  # noqa: E402  # needs JAX
 
-#: What only dyn runs: custom calls of its own, and sizes that a program measures.
-OWN = {"measure", "random_gamma", "random_poisson"}
+#: What only dyn runs: custom calls of its own and of its users, and sizes that a program measures.
+OWN = {"measure", "custom_call"} | {
+    name
+    for name, opdef in REGISTRY.items()
+    if isinstance(opdef.stablehlo, Codec) and opdef.stablehlo.form.startswith("custom_call: dyn.")
+}
 
 
 def _in_any_order(name: str, sample: Sample) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn.errors import BackendUnavailableError, NotYetError
-from dyn.interop.stablehlo.dump import Stage, dump, traced_of
+from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.dump import Stage, module_of, traced_of
 from dyn.ir.core import Function
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Opaque, OpaqueKind, SymExpr, format_dim
@@ -42,6 +43,7 @@ def exported(stage: Stage) -> Any:
     ins, outs = avals.of(params), avals.of(results)
     count, made = len(ins), len(outs)
     version = jax.export.maximum_supported_calling_convention_version
+    module = mlir.write(module_of(stage, refined=True))
     return jax.export.Exported(
         fun_name=function.name,
         in_tree=jax.tree.structure((tuple(range(count)), {})),
@@ -58,7 +60,7 @@ def exported(stage: Stage) -> Any:
         ordered_effects=(),
         unordered_effects=(),
         disabled_safety_checks=(),
-        mlir_module_serialized=dump(stage, version=0),
+        mlir_module_serialized=mlir.portable_artifact(module, mlir.version_of_weeks(0)),
         calling_convention_version=version,
         module_kept_var_idx=tuple(range(count)),
         uses_global_constants=bool(function.symbols()),

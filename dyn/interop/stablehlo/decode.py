@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dyn.dtypes import DType
+from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, UnsupportedOpError
 from dyn.interop.stablehlo import sizes
 from dyn.interop.stablehlo.extra import EXTRA
@@ -22,6 +22,7 @@ from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
+from dyn.ops.custom_call import registered
 from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
@@ -31,7 +32,8 @@ from dyn.trace.tracer import Tracer
 Array = np.ndarray[Any, Any]
 #: ``impl(*arrays, **attributes)``: an array, or a tuple of them.
 CustomCall = Callable[..., Any]
-_DEEPEST = 200
+#: Calls and regions in each other: fewer than Python's own limit allows.
+_DEEPEST = 100
 
 
 @functools.lru_cache(maxsize=1)
@@ -102,13 +104,16 @@ class Reader:
     def _called(self, function: HloFunction, args: Sequence[_Entry]) -> list[_Entry]:
         if len(args) != len(function.body.params):
             raise ArtifactError(f"@{function.name} takes {len(function.body.params)} values, not {len(args)}")
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise UnsupportedOpError(f"@{function.name} calls itself, or calls are {_DEEPEST} deep.")
+        self._deeper(f"@{function.name} calls itself, or calls")
         self.block.entries.update(zip(function.body.params, args, strict=True))
         results = self._run(function.body)
         self.depth -= 1
         return results
+
+    def _deeper(self, what: str) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnsupportedOpError(f"{what} are {_DEEPEST} deep.")
 
     def _run(self, region: HloRegion) -> list[_Entry]:
         for op in region.ops:
@@ -132,12 +137,12 @@ class Reader:
         match op.name:
             case "func.call":
                 return self._called(self._function(op.attrs["callee"]), [self.block.find(v) for v in op.operands])
-            case "stablehlo.composite" if f"composite.{op.attrs['name']}" not in decoders():
+            case "stablehlo.composite" if self._written_out(op):
                 callee = self._function(op.attrs["decomposition"])
                 return self._called(callee, [self.block.find(v) for v in op.operands])
             case "stablehlo.get_dimension_size":
                 return [self._scalar_entry(self.value(op.operands[0]).shape[op.attrs["dimension"]])]
-            case "stablehlo.optimization_barrier" | "stablehlo.tuple" if op.name.endswith("barrier"):
+            case "stablehlo.optimization_barrier" if self._reads_sizes(op):
                 return [self.block.find(v) for v in op.operands]
             case "shape.shape_of":
                 return [_Entry(known=np.array(self.value(op.operands[0]).shape, object))]
@@ -151,6 +156,16 @@ class Reader:
                 return []
             case _:
                 return None
+
+    def _reads_sizes(self, op: HloOp) -> bool:
+        return any(self.block.find(v).known is not None for v in op.operands)
+
+    def _written_out(self, op: HloOp) -> bool:
+        """Whether a composite is the ops of its decomposition: where it computes with sizes, and where dyn has what it
+        is called, and not of complex numbers."""
+        if f"composite.{op.attrs['name']}" in decoders():
+            return any(v.dtype.kind is Kind.COMPLEX for v in op.operands)
+        return not op.operands or self._reads_sizes(op)
 
     @staticmethod
     def _scalar_entry(dim: Dim) -> _Entry:
@@ -182,8 +197,9 @@ class Reader:
             target = op.attrs["call_target_name"]
             if target in self.custom_calls:
                 return [_Entry(v) for v in self._custom(self.custom_calls[target], op)]
-            name = f"custom_call.{target}"
-        elif name == "stablehlo.composite":
+            if target not in registered():
+                name = f"custom_call.{target}"
+        elif name == "stablehlo.composite" and f"composite.{op.attrs['name']}" in decoders():
             name = f"composite.{op.attrs['name']}"
         rule = decoders().get(name)
         if rule is None:
@@ -332,6 +348,7 @@ class Reader:
 
     def _inner(self, region: HloRegion, params: Sequence[Value]) -> tuple[Region, Loc]:
         trace, loc = self.block.trace, self.b.loc
+        self._deeper("a composite is made of itself, or regions")
         inner = Trace(trace.name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace)
         self.block = _Block(inner, self.block)
         self.block.entries.update((p, _Entry(v)) for p, v in zip(region.params, params, strict=True))
@@ -342,6 +359,7 @@ class Reader:
         made = Region(tuple(params), tuple(inner.builder.ops), results, inner.builder.demands)
         assert self.block.outer is not None
         self.block = self.block.outer
+        self.depth -= 1
         return made, loc
 
     def _plain(self, value: Value) -> Value:

@@ -15,10 +15,10 @@ from dyn.trace.lift import as_numpy
 Stage = Traced | Lowered | Compiled | TracedFunction
 
 
-def module_of(stage: Stage) -> HloModule:
-    """The program of a stage as StableHLO's records."""
+def module_of(stage: Stage, *, refined: bool = False) -> HloModule:
+    """The program of a stage as StableHLO's records; ``refined``: for XLA to refine to the shapes of a call."""
     traced = traced_of(stage)
-    return encode(traced.function, [as_numpy(a) for a in traced.captured])
+    return encode(traced.function, [as_numpy(a) for a in traced.captured], refined=refined)
 
 
 def traced_of(stage: Any) -> TracedFunction:

@@ -28,6 +28,7 @@ from dyn.ir.hlo import (
     HloValue,
     is_static,
 )
+from dyn.ir.opdef import OpKind
 from dyn.shapes import (
     Atom,
     Dim,
@@ -50,13 +51,20 @@ _SIZE = HloType(dtypes.int64, ())
 _TRUTH = HloType(dtypes.bool_, ())
 
 
+class _UnknownSizeError(NotYetError):
+    """A symbol that no axis is."""
+
+
 class Writer:
     """A block of a StableHLO program, in the making: the :class:`~dyn.ir.hlo.Encoder` of the ops in it."""
 
     truth = _TRUTH
 
-    def __init__(self, facts: Facts, functions: dict[str, HloFunction], outer: Writer | None = None) -> None:
+    def __init__(
+        self, facts: Facts, functions: dict[str, HloFunction], outer: Writer | None = None, *, refined: bool = False
+    ) -> None:
         self.facts = facts
+        self.refined = refined
         self.loc: Loc = UNKNOWN if outer is None else outer.loc
         self.made: list[HloOp] = []
         self._functions = functions
@@ -67,7 +75,7 @@ class Writer:
     # Operations -------------------------------------------------------------------------------------------------
 
     def ops(
-        self, name: str, operands: Sequence[HloValue], types: Sequence[HloType], regions: Sequence[HloRegion] = (),
+        self, name: str, /, operands: Sequence[HloValue], types: Sequence[HloType], regions: Sequence[HloRegion] = (),
         **attrs: Any,
     ) -> tuple[HloValue, ...]:  # fmt: skip
         results = tuple([HloValue(t) for t in types])
@@ -168,7 +176,7 @@ class Writer:
 
     def inner(self) -> Writer:
         """A block inside of this one, which may use what is here."""
-        return Writer(self.facts, self._functions, self)
+        return Writer(self.facts, self._functions, self, refined=self.refined)
 
     def block(
         self, types: Sequence[HloType], build: Callable[[Any, tuple[HloValue, ...]], Sequence[HloValue]]
@@ -197,6 +205,28 @@ class Writer:
         self._functions[full] = HloFunction(full, region, public=False)
         return HloSymbol(full)
 
+    def outlined(self, name: str, region: Region) -> HloSymbol | None:
+        """None where the region reads what is around it, or has sizes that no axis of its parameters is.
+
+        And where a program is refined: that is for calls alone, whose functions are those of their shapes.
+        """
+        params = tuple([HloValue(HloType.of(p.type)) for p in region.params])
+        if tuple(region.reads()) or (self.refined and not all(p.type.static for p in params)):
+            return None
+        inner, functions = Writer(self.facts, dict(self._functions), refined=self.refined), self._functions
+        inner.loc = self.loc
+        for param, made in zip(region.params, params, strict=True):
+            inner.bind(param, made)
+            inner.bind_axes(param)
+        try:
+            for op in region.ops:
+                inner.write(op)
+        except _UnknownSizeError:
+            return None
+        functions.update(inner._functions)
+        results = tuple([inner.value(v) for v in region.results])
+        return self.function(name, HloRegion(params, tuple(inner.made), results))
+
     # Values of the program --------------------------------------------------------------------------------------
 
     def bind(self, value: Value, made: HloValue) -> None:
@@ -221,6 +251,13 @@ class Writer:
         self.loc = before
 
     # Dims -------------------------------------------------------------------------------------------------------
+
+    def bind_axes(self, param: Value) -> None:
+        """Symbols that are axes of a parameter are its sizes, where they have no place yet."""
+        for axis, dim in enumerate(param.shape):
+            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
+            if symbol is not None and symbol not in self._dims:
+                self.bind_symbol(symbol, _axis_size(self, param, axis))
 
     def bind_symbol(self, symbol: Symbol, size: HloValue) -> None:
         self._dims[symbol] = size
@@ -258,7 +295,9 @@ class Writer:
         if found is not None:
             return found
         if isinstance(atom, Symbol):
-            raise NotYetError(f"{atom.name} ({atom.origin}) is no size of a parameter, and has no StableHLO form yet.")
+            raise _UnknownSizeError(
+                f"{atom.name} ({atom.origin}) is no size of a parameter, and has no StableHLO form yet."
+            )
         made = self._dims[atom] = self._opaque(atom)
         return made
 
@@ -361,13 +400,18 @@ def _known(type: HloType) -> tuple[Dim, ...]:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def encode(function: Function, captured: Sequence[Array]) -> HloModule:
+def encode(function: Function, captured: Sequence[Array], *, refined: bool = False) -> HloModule:
     """The module whose ``main`` is the function; captured arrays become constants of it.
+
+    ``refined``: XLA refines the module to the shapes of a call, which it cannot where composites have symbolic sizes.
 
     Raises NotYetError, with its line, for an op without a codec.
     """
     functions: dict[str, HloFunction] = {}
-    writer = Writer(function.facts, functions)
+    writer = Writer(function.facts, functions, refined=refined)
+    for op in function.ops:  # facts of sizes that depend on values come first, and have no line
+        if op.opdef.kind is OpKind.MEASURE:
+            op.opdef.rule("stablehlo", op.loc).encode(writer, op, ())
     taken = [(p, info) for p, info in zip(function.params, function.infos, strict=True) if not info.hidden]
     hidden = [p for p, info in zip(function.params, function.infos, strict=True) if info.hidden]
     params: list[HloValue] = []

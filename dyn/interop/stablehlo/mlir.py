@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from dyn.errors import ArtifactError, BackendUnavailableError, UnsupportedOpErro
 from dyn.interop.stablehlo.literals import parse_elements
 from dyn.ir.hlo import (
     HloEnum,
+    HloFloat,
     HloFunction,
     HloInt,
     HloModule,
@@ -163,6 +164,8 @@ def _attribute(ir: Any, value: Any) -> Any:
             return ir.IntegerAttr.get(ir.IntegerType.get_signless(value.bits), value.value)
         case float():
             return ir.FloatAttr.get(ir.F64Type.get(), value)
+        case HloFloat():
+            return ir.FloatAttr.get(ir.F32Type.get(), value.value)
         case str():
             return ir.StringAttr.get(value)
         case np.ndarray():
@@ -253,8 +256,8 @@ def version_of_weeks(weeks: int) -> str:
 def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
     """Text, bytecode or a portable artifact as records.
 
-    CHLO that is not ``known`` (by operation names) is written out in StableHLO. Raises ArtifactError, with MLIR's line
-    and column, for what is none of these.
+    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. Raises
+    ArtifactError, with MLIR's line and column, for what is none of these.
     """
     m = bindings()
     context = m.context()
@@ -270,7 +273,7 @@ def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
         except (m.ir.MLIRError, ValueError, RuntimeError) as error:
             said = "; ".join(found) or str(error).strip() or "it cannot be parsed"
             raise ArtifactError(f"this is no StableHLO module: {said}") from None
-        if any(n.startswith("chlo.") and not known(n) for n in operation_names(module)):
+        if any(_is_foreign(op, known) for op in operations(module)):
             legalize_chlo(module)
         return _Reader(m.ir).module(module)
 
@@ -286,19 +289,25 @@ def _parsed(m: _Bindings, context: Any, source: str | bytes) -> Any:
     return m.ir.Module.parse(text, context)
 
 
+def operations(module: Any) -> Iterator[Any]:
+    """All operations of a module, those in regions included."""
+    pending = [module.operation]
+    while pending:
+        op = pending.pop()
+        yield op
+        pending += [inner.operation for region in op.regions for block in region for inner in block]
+
+
 def operation_names(module: Any) -> set[str]:
     """The names of all operations of a module."""
-    names: set[str] = set()
+    return {op.name for op in operations(module)}
 
-    def visit(op: Any) -> None:
-        names.add(op.operation.name)
-        for region in op.operation.regions:
-            for block in region:
-                for inner in block:
-                    visit(inner)
 
-    visit(module.operation)
-    return names
+def _is_foreign(op: Any, known: Callable[[str], bool]) -> bool:
+    """Whether an operation is CHLO that has to be written out: dyn's twins are of real numbers."""
+    return op.name.startswith("chlo.") and not (
+        known(op.name) and all("complex<" not in str(v.type) for v in op.operands)
+    )
 
 
 def legalize_chlo(module: Any) -> None:

@@ -48,6 +48,12 @@ def twin(name: str, dialect: str = "stablehlo") -> Codec:
     return Codec(full, encode_as(full), {full: decode_as(name)})
 
 
+def chlo(name: str) -> Codec:
+    """The codec of an elementwise op that is CHLO's. Producers have these as composites too."""
+    rule = decode_as(name)
+    return Codec(f"chlo.{name}", encode_as(f"chlo.{name}"), {f"chlo.{name}": rule, f"composite.chlo.{name}": rule})
+
+
 def identity(what: str) -> Codec:
     """The codec of an op that changes no element: its result is its operand."""
     return Codec(f"identity: {what}", lambda e, op, operands: operands)
@@ -69,12 +75,16 @@ def twin_of_signed(name: str, of_unsigned: Callable[[Any, HloValue], HloValue]) 
     return Codec(full, _encode_unsigned(full, of_unsigned), {full: decode_as(name)})
 
 
+_CHLO = (
+    "erf", "erf_inv", "erfc", "lgamma", "digamma", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+    "next_after", "is_inf", "is_pos_inf", "is_neg_inf",
+)  # fmt: skip
+
 #: The codecs of elementwise ops which are not simply their twins.
 SPECIAL: dict[str, Codec] = {
     "abs": twin_of_signed("abs", lambda e, x: x),
     "sign": twin_of_signed("sign", lambda e, x: e.op("stablehlo.minimum", x, e.full(1, x.type))),
-    "erf": twin("erf", "chlo"),
-    "erf_inv": twin("erf_inv", "chlo"),
+    **{name: chlo(name) for name in _CHLO},
 }
 
 
@@ -84,6 +94,37 @@ def _encode_fma(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hlo
 
 
 SPECIAL["fused_multiply_add"] = Codec("decomposed: multiply, add", _encode_fma)
+
+
+def _encode_trigamma(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    """CHLO's polygamma of order 1, which is for numbers that are not negative, and its reflection."""
+    narrow = operands[0].type
+    wide = HloType(dtypes.float32, narrow.shape) if narrow.dtype.bits == 16 else narrow
+    x = operands[0] if wide is narrow else e.op("stablehlo.convert", operands[0], type=wide)
+    one, pi, truth = e.full(1, wide), e.full(np.pi, wide), HloType(dtypes.bool_, narrow.shape)
+    below = e.op("stablehlo.compare", x, e.full(0, wide), type=truth, **e.direction("LT", "FLOAT"))
+    mirrored = e.op("stablehlo.select", below, e.op("stablehlo.subtract", one, x), x, type=wide)
+    made = e.op("chlo.polygamma", one, mirrored)
+    off = e.op("stablehlo.subtract", x, e.op("stablehlo.round_nearest_even", x))
+    slope = e.op("stablehlo.divide", pi, e.op("stablehlo.sine", e.op("stablehlo.multiply", off, pi)))
+    reflected = e.op("stablehlo.subtract", e.op("stablehlo.multiply", slope, slope), made)
+    made = e.op("stablehlo.select", below, reflected, made, type=wide)
+    return [made if wide is narrow else e.op("stablehlo.convert", made, type=narrow)]
+
+
+SPECIAL["trigamma"] = Codec("decomposed: chlo.polygamma, and its reflection", _encode_trigamma)
+
+
+def _encode_precision(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    bits = {name: HloInt(op.attrs[name]) for name in ("exponent_bits", "mantissa_bits")}
+    return [e.op("stablehlo.reduce_precision", *operands, **bits)]
+
+
+SPECIAL["reduce_precision"] = Codec(
+    "stablehlo.reduce_precision",
+    _encode_precision,
+    {"stablehlo.reduce_precision": decode_as("reduce_precision", "exponent_bits", "mantissa_bits")},
+)
 
 
 def pointwise(name: str) -> Codec:

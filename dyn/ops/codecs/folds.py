@@ -255,34 +255,34 @@ def _under(e: Any, x: HloValue, counts: Any, taps: tuple[int, ...], at: Any) -> 
 window_choice = Codec("decomposed: a comparison for each tap", _encode_choice)
 
 
-# --- sort -------------------------------------------------------------------------------------------------------------
+# --- select_and_scatter -----------------------------------------------------------------------------------------------
 
 
-def _encode_sort(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    """Numbers by size, and NaN after all of them."""
-    key = operands[0].dtype
-
-    def before(inner: Any, params: tuple[HloValue, ...]) -> Sequence[HloValue]:
-        a, b = params[:2] if not op.attrs["descending"] else (params[1], params[0])
-        sort = "FLOAT" if key.is_float else "SIGNED" if key.kind is Kind.INT else "UNSIGNED"
-
-        def compare(x: HloValue, y: HloValue, direction: str) -> HloValue:
-            return inner.op(
-                "stablehlo.compare", x, y, type=inner.truth, compare_type=HloEnum("comparison_type", sort),
-                comparison_direction=HloEnum("comparison_direction", direction),
-            )  # fmt: skip
-
-        less = compare(a, b, "LT")
-        if not key.is_float:
-            return [less]
-        last = inner.op("stablehlo.and", compare(b, b, "NE"), compare(a, a, "EQ"))
-        return [inner.op("stablehlo.or", less, last)]
-
-    types = [HloType(v.dtype, ()) for v in operands for _ in (0, 1)]
-    return e.ops(
-        "stablehlo.sort", operands, [HloType.of(v.type) for v in op.results], [e.block(types, before)],
-        dimension=op.attrs["dimension"], is_stable=True,
-    )  # fmt: skip
+def _encode_select_and_scatter(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    window, strides, padding = (op.attrs[name] for name in ("window", "strides", "padding"))
+    if not all(is_static(n) for n in (window, strides, *padding)):
+        raise NotYetError(
+            "select_and_scatter with windows whose sizes are symbolic has no StableHLO form.", loc=op.loc,
+            remedy="make the window's sizes numbers.",
+        )  # fmt: skip
+    return [
+        e.op(
+            "stablehlo.select_and_scatter", *operands, type=HloType.of(op.result.type),
+            regions=[e.region(r) for r in op.regions], window_dimensions=tuple(window) or None,
+            window_strides=tuple(strides) or None, padding=tuple(map(tuple, padding)) or None,
+        )
+    ]  # fmt: skip
 
 
-sort = Codec("stablehlo.sort", _encode_sort)
+def _decode_select_and_scatter(d: Any, op: HloOp) -> Sequence[Any]:
+    at = _static_geometry(op)
+    attrs = {name: at[name] for name in ("window", "strides", "padding")}
+    regions = tuple([d.scalar_region(r) for r in op.regions])
+    return d.b.op_all("select_and_scatter", *(d.value(v) for v in op.operands), regions=regions, **attrs)
+
+
+select_and_scatter = Codec(
+    "stablehlo.select_and_scatter",
+    _encode_select_and_scatter,
+    {"stablehlo.select_and_scatter": _decode_select_and_scatter},
+)
