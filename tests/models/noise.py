@@ -8,7 +8,7 @@ several such runs stand apart, compiled code may too; where they are one, as wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class _Noise:
                 given = [_moved(a, v.dtype, rng, None) for a, v in zip(given, op.operands, strict=True)]
             attrs = attr_values(op.attrs, self.env)
             if op.regions:
-                attrs["regions"] = tuple(_NoisyRegion(r, {}, self.env, self) for r in op.regions)
+                attrs["regions"] = tuple(_NoisyRegion(r, {}, self.env, noise=self) for r in op.regions)
             found = op.opdef.reference(*given, **attrs)
             still = name in _MOVES or op.opdef.kind is OpKind.CONTROL
             for result, array in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
@@ -77,7 +77,7 @@ class _Noise:
 class _NoisyRegion(RegionFunction):
     """A region as NumPy code with noise in it."""
 
-    noise: _Noise
+    noise: _Noise = field(kw_only=True)
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         if self.region.params and not any(p.shape for p in self.region.params) and any(np.ndim(a) for a in arrays):
