@@ -8,7 +8,6 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
-from dyn.lax import fori_loop
 from dyn.numpy._axes import one_axis, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
@@ -21,6 +20,7 @@ from dyn.numpy._search import never_empty
 from dyn.numpy._take import take
 from dyn.shapes import Dim, product
 from dyn.source import user_loc
+from dyn.trace import control
 from dyn.trace.dims import wrap_dim
 from dyn.trace.measured import measure, once
 from dyn.trace.tracer import Tracer
@@ -155,7 +155,7 @@ class _DistinctRows(_Distinct):
             column = emit("subtract", tracer(step._trace, wrap_dim(trace, columns - 1), "unique"), step)
             return emit_all("sort", getitem(self.x, (order, column)), order, dimension=0, descending=False)[1]
 
-        order = fori_loop(0, wrap_dim(trace, columns), by_column, self.numbers)
+        order = control.fori_loop(trace, 0, wrap_dim(trace, columns), by_column, self.numbers)
         return take(self.x, order, axis=0), order
 
     def _differs(self, equal_nan: bool) -> Tracer:
