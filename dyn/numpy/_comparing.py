@@ -14,7 +14,8 @@ from dyn.numpy._logic import equal, isclose, isnan, logical_and, logical_or
 from dyn.numpy._operands import cast, constant, emit, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import all as all_of
-from dyn.numpy._search import array_of, size_of
+from dyn.numpy._search import array_of
+from dyn.numpy._take import size_of
 from dyn.numpy._unary import filled, imag
 from dyn.shapes import dim_min
 from dyn.trace.dims import SymbolicDim

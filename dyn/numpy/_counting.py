@@ -13,15 +13,16 @@ from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
+from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import cast, emit, like, measured, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
 from dyn.numpy._reductions import min as min_of
 from dyn.numpy._reductions import sum as sum_of
-from dyn.numpy._search import array_of, places_in, size_of, vector
+from dyn.numpy._search import array_of, places_in, vector
 from dyn.numpy._selection import diff, where
+from dyn.numpy._take import size_of
 from dyn.numpy._unary import filled, real_float
-from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
@@ -32,15 +33,10 @@ __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histo
 
 def _counted(places: Tracer, weights: Tracer | None, length: Dim) -> Tracer:
     """The sums of the weights, or of ones, at each place; places outside count for nothing."""
-    shape = shape_of(places)
     if weights is None:
         weights = filled(places, 1)
     start = emit("broadcast_in_dim", like(weights, 0), shape=(length,), dims=())
-    attrs = scatter_attrs(
-        "add", update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=len(shape),
-        inserted_window_dims=(0,),
-    )  # fmt: skip
-    return emit("scatter", start, places, weights, **attrs)
+    return scattered(start, places, weights, "add")
 
 
 def _same_size(what: str, weights: Tracer, x: Tracer) -> None:

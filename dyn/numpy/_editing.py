@@ -20,10 +20,10 @@ from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import broadcast_to, moveaxis, view
 from dyn.numpy._operands import cast, emit, made, operand, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, Shape, public
-from dyn.numpy._search import array_of, never_empty, size_of
+from dyn.numpy._search import array_of, never_empty
 from dyn.numpy._selection import where
 from dyn.numpy._sorting import cumsum
-from dyn.numpy._take import put_along_axis
+from dyn.numpy._take import put_along_axis, size_of
 from dyn.ops.gather import take_attrs
 from dyn.shapes import RelKind, product
 from dyn.source import user_loc

@@ -19,8 +19,9 @@ from dyn.numpy._manipulation import view
 from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
-from dyn.numpy._search import array_of, never_empty, places_in, size_of
+from dyn.numpy._search import array_of, never_empty, places_in
 from dyn.numpy._sorting import cumsum
+from dyn.numpy._take import size_of
 from dyn.ops.gather import take_attrs
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, format_dim, product
 from dyn.source import user_loc

@@ -14,6 +14,7 @@ from dyn.numpy._axes import all_axes, one_axis, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import atleast_3d, expand_dims, view
+from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import (
     cast,
     constant,
@@ -27,7 +28,6 @@ from dyn.numpy._operands import (
     tracer,
 )
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, found_trace, public
-from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
@@ -183,10 +183,7 @@ def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Trac
         count = size_in(trace, total, "repeat")
     ends = emit("cumulative", times, dimension=0, combine="add", reverse=False)
     ones = expand(constant(trace, 1, dtypes.int64), shape_of(ends))
-    attrs = scatter_attrs(
-        "add", update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=1, inserted_window_dims=(0,)
-    )
-    begun = emit("scatter", expand(zero, (count,)), ends, ones, **attrs)
+    begun = scattered(expand(zero, (count,)), ends, ones, "add")
     places = emit("cumulative", begun, dimension=0, combine="add", reverse=False)
     return getitem(x, (*[slice(None)] * axis, places))
 

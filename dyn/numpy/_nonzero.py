@@ -111,9 +111,9 @@ def pack(values: Tracer, mask: Tracer, size: Dim) -> Tracer:
 
 
 def scattered(x: Tracer, places: Tracer, values: Tracer, combine: str) -> Tracer:
-    """A vector with ``values`` combined into it at ``places``; what lies outside is left out."""
+    """A vector with ``values``, of the shape of ``places``, combined into it there; what lies outside is left out."""
     attrs = scatter_attrs(
-        combine, update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=1,
+        combine, update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=places.ndim,
         inserted_window_dims=(0,),
     )  # fmt: skip
     return emit("scatter", x, places, values, **attrs)

@@ -20,10 +20,10 @@ from dyn.numpy._manipulation import moveaxis, permuted, view
 from dyn.numpy._operands import cast, emit, operand, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, public
 from dyn.numpy._reductions import fold
-from dyn.numpy._search import array_of, never_empty, size_of
+from dyn.numpy._search import array_of, never_empty
 from dyn.numpy._selection import where
 from dyn.numpy._sorting import argsort, sort
-from dyn.numpy._take import take_along_axis
+from dyn.numpy._take import size_of, take_along_axis
 from dyn.numpy._unary import ceil, filled, floor, rint
 from dyn.shapes import Reason, Relation, RelKind, product
 from dyn.source import user_loc

@@ -14,12 +14,13 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import isnan, logical_not
 from dyn.numpy._manipulation import flip, view
-from dyn.numpy._operands import cast, emit, like, made, operand, promote, shape_of, to_float, tracer
+from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, to_float, tracer
 from dyn.numpy._public import Array, ArrayLike, public, trace_of
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._reductions import fold
 from dyn.numpy._selection import where
 from dyn.numpy._sorting import argsort, sort
+from dyn.numpy._take import size_of
 from dyn.numpy._unary import filled, real_float
 from dyn.ops.gather import take_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, dim_max
@@ -49,11 +50,6 @@ def vector(what: str, x: Tracer) -> Tracer:
             remedy="use .reshape(-1), or vmap over the other axes.",
         )
     return x
-
-
-def size_of(x: Tracer, size: Dim) -> Tracer:
-    """A size as an int64 scalar."""
-    return made(x._trace, "dim_size", size=size, dtype=dtypes.int64)
 
 
 def never_empty(x: Tracer, axis: int, fill: float = 0) -> Tracer:

@@ -22,8 +22,8 @@ from dyn.numpy._nonzero import pack
 from dyn.numpy._operands import cast, constant, emit, emit_all, made, measured, promote, shape_of, size_in, tracer
 from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
 from dyn.numpy._reductions import fold
-from dyn.numpy._search import array_of, isin, never_empty, size_of
-from dyn.numpy._take import take
+from dyn.numpy._search import array_of, isin, never_empty
+from dyn.numpy._take import size_of, take
 from dyn.numpy._unary import filled
 from dyn.numpy._unique import unique
 from dyn.shapes import Dim, dim_min

@@ -18,9 +18,10 @@ from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
 from dyn.numpy._reductions import average
 from dyn.numpy._reductions import sum as sum_of
-from dyn.numpy._search import array_of, size_of, vector
+from dyn.numpy._search import array_of, vector
 from dyn.numpy._selection import where
 from dyn.numpy._sorting import cumprod, cumsum
+from dyn.numpy._take import size_of
 from dyn.numpy._unary import conj, exp, imag, log, real, sqrt
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
