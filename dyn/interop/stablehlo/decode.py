@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +17,7 @@ from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, UnsupportedOpError
 from dyn.interop.stablehlo import sizes
 from dyn.interop.stablehlo.extra import EXTRA
+from dyn.interop.stablehlo.scopes import Scope
 from dyn.interop.stablehlo.sizes import Open
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
@@ -64,22 +65,19 @@ class _Entry:
     op: HloOp | None = None
 
 
-@dataclass(eq=False)
 class _Block:
     """The values of a block that is being read, into a trace of its own."""
 
-    trace: Trace
-    outer: _Block | None = None
-    entries: dict[HloValue, _Entry] = field(default_factory=dict[HloValue, _Entry])
+    def __init__(self, trace: Trace, outer: _Block | None = None) -> None:
+        self.trace = trace
+        self.outer = outer
+        self.entries: Scope[HloValue, _Entry] = Scope(None if outer is None else outer.entries)
 
     def find(self, value: HloValue) -> _Entry:
-        block: _Block | None = self
-        while block is not None:
-            found = block.entries.get(value)
-            if found is not None:
-                return found
-            block = block.outer
-        raise ArtifactError(f"a value of type {value.type} is used where it is not defined")
+        found = self.entries.find(value)
+        if found is None:
+            raise ArtifactError(f"a value of type {value.type} is used where it is not defined")
+        return found
 
 
 class Reader:
@@ -105,7 +103,7 @@ class Reader:
         if len(args) != len(function.body.params):
             raise ArtifactError(f"@{function.name} takes {len(function.body.params)} values, not {len(args)}")
         self._deeper(f"@{function.name} calls itself, or calls")
-        self.block.entries.update(zip(function.body.params, args, strict=True))
+        self.block.entries.own.update(zip(function.body.params, args, strict=True))
         results = self._run(function.body)
         self.depth -= 1
         return results
@@ -129,7 +127,7 @@ class Reader:
             made = [_Entry(known=known, op=op)] if known is not None else self._decoded(op)
         if len(made) != len(op.results):
             raise ArtifactError(f"{op.name} gives {len(op.results)} values, and was read as {len(made)}")
-        self.block.entries.update(zip(op.results, made, strict=True))
+        self.block.entries.own.update(zip(op.results, made, strict=True))
         self.op = outer
 
     def _structural(self, op: HloOp) -> list[_Entry] | None:
@@ -265,7 +263,7 @@ class Reader:
     def value(self, value: HloValue) -> Value:
         """The tensor; sizes become one here, in this block."""
         entry = self.block.find(value)
-        if entry.value is not None and not (self.block.outer is not None and value not in self.block.entries):
+        if entry.value is not None and not (self.block.outer is not None and value not in self.block.entries.own):
             return entry.value
         if entry.value is not None:
             copied = self._copied(value, entry)
@@ -351,7 +349,7 @@ class Reader:
         self._deeper("a composite is made of itself, or regions")
         inner = Trace(trace.name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace)
         self.block = _Block(inner, self.block)
-        self.block.entries.update((p, _Entry(v)) for p, v in zip(region.params, params, strict=True))
+        self.block.entries.own.update((p, _Entry(v)) for p, v in zip(region.params, params, strict=True))
         with tracing(inner):
             for op in region.ops:
                 self.step(op)

@@ -1,0 +1,63 @@
+"""The forms of a module: text, bytecode, and portable artifacts of a version."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from dyn.errors import ArtifactError
+from dyn.interop.stablehlo.mlir.context import Bindings, bindings
+from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
+
+_MAGIC = b"ML\xefR"
+
+
+def text_of(module: Any, *, locations: bool = False) -> str:
+    return str(module.operation.get_asm(enable_debug_info=locations))
+
+
+def bytecode_of(module: Any) -> bytes:
+    out = io.BytesIO()
+    module.operation.write_bytecode(out)
+    return out.getvalue()
+
+
+def portable_artifact(module: Any, version: str) -> bytes:
+    """VHLO bytecode of a version; CHLO is written out in StableHLO first, for it has no versions.
+
+    ``module`` is left as it is. Raises ArtifactError for versions that cannot be written.
+    """
+    m = bindings()
+    with module.context, m.ir.Location.unknown():
+        copy = m.ir.Module.parse(bytecode_of(module))
+        if any(name.startswith("chlo.") for name in operation_names(copy)):
+            legalize_chlo(copy)
+        try:
+            return m.stablehlo.serialize_portable_artifact(copy, version)
+        except (ValueError, m.ir.MLIRError) as error:
+            low, high = m.stablehlo.get_minimum_version(), m.stablehlo.get_current_version()
+            raise ArtifactError(
+                f"the program cannot be written for StableHLO {version}: {error}.",
+                remedy=f"use a version from {low} to {high} that has all of its operations.",
+            ) from None
+
+
+def version_of_weeks(weeks: int) -> str:
+    """The newest version that consumers of so many weeks ago could read."""
+    m = bindings()
+    for least, requirement in ((12, "WEEK_12"), (4, "WEEK_4"), (0, "NONE")):
+        if weeks >= least:
+            chosen = getattr(m.stablehlo.StablehloCompatibilityRequirement, requirement)
+            return str(m.stablehlo.get_version_from_compatibility_requirement(chosen))
+    raise ArtifactError(f"version={weeks} is a negative number of weeks.")
+
+
+def parsed(m: Bindings, context: Any, source: str | bytes) -> Any:
+    if isinstance(source, bytes) and source.startswith(_MAGIC):
+        if source[5:14] == b"StableHLO":
+            return m.stablehlo.deserialize_portable_artifact(context, source)
+        return m.ir.Module.parse(source, context)
+    text = source if isinstance(source, str) else source.decode("utf-8", errors="strict")
+    if not text.strip():
+        raise ValueError("it is empty")
+    return m.ir.Module.parse(text, context)

@@ -1,0 +1,231 @@
+"""Modules of the bindings as StableHLO's records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.errors import ArtifactError, UnsupportedOpError
+from dyn.interop.stablehlo.literals import parse_elements
+from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
+from dyn.interop.stablehlo.mlir.forms import parsed
+from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
+from dyn.interop.stablehlo.scopes import Scope
+from dyn.ir.hlo import (
+    HloEnum,
+    HloFunction,
+    HloModule,
+    HloNumbers,
+    HloOp,
+    HloRegion,
+    HloSymbol,
+    HloText,
+    HloType,
+    HloValue,
+)
+from dyn.source import UNKNOWN, Loc
+
+Array = np.ndarray[Any, Any]
+#: The bindings' values, by what they are here.
+_Values = Scope[Any, HloValue]
+
+
+def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
+    """Text, bytecode or a portable artifact as records.
+
+    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. Raises
+    ArtifactError, with MLIR's line and column, for what is none of these.
+    """
+    m = bindings()
+    context = m.context()
+    found: list[str] = []
+
+    def note(diagnostic: Any) -> bool:
+        found.append(f"{diagnostic.location}: {diagnostic.message}")
+        return True
+
+    with context, m.ir.Location.unknown(), context.attach_diagnostic_handler(note):
+        try:
+            module = parsed(m, context, source)
+        except (m.ir.MLIRError, ValueError, RuntimeError) as error:
+            said = "; ".join(found) or str(error).strip() or "it cannot be parsed"
+            raise ArtifactError(f"this is no StableHLO module: {said}") from None
+        if any(_is_foreign(op, known) for op in operations(module)):
+            legalize_chlo(module)
+        return _Reader(m.ir).module(module)
+
+
+def _is_foreign(op: Any, known: Callable[[str], bool]) -> bool:
+    """Whether an operation is CHLO that has to be written out: dyn's twins are of real numbers."""
+    return op.name.startswith("chlo.") and not (
+        known(op.name) and all("complex<" not in str(v.type) for v in op.operands)
+    )
+
+
+_FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
+
+
+class _Reader:
+    """MLIR's objects as records."""
+
+    def __init__(self, ir: Any) -> None:
+        self.ir = ir
+        self.types: dict[str, HloType] = {}
+        self.locs: dict[Any, Loc] = {}
+
+    def module(self, module: Any) -> HloModule:
+        functions: dict[str, HloFunction] = {}
+        for op in module.body.operations:
+            if op.operation.name != "func.func":
+                loc = self.loc(op.operation.location)
+                raise UnsupportedOpError(f"{op.operation.name} in a module is not supported.", loc=loc)
+            function = self.function(op)
+            functions[function.name] = function
+        attrs = module.operation.attributes
+        name = attrs["sym_name"].value if "sym_name" in attrs else "module"
+        return HloModule(name, functions)
+
+    def function(self, op: Any) -> HloFunction:
+        attrs = op.operation.attributes
+        name = attrs["sym_name"].value
+        if not list(op.operation.regions[0]):
+            raise UnsupportedOpError(f"the function @{name} has no body.", loc=self.loc(op.operation.location))
+        body = self.region(op.operation.regions[0], None)
+        block = op.operation.regions[0].blocks[0]
+        public = "sym_visibility" not in attrs or attrs["sym_visibility"].value != "private"
+        return HloFunction(
+            name, body, self.mappings(attrs, "arg_attrs"), self.mappings(attrs, "res_attrs"),
+            tuple([self.loc(a.location) for a in block.arguments]), public,
+            tuple([self.name_of(a.location) for a in block.arguments]),
+        )  # fmt: skip
+
+    def mappings(self, attrs: Any, name: str) -> tuple[Mapping[str, Any], ...]:
+        return tuple([self.attribute(a) for a in attrs[name]]) if name in attrs else ()
+
+    def region(self, region: Any, outer: _Values | None) -> HloRegion:
+        blocks = list(region)
+        if len(blocks) != 1:
+            raise UnsupportedOpError(f"a region of {len(blocks)} blocks is not supported.")
+        (block,) = blocks
+        values: _Values = Scope(outer)
+        params: list[HloValue] = []
+        for argument in block.arguments:
+            params.append(HloValue(self.type(argument.type, self.loc(argument.location))))
+            values[argument] = params[-1]
+        ops: list[HloOp] = []
+        *body, end = list(block.operations)
+        for op in body:
+            ops.append(self.op(op.operation, values))
+        return HloRegion(tuple(params), tuple(ops), tuple([values[v] for v in end.operands]))
+
+    def op(self, op: Any, values: _Values) -> HloOp:
+        loc = self.loc(op.location)
+        results = tuple([HloValue(self.type(v.type, loc)) for v in op.results])
+        regions = tuple([self.region(region, values) for region in op.regions if list(region)])
+        made = HloOp(
+            op.name, tuple([values[v] for v in op.operands]), self.attributes(op, results), results, regions, loc
+        )
+        values.own.update(zip(op.results, results, strict=True))
+        return made
+
+    def attributes(self, op: Any, results: tuple[HloValue, ...]) -> dict[str, Any]:
+        if op.name == "stablehlo.constant":
+            return {"value": self.constant(op, results[0].type)}
+        return {name: self.attribute(op.attributes[name]) for name in op.attributes}
+
+    def constant(self, op: Any, type: HloType) -> Array:
+        """Where the bindings have no array for an element type, its text says what it is."""
+        dtype, shape = type.dtype, tuple([int(d) for d in type.shape if isinstance(d, int)])
+        try:
+            attribute = op.attributes["value"]
+            found = np.array(attribute)
+            if found.dtype == dtype.np:
+                return np.array(found, order="C").reshape(shape)
+            text = str(attribute)
+        except (TypeError, ValueError, BufferError):
+            text = str(op)
+        return parse_elements(text, dtype, shape)
+
+    def attribute(self, attr: Any) -> Any:
+        ir = self.ir
+        match attr:
+            case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.StringAttr():
+                return attr.value
+            case ir.FlatSymbolRefAttr():
+                return HloSymbol(attr.value)
+            case ir.DenseI64ArrayAttr() | ir.DenseBoolArrayAttr() | ir.DenseI32ArrayAttr():
+                return tuple(attr)
+            case ir.DenseIntElementsAttr():
+                found: Any = np.array(attr)
+                return tuple(map(tuple, found.tolist())) if found.ndim == 2 else tuple(found.ravel().tolist())
+            case ir.ArrayAttr():
+                return tuple([self.attribute(a) for a in attr])
+            case ir.DictAttr():
+                return {named: self.attribute(attr[named]) for named in _names(attr)}
+            case ir.UnitAttr():
+                return True
+            case _:
+                return self.text_attribute(str(attr))
+
+    def text_attribute(self, text: str) -> Any:
+        enum = re.fullmatch(r"#\w+<(\w+) (\w+)>", text)
+        if enum is not None:
+            return HloEnum(enum[1], enum[2])
+        numbers = re.fullmatch(r"#stablehlo\.(\w+)<(.*)>", text, re.DOTALL)
+        if numbers is None:
+            return HloText(text)
+        if numbers[1] == "conv":
+            return HloNumbers("conv", {"text": numbers[2]})
+        fields: dict[str, Any] = {}
+        for name, value in _FIELD.findall(numbers[2]):
+            inner = [int(n) for n in re.findall(r"-?\d+", value)]
+            fields[name] = tuple(inner) if value.startswith("[") else inner[0]
+        return HloNumbers(numbers[1], fields)
+
+    def type(self, type: Any, loc: Loc) -> HloType:
+        text = str(type)
+        found = self.types.get(text)
+        if found is None:
+            found = self.types[text] = self.new_type(type, text, loc)
+        return found
+
+    def new_type(self, type: Any, text: str, loc: Loc) -> HloType:
+        if not isinstance(type, self.ir.RankedTensorType):
+            if text in ("index", *ELEMENTS):  # what shape, arith and tensor operations compute with
+                return HloType(ELEMENTS.get(text, dtypes.int64), ())
+            raise UnsupportedOpError(f"values of type {text} are not supported.", loc=loc)
+        element = str(type.element_type)
+        dtype = dtypes.int64 if element == "index" else ELEMENTS.get(element)
+        if dtype is None:
+            raise UnsupportedOpError(f"elements of type {element} ({text}) are not supported.", loc=loc)
+        shape = tuple([None if type.is_dynamic_dim(a) else type.get_dim_size(a) for a in range(type.rank)])
+        return HloType(dtype, shape)
+
+    def loc(self, loc: Any) -> Loc:
+        """The innermost line of a file that it names; else the innermost name."""
+        ir, name = self.ir, ""
+        for _ in range(64):
+            match loc:
+                case ir.FileLineColLoc():
+                    return Loc(loc.filename, loc.start_line, name)
+                case ir.NameLoc():
+                    name = name or loc.name_str
+                    loc = loc.child_loc
+                case ir.CallSiteLoc():
+                    loc = loc.callee
+                case ir.FusedLoc() if loc.locations:
+                    loc = loc.locations[0]
+                case _:
+                    break
+        return Loc(name) if name else UNKNOWN
+
+    def name_of(self, loc: Any) -> str:
+        return loc.name_str if isinstance(loc, self.ir.NameLoc) else ""
+
+
+def _names(attr: Any) -> list[str]:
+    return [named.name if hasattr(named, "name") else named for named in attr]

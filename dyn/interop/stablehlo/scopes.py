@@ -1,0 +1,38 @@
+"""Tables of blocks within blocks."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
+
+
+class Scope(Generic[Key, Entry]):
+    """What a block has by a key; what the blocks around it have is found too."""
+
+    __slots__ = ("_outer", "own")
+
+    def __init__(self, outer: Scope[Key, Entry] | None = None) -> None:
+        #: The block's own entries.
+        self.own: dict[Key, Entry] = {}
+        self._outer = outer
+
+    def __setitem__(self, key: Key, entry: Entry) -> None:
+        self.own[key] = entry
+
+    def __getitem__(self, key: Key) -> Entry:
+        found = self.find(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def find(self, key: Key) -> Entry | None:
+        """The entry of the innermost block that has one."""
+        scope: Scope[Key, Entry] | None = self
+        while scope is not None:
+            found = scope.own.get(key)
+            if found is not None:
+                return found
+            scope = scope._outer
+        return None
