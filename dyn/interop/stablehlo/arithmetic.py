@@ -113,7 +113,7 @@ class SizeArithmetic:
         if all(self._e.facts.ge(arg, 0).proved for arg in atom.args):
             return plain
         zero, one = self.dim(0), self.dim(1)
-        crossed = compared(self._e, self._e.op("stablehlo.sign", rest), self._e.op("stablehlo.sign", b), "NE")
+        crossed = compared(self._e, self._e.op("stablehlo.sign", a), self._e.op("stablehlo.sign", b), "NE")
         off = self._e.op("stablehlo.and", crossed, compared(self._e, rest, zero, "NE"))
         other = self._e.op("stablehlo.subtract", plain, one) if quotient else self._e.op("stablehlo.add", rest, b)
         return self._e.op("stablehlo.select", off, other, plain, type=SIZE)

@@ -293,7 +293,7 @@ class Reader:
         """Sizes as a tensor."""
         assert entry.known is not None
         known = entry.known
-        if any(isinstance(e, Open) for e in known.ravel()):
+        if not all(isinstance(e, int | SymExpr) for e in known.ravel()):
             assert entry.op is not None
             outer, self.op = self.op, entry.op
             (made,) = self._decoded(entry.op)

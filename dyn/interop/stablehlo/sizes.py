@@ -9,7 +9,7 @@ dtype; sizes are taken to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,27 @@ class Open:
 
     relations: frozenset[tuple[RelKind, Dim, Dim]]
     any: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """What a division that rounds to 0 gives of a dividend that may be negative, and a divisor that is at least 1.
+
+    The quotient, or with ``rest`` the rest, and ``more``. Producers correct it to one that rounds down, which a dim is;
+    nothing else is done with it here.
+    """
+
+    dividend: Dim
+    divisor: Dim
+    rest: bool
+    more: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The sign of a dim of which it is not known."""
+
+    of: Dim
 
 
 class _UnknownError(Exception):
@@ -126,6 +147,11 @@ def _numbers(*values: Any) -> None:
 def _add(a: _Asked, x: Any, y: Any) -> Any:
     if isinstance(x, bool | Open):
         return _or(a, x, y)
+    if isinstance(x, Rounded):
+        _numbers(y)
+        return replace(x, more=x.more + y)
+    if isinstance(y, Rounded):
+        return _add(a, y, x)
     _numbers(x, y)
     return x + y
 
@@ -138,6 +164,8 @@ def _multiply(a: _Asked, x: Any, y: Any) -> Any:
 
 
 def _subtract(a: _Asked, x: Any, y: Any) -> Any:
+    if isinstance(x, Rounded):
+        return _add(a, x, _negate(a, y))
     _numbers(x, y)
     return x - y
 
@@ -149,18 +177,20 @@ def _divide(a: _Asked, x: Any, y: Any) -> Any:
         if y == 0:
             raise _UnknownError
         return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-    if not (a.facts.ge(x, 0).proved and a.facts.ge(y, 1).proved):
+    if not a.facts.ge(y, 1).proved:
         raise _UnknownError
-    return floordiv(x, y)
+    exact = a.facts.ge(x, 0).proved or a.facts.divides(y, x).proved
+    return floordiv(x, y) if exact else Rounded(x, y, rest=False)
 
 
 def _remainder(a: _Asked, x: Any, y: Any) -> Any:
     _numbers(x, y)
     if _ints(x, y):
         return x - y * _divide(a, x, y)
-    if not (a.facts.ge(x, 0).proved and a.facts.ge(y, 1).proved):
+    if not a.facts.ge(y, 1).proved:
         raise _UnknownError
-    return mod(x, y)
+    exact = a.facts.ge(x, 0).proved or a.facts.divides(y, x).proved
+    return mod(x, y) if exact else Rounded(x, y, rest=True)
 
 
 def _extreme(numbers: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,9 +211,7 @@ def _sign(a: _Asked, x: Any) -> Any:
         return 1
     if a.facts.ge(x, 0).proved:
         return dim_min(x, 1)
-    if a.facts.ge(-1, x).proved:
-        return -1
-    raise _UnknownError
+    return -1 if a.facts.ge(-1, x).proved else Sign(x)
 
 
 def _negate(a: _Asked, x: Any) -> Any:
@@ -201,8 +229,10 @@ def _clamp(a: _Asked, low: Any, x: Any, high: Any) -> Any:
 
 def _compare(a: _Asked, x: Any, y: Any) -> Any:
     direction = a.op.attrs["comparison_direction"].value
-    if isinstance(x, bool) and isinstance(y, bool):
-        return {"EQ": x is y, "NE": x is not y}[direction]
+    if isinstance(y, bool) and isinstance(x, bool | Open) and direction in ("EQ", "NE"):
+        return x if y is (direction == "EQ") else _not(a, x)
+    if isinstance(x, Sign | Rounded):
+        return _compare_signs(a, x, y, direction)
     _numbers(x, y)
     match direction:
         case "EQ":
@@ -217,6 +247,35 @@ def _compare(a: _Asked, x: Any, y: Any) -> Any:
             return a.holds(RelKind.GE, y, x)
         case _:
             return a.holds(RelKind.GE, y, x + 1)
+
+
+def _compare_signs(a: _Asked, x: Sign | Rounded, y: Any, direction: str) -> Any:
+    """What is asked before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
+    if isinstance(x, Sign) and (direction, y) == ("NE", 1):
+        return a.holds(RelKind.GE, 0, x.of)
+    if isinstance(x, Rounded) and x.rest and x.more == 0 and y == 0:
+        rest = (RelKind.NONZERO, mod(x.dividend, x.divisor), 0)
+        match direction:
+            case "NE":
+                return a.holds(*rest)
+            case "EQ":
+                return _not(a, a.holds(*rest))
+            case "LT":  # it has the sign of the dividend
+                return _and(a, a.holds(*rest), a.holds(RelKind.GE, 0, x.dividend))
+            case _:
+                pass
+    raise _UnknownError
+
+
+def _rounded_down(a: _Asked, chosen: Open, left: Rounded, right: Rounded) -> Dim:
+    """``select(n <= 0 and n % k != 0, n / k - 1, n / k)``, or of the rest, that and ``k``: what rounds down."""
+    n, k = right.dividend, right.divisor
+    asked = frozenset({(RelKind.NONZERO, mod(n, k), 0), (RelKind.GE, 0, n)})
+    corrected = replace(right, more=right.more + (k if right.rest else -1))
+    known = {r for r in asked if a.holds(*r) is True}
+    if (chosen.any and len(chosen.relations) > 1) or chosen.relations | known != asked or left != corrected:
+        raise _UnknownError
+    return (mod(n, k) if right.rest else floordiv(n, k)) + right.more
 
 
 def _and(a: _Asked, x: Any, y: Any) -> Any:
@@ -286,6 +345,8 @@ def _select(a: _Asked, chosen: Any, left: Any, right: Any) -> Any:
         return left if chosen else right
     if left is right or (_ints(left, right) and left == right):
         return left
+    if isinstance(chosen, Open) and isinstance(left, Rounded) and isinstance(right, Rounded):
+        return _rounded_down(a, chosen, left, right)
     if isinstance(chosen, Open) and len(chosen.relations) == 1:
         ((kind, lhs, rhs),) = chosen.relations
         _numbers(left, right)
@@ -303,7 +364,7 @@ def _convert(a: _Asked, x: Any) -> Any:
         return x if isinstance(x, bool | Open) else a.holds(RelKind.NONZERO, x, 0)
     if isinstance(x, Open):
         raise _UnknownError
-    return int(x) if isinstance(x, bool) else x
+    return int(x) if isinstance(x, bool) else x  # of what is rounded, or a sign: as it is
 
 
 # --- shapes of the tensors --------------------------------------------------------------------------------------------
