@@ -21,10 +21,12 @@ from dyn.source import UNKNOWN, Loc
 
 @dataclass(frozen=True, slots=True)
 class HloType:
-    """``tensor<?x4xf32>``."""
+    """``tensor<?x4xf32>``, with ``bounds`` ``tensor<?x4xf32, #stablehlo.bounds<8, ?>>``."""
 
     dtype: DType
     shape: tuple[Dim | None, ...]
+    #: The most that a size is, None where nothing is said; empty where nothing is said of any.
+    bounds: tuple[int | None, ...] = ()
 
     @staticmethod
     def of(type: TensorType) -> HloType:
@@ -34,6 +36,10 @@ class HloType:
     def static(self) -> bool:
         """Whether all sizes are numbers."""
         return all(isinstance(d, int) for d in self.shape)
+
+    def bound(self, axis: int) -> int | None:
+        """The most that the size of an axis is, where the type says that."""
+        return self.bounds[axis] if self.bounds else None
 
     def __str__(self) -> str:
         dims = ["?" if d is None else format_dim(d) for d in self.shape]

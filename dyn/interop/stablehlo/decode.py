@@ -15,12 +15,12 @@ import numpy as np
 
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, UnsupportedOpError
-from dyn.interop.stablehlo import sizes
+from dyn.interop.stablehlo import dialects, elements, sizes
+from dyn.interop.stablehlo.elements import Open
 from dyn.interop.stablehlo.extra import EXTRA
 from dyn.interop.stablehlo.scopes import Scope
-from dyn.interop.stablehlo.sizes import Open
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
-from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
+from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
 from dyn.ops.custom_call import registered
@@ -28,6 +28,7 @@ from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import lift
+from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +36,8 @@ Array = np.ndarray[Any, Any]
 CustomCall = Callable[..., Any]
 #: Calls and regions in each other: fewer than Python's own limit allows.
 _DEEPEST = 100
+#: What puts sizes together: theirs are those of the parts.
+_PARTS = ("stablehlo.concatenate", "stablehlo.reshape", "stablehlo.convert", "tensor.from_elements")
 
 
 @functools.lru_cache(maxsize=1)
@@ -52,7 +55,7 @@ def decoders() -> Mapping[str, DecodeRule]:
 
 def is_known(name: str) -> bool:
     """Whether an operation is read as it is."""
-    return name in decoders()
+    return name in decoders() or name in dialects.RULES
 
 
 @dataclass(eq=False)
@@ -63,6 +66,10 @@ class _Entry:
     known: Array | None = None
     #: The operation that computes it, where elements are open questions.
     op: HloOp | None = None
+
+
+def _entry(made: Value | Array) -> _Entry:
+    return _Entry(made) if isinstance(made, Value) else _Entry(known=made)
 
 
 class _Block:
@@ -78,6 +85,10 @@ class _Block:
         if found is None:
             raise ArtifactError(f"a value of type {value.type} is used where it is not defined")
         return found
+
+    def has(self, value: HloValue) -> bool:
+        """Whether it was read, here or around."""
+        return self.entries.find(value) is not None
 
 
 class Reader:
@@ -123,10 +134,13 @@ class Reader:
         self.makers.update(dict.fromkeys(op.results, op))
         made = self._structural(op)
         if made is None:
+            op = dialects.as_stablehlo(self, op)
             known = self._computed(op)
             made = [_Entry(known=known, op=op)] if known is not None else self._decoded(op)
         if len(made) != len(op.results):
             raise ArtifactError(f"{op.name} gives {len(op.results)} values, and was read as {len(made)}")
+        for result, entry in zip(op.results, made, strict=True):
+            self._hold(op, result, entry)
         self.block.entries.own.update(zip(op.results, made, strict=True))
         self.op = outer
 
@@ -142,18 +156,24 @@ class Reader:
                 return [self._scalar_entry(self.value(op.operands[0]).shape[op.attrs["dimension"]])]
             case "stablehlo.optimization_barrier" if self._reads_sizes(op):
                 return [self.block.find(v) for v in op.operands]
-            case "shape.shape_of":
-                return [_Entry(known=np.array(self.value(op.operands[0]).shape, object))]
-            case "tensor.dim":
-                place = self.known(op.operands[1])
-                if place is None or not isinstance(place[()], int):
-                    self.fail("asks for the size of an axis that is not known")
-                return [self._scalar_entry(self.value(op.operands[0]).shape[int(place[()])])]
             case "stablehlo.custom_call" if op.attrs["call_target_name"] == "shape_assertion":
-                self._assert(op)
+                self.assertion(op.operands[0], str(op.attrs.get("error_message", "an imported program asserts it")))
                 return []
             case _:
-                return None
+                rule = dialects.RULES.get(op.name)
+                made = None if rule is None else rule(self, op)
+                return None if made is None else [_entry(m) for m in made]
+
+    def _hold(self, op: HloOp, result: HloValue, entry: _Entry) -> None:
+        """What the type of a result says of its sizes is demanded: numbers, and bounds."""
+        if entry.value is None or len(entry.value.shape) != len(result.shape):
+            return
+        for axis, (dim, said) in enumerate(zip(entry.value.shape, result.shape, strict=True)):
+            bound = result.type.bound(axis)
+            if isinstance(said, int):
+                self.demand(RelKind.EQ, dim, said, f"{op.name} gives {said} elements along axis {axis}")
+            elif bound is not None:
+                self.demand(RelKind.GE, bound, dim, f"{op.name} gives at most {bound} elements along axis {axis}")
 
     def _reads_sizes(self, op: HloOp) -> bool:
         return any(self.block.find(v).known is not None for v in op.operands)
@@ -223,20 +243,28 @@ class Reader:
 
     # Facts ------------------------------------------------------------------------------------------------------
 
-    def _assert(self, op: HloOp) -> None:
+    def assertion(self, value: HloValue, message: str) -> None:
         """What the producer checks is demanded of the dims."""
-        known = self.block.find(op.operands[0]).known
+        known = self.known(value)
         if known is None:
             self.fail("asserts something that is no relation between sizes")
         truth = known[()]
         if truth is True:
             return
-        message = str(op.attrs.get("error_message", "an imported program asserts it"))
-        reason = Reason(_first_sentence(message), op.loc)
         if not isinstance(truth, Open):
-            raise UnsupportedOpError(f"the imported program refuses all sizes: {message}", loc=op.loc)
+            raise UnsupportedOpError(f"the imported program refuses all sizes: {message}", loc=self.loc)
         for kind, lhs, rhs in _relations(truth, self):
-            self.b.facts = self.b.facts.assume(Relation(kind, lhs, rhs, reason))
+            self.demand(kind, lhs, rhs, _first_sentence(message))
+
+    def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+        """Demand a relation at the operation's line."""
+        if kind is not RelKind.EQ or lhs is not rhs:
+            self.b.facts = self.b.facts.assume(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+
+    @property
+    def loc(self) -> Loc | None:
+        """The line of the operation that is read."""
+        return None if self.op is None or self.op.loc is UNKNOWN else self.op.loc
 
     # What rules ask ---------------------------------------------------------------------------------------------
 
@@ -253,8 +281,7 @@ class Reader:
         elif name == "stablehlo.composite":
             name = f"the composite {op.attrs['name']!r}"
         operands = ", ".join([self._described(v) for v in op.operands])
-        loc = op.loc if op.loc is not UNKNOWN else None
-        raise UnsupportedOpError(f"{name} of ({operands}) {text}.", loc=loc, remedy=remedy)
+        raise UnsupportedOpError(f"{name} of ({operands}) {text}.", loc=self.loc, remedy=remedy)
 
     def _described(self, value: HloValue) -> str:
         entry = self.block.find(value)
@@ -317,12 +344,36 @@ class Reader:
         return self.block.find(value).known
 
     def dims(self, value: HloValue) -> tuple[Dim, ...]:
+        """The elements as sizes: those that data say are measured while the program runs."""
         known = self.known(value)
-        if known is None or any(not isinstance(e, int | SymExpr) for e in known.ravel()):
-            if value.shape == (0,):
-                return ()
-            self.fail("has a size that depends on data", "sizes have to follow from the arguments' shapes.")
-        return tuple(known.ravel().tolist())
+        if known is not None and all(isinstance(e, int | SymExpr) for e in known.ravel()):
+            return tuple(known.ravel().tolist())
+        if value.shape == (0,):
+            return ()
+        maker = self.makers.get(value)
+        if maker is not None and maker.name in _PARTS and self._inside(maker):
+            return tuple([dim for part in maker.operands for dim in self.dims(part)])
+        return self._measured(value)
+
+    def _inside(self, op: HloOp) -> bool:
+        """Whether an operation's operands are still what they were when it was read."""
+        return all(self.block.has(v) for v in op.operands)
+
+    def _measured(self, value: HloValue) -> tuple[Dim, ...]:
+        vector = self.value(value)
+        if not vector.dtype.is_integer or not all(isinstance(n, int) for n in vector.shape):
+            self.fail(f"has sizes that are {vector.type}", "sizes are integers, and as many as are known.")
+        flat = self.b.op("reshape", vector, shape=(int(np.prod(value.shape, dtype=np.int64)),))
+        dims: list[Dim] = []
+        for i in range(flat.shape[0]):
+            one = self.b.op("slice", flat, start=(i,), limit=(i + 1,), strides=(1,))
+            dims.append(self._size(self.b.op("reshape", one, shape=()), "size"))
+        return tuple(dims)
+
+    def _size(self, count: Value, name: str) -> Dim:
+        """A number that the program computes as a dim."""
+        origin = f"a size that {self.op.name} is given" if self.op is not None else "a size"
+        return measure(self.block.trace, count, name, origin)
 
     def matrix(self, value: HloValue) -> tuple[tuple[Dim, ...], ...]:
         flat, width = self.dims(value), value.shape[-1]
@@ -341,6 +392,22 @@ class Reader:
     def callee(self, symbol: HloSymbol) -> HloRegion:
         """The body of a function of the module."""
         return self._function(symbol).body
+
+    def constant(self, array: Array) -> Value:
+        return self.b.op("constant", value=Dense(array))
+
+    def stand_in(self, value: Value) -> HloValue:
+        """An operand for an operation that is made up here."""
+        made = HloValue(HloType.of(value.type))
+        self.block.entries[made] = _Entry(value)
+        return made
+
+    def here(self, region: HloRegion) -> list[Value | Array]:
+        """The results of a region without parameters that runs here."""
+        return [
+            e.known if e.value is None and e.known is not None else self._tensor(e, v.dtype)
+            for e, v in zip(self._run(region), region.results, strict=True)
+        ]
 
     # Regions ----------------------------------------------------------------------------------------------------
 
@@ -408,7 +475,7 @@ def _relations(truth: Open, reader: Reader) -> list[tuple[RelKind, Dim, Dim]]:
 
 def _divisible(kind: RelKind, lhs: Dim, rhs: Dim) -> tuple[RelKind, Dim, Dim]:
     """``mod(n, 2) == 0`` is that 2 divides n."""
-    atom = sizes.opaque(lhs)
+    atom = elements.opaque(lhs)
     if kind is RelKind.EQ and rhs == 0 and atom is not None and atom.kind is OpaqueKind.MOD:
         dividend, divisor = atom.args
         return RelKind.DIVIDES, divisor, dividend

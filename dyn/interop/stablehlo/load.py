@@ -153,6 +153,10 @@ def _run(
         for axis, (own, wanted) in enumerate(zip(value.shape, type.shape, strict=True)):
             if wanted is not None:
                 trace.demand(RelKind.EQ, own, wanted, f"the imported program takes {name} with axis {axis} of {wanted}")
+            bound = type.bound(axis)
+            if bound is not None:
+                text = f"the imported program takes {name} with axis {axis} of at most {bound}"
+                trace.demand(RelKind.GE, bound, own, text)
         values.append(value)
     results = Reader(module, trace, dict(_custom_calls)).call(function, values)
     tracers = tuple([Tracer(trace, v) for v in results])

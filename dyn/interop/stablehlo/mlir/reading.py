@@ -61,11 +61,18 @@ def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
 
 def _is_foreign(op: Any, known: Callable[[str], bool]) -> bool:
     """Whether an operation is CHLO that has to be written out: dyn's twins are of real numbers."""
-    return op.name.startswith("chlo.") and not (
-        known(op.name) and all("complex<" not in str(v.type) for v in op.operands)
-    )
+    if not op.name.startswith("chlo."):
+        return False
+    real = all("complex<" not in str(v.type) for v in op.operands)
+    return not (known(op.name) and (real or op.name.startswith("chlo.broadcast_")))
 
 
+#: Types of the dialect shape: sizes, of one axis or of all, and that a constraint holds.
+_OF_SHAPES = {
+    "!shape.shape": HloType(dtypes.int64, (None,)),
+    "!shape.size": HloType(dtypes.int64, ()),
+    "!shape.witness": HloType(dtypes.bool_, ()),
+}
 _FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
 
 
@@ -197,13 +204,15 @@ class _Reader:
         if not isinstance(type, self.ir.RankedTensorType):
             if text in ("index", *ELEMENTS):  # what shape, arith and tensor operations compute with
                 return HloType(ELEMENTS.get(text, dtypes.int64), ())
+            if text in _OF_SHAPES:
+                return _OF_SHAPES[text]
             raise UnsupportedOpError(f"values of type {text} are not supported.", loc=loc)
         element = str(type.element_type)
         dtype = dtypes.int64 if element == "index" else ELEMENTS.get(element)
         if dtype is None:
             raise UnsupportedOpError(f"elements of type {element} ({text}) are not supported.", loc=loc)
         shape = tuple([None if type.is_dynamic_dim(a) else type.get_dim_size(a) for a in range(type.rank)])
-        return HloType(dtype, shape)
+        return HloType(dtype, shape, _bounds(type.encoding, text, loc))
 
     def loc(self, loc: Any) -> Loc:
         """The innermost line of a file that it names; else the innermost name."""
@@ -225,6 +234,16 @@ class _Reader:
 
     def name_of(self, loc: Any) -> str:
         return loc.name_str if isinstance(loc, self.ir.NameLoc) else ""
+
+
+def _bounds(encoding: Any, text: str, loc: Loc) -> tuple[int | None, ...]:
+    """``#stablehlo.bounds<8, ?>``"""
+    if encoding is None:
+        return ()
+    found = re.fullmatch(r"#stablehlo\.bounds<(.*)>", str(encoding))
+    if found is None:
+        raise UnsupportedOpError(f"tensors with {encoding} ({text}) are not supported.", loc=loc)
+    return tuple([None if word.strip() == "?" else int(word) for word in found[1].split(",")])
 
 
 def _names(attr: Any) -> list[str]:
