@@ -140,7 +140,7 @@ def _samples() -> list[Sample]:
 
 
 #: What StableHLO calls the scalar functions of a cipher.
-_NAMES = {
+NAMES = {
     Scalar.ADD: "add", Scalar.XOR: "xor", Scalar.OR: "or", Scalar.SHL: "shift_left",
     Scalar.SHRL: "shift_right_logical",
 }  # fmt: skip
@@ -155,5 +155,5 @@ threefry2x32 = OpDef(
     loops=Elements(_at),
     reference=blocks,
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=codec.threefry(cipher, _NAMES),
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=codec.threefry(cipher, NAMES),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Operations that are no op of dyn's, and are read as several, and custom calls that others emit."""
+"""Operations that are no op of dyn's, and are read as several."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.interop.stablehlo.custom_calls import CUSTOM_CALLS
 from dyn.ir.core import Dense
 from dyn.ir.hlo import DecodeRule, HloOp
 
@@ -24,14 +25,9 @@ def _zero(d: Any, op: HloOp) -> Sequence[Any]:
     return [d.b.op("constant", value=Dense(np.zeros((), np.uint32)))]
 
 
-def _first(d: Any, op: HloOp) -> Sequence[Any]:
-    return [d.value(op.operands[0])]
-
-
 EXTRA: Mapping[str, DecodeRule] = {
     "stablehlo.broadcast": _broadcast,
     "stablehlo.partition_id": _zero,
     "stablehlo.replica_id": _zero,
-    "custom_call.Sharding": _first,
-    "custom_call.annotate_device_placement": _first,
+    **{f"custom_call.{name}": rule for name, rule in CUSTOM_CALLS.items()},
 }

@@ -1,0 +1,80 @@
+"""When two results are the same: JAX's own tolerances, and what they are for primitives that need others.
+
+JAX compares what it runs with itself at ``jax._src.public_test_util.tolerance``: a few units in the last place. That
+is the rule here too, relative and absolute. ``BY_PRIMITIVE`` has what differs between two compilers by right, each with
+its reason; JAX has such a table too, where it compares itself with TensorFlow (``jax2tf_limitations.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The relative and absolute differences allowed, by NumPy's name of the dtype, and why."""
+
+    why: str
+    by_dtype: dict[str, float]
+
+
+BY_PRIMITIVE: dict[str, Tolerance] = {}
+
+
+def tolerance(group: str, dtype: np.dtype[Any]) -> float:
+    """What a primitive's results of a dtype may differ by."""
+    from jax._src.public_test_util import default_tolerance
+
+    own = BY_PRIMITIVE.get(group)
+    usual = float(default_tolerance()[dtype])
+    return max(usual, own.by_dtype.get(dtype.name, 0.0)) if own is not None else usual
+
+
+def compared(group: str, actual: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
+    """Whether results are JAX's: an outcome and its reason."""
+    if len(actual) != len(wanted):
+        return "failed", f"{len(actual)} results, not {len(wanted)}"
+    for number, (x, y) in enumerate(zip(actual, wanted, strict=True)):
+        own, other = np.asarray(x), np.asarray(y)
+        if own.dtype != other.dtype or own.shape != other.shape:
+            return "failed", f"{own.dtype}{own.shape} is not {other.dtype}{other.shape}"
+        allowed = tolerance(group, other.dtype)
+        if allowed == 0:
+            if not np.array_equal(own, other):
+                return "failed", f"result {number}: {np.count_nonzero(own != other)} of {own.size} integers differ"
+            continue
+        reason = differing(own, other, allowed)
+        if reason:
+            return "failed", f"result {number}: {reason}"
+    return "passed", ""
+
+
+def differing(own: Array, other: Array, allowed: float) -> str:
+    """How floating numbers differ by more than ``allowed``, ``""`` if they do not. Parts of complex ones each."""
+    if own.dtype.kind == "c":
+        a, b = [np.stack([z.real, z.imag]).astype(np.float64) for z in (own, other)]
+    else:
+        a, b = own.astype(np.float64), other.astype(np.float64)
+    if own.dtype.kind == "c":  # as JAX has it: a number is close where the whole of it is
+        size = np.broadcast_to(np.abs(other.astype(np.complex128)), b.shape)
+    else:
+        size = np.abs(b)
+    odd = ~(np.isfinite(a) & np.isfinite(b))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if not np.all(same[odd]):
+        at = tuple(np.argwhere(odd & ~same)[0])
+        return f"{a[at]:.6g} is not {b[at]:.6g}"
+    with np.errstate(all="ignore"):
+        gap = np.where(odd, 0.0, np.abs(a - b))
+        bad = gap > allowed + allowed * np.where(np.isfinite(size), size, 0.0)
+        worst = np.where(bad, gap / (1.0 + np.where(np.isfinite(size), size, 0.0)), 0.0)
+    if not bad.any():
+        return ""
+    at = np.unravel_index(int(np.argmax(worst)), worst.shape)
+    return f"{np.count_nonzero(bad)} of {own.size} differ, most {a[at]:.9g} from {b[at]:.9g} ({worst[at]:.1e})"
