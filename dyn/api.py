@@ -200,6 +200,11 @@ class Jitted:
         """Methods: ``self`` becomes the first argument."""
         return self if instance is None else MethodType(self, instance)
 
+    @property
+    def static_names(self) -> frozenset[str]:
+        """The arguments that are static."""
+        return self._signature.static_names
+
     def __repr__(self) -> str:
         return f"dyn.jit({self._signature.name})"
 
@@ -652,6 +657,11 @@ def _warn_of_useless(program: Program) -> None:
             loc.file or "<unknown>",
             loc.line,
         )
+
+
+def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
+    """A traced program with its machine code in memory, for this machine."""
+    return _build(_program(traced, trace_seconds))
 
 
 def _build(program: Program) -> Version:

@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 
 _PACKAGE_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: JAX's own code, which calls dyn's rules back on behalf of the user's line further out.
+_JAX = os.sep + os.path.join("jax", "_src") + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ UNKNOWN = Loc("<unknown>")
 
 
 def is_user_frame(filename: str) -> bool:
-    """Whether a frame of this file belongs to the user rather than to dyn, or to code a dataclass generated for it."""
-    return not filename.startswith((_PACKAGE_ROOT, "<string>"))
+    """Whether a frame of this file is the user's: not dyn's, nor JAX's, nor of code that a dataclass generated."""
+    return not filename.startswith((_PACKAGE_ROOT, "<string>")) and _JAX not in filename
 
 
 #: What ``is_user_frame`` answers; there are as many files as modules, and every op of a trace asks of a dozen frames.

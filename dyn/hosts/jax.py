@@ -27,7 +27,7 @@ class JaxHost:
             raise UnsupportedOpError(
                 "a JAX tracer: inside of jax.jit and its like there are no elements to compute with.",
                 loc=user_loc(),
-                remedy="make the call outside of the JAX transformation.",
+                remedy="call the function as dyn.interop.jax.call(f)(x), or outside of the JAX transformation.",
             )
         devices = value.devices()
         other = next((device for device in devices if device.platform != "cpu"), None)

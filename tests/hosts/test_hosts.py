@@ -176,7 +176,7 @@ def test_jax_tracers_and_keys(jax: Any) -> None:
     f = dyn.jit(lambda x: x + 1)
     assert problem(lambda: jax.jit(f)(jax.numpy.ones(3))) == (
         "<lambda>(): x: a JAX tracer: inside of jax.jit and its like there are no elements to compute with.\n"
-        "  help: make the call outside of the JAX transformation."
+        "  help: call the function as dyn.interop.jax.call(f)(x), or outside of the JAX transformation."
     )
     assert problem(lambda: f(jax.random.key(0))) == (
         "<lambda>(): x: a JAX array of dtype key<fry>, which is not a number.\n"

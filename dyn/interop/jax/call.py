@@ -1,0 +1,181 @@
+"""Functions of dyn inside of JAX programs."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dyn.api import Jitted
+from dyn.errors import ArgumentError
+from dyn.forking import lock
+from dyn.interop.jax.exported import exported, import_jax
+from dyn.interop.jax.programs import Family
+from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
+from dyn.trace.signature import Bound, Signature
+from dyn.trace.tracer import Tracer
+
+#: So many functions are remembered, the latest used.
+MOST_FUNCTIONS = 1024
+
+
+def call(
+    function: Callable[..., Any],
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> JaxCallable:
+    """A function of dyn as one of JAX: ``call(f)(x, w)`` takes JAX arrays and tracers, and gives JAX arrays.
+
+    ``function`` is written with dyn, jitted or not: ``dyn.jit``'s static arguments and declared dims hold. Arguments
+    and results are trees of arrays and numbers, in dyn's or JAX's containers; static arguments are compared by ``==``,
+    and each value has programs of its own.
+
+    It works alone and under ``jax.jit``, ``grad``, ``jvp``, ``vmap``, ``linearize``, ``checkpoint``, ``lax.scan``, and
+    these in each other: derivatives and many examples are dyn's ``jvp``, ``vjp`` and ``vmap`` of the function. JAX
+    compiles a program for each shape, as ever; dyn compiles one for all of them. ``call(f)`` of the same ``f`` finds
+    the programs of the first.
+
+    Results are of dtypes that JAX has: 64 bits become 32 unless ``jax_enable_x64`` is set. Under ``jax.export`` with
+    symbolic sizes the function is written as StableHLO instead, as ``exported`` does, and needs no dyn to run.
+
+    Raises, when it is called or traced, what tracing the function raises; ArgumentError for what is neither array nor
+    static; ShapeError for sizes that the function does not take; NotYetError, under ``jax.jit``, for results whose
+    sizes depend on values; and UnsupportedOpError for a derivative that there is none of, when it is asked for.
+    """
+    if isinstance(function, JaxCallable):
+        function = function.function
+    if not callable(function):
+        raise ArgumentError(
+            f"call takes a function, not a {type(function).__name__}.", remedy="write call(f)(x), not call(f(x))."
+        )
+    import_jax()
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if isinstance(function, Jitted):
+        names = tuple(dict.fromkeys([*names, *sorted(function.static_names)]))
+    return _FUNCTIONS.get((function, numbers, names), lambda: JaxCallable(function, numbers, names))
+
+
+class _Functions:
+    """What ``call`` has given, by the function and the static arguments."""
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._known: OrderedDict[Any, JaxCallable] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], JaxCallable]) -> JaxCallable:
+        try:
+            hash(key)
+        except TypeError:  # a bound method of something without a hash
+            return make()
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = make()
+                if len(self._known) > MOST_FUNCTIONS:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(key)
+            return found
+
+
+_FUNCTIONS = _Functions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """A tree of dyn's containers, whose leaves may be JAX's."""
+
+    outer: TreeSpec
+    inner: tuple[Any, ...]
+
+    @staticmethod
+    def of(jax: Any, leaves: Sequence[Any], outer: TreeSpec) -> tuple[list[Any], _Tree]:
+        """The arrays of a tree, of which dyn knows the containers down to ``leaves``."""
+        parts = [jax.tree.flatten(leaf) for leaf in leaves]
+        return [leaf for found, _ in parts for leaf in found], _Tree(outer, tuple([tree for _, tree in parts]))
+
+    def leaves(self, jax: Any, arrays: Sequence[Any]) -> list[Any]:
+        """dyn's leaves, of other arrays."""
+        rest = iter(arrays)
+        return [jax.tree.unflatten(tree, [next(rest) for _ in range(tree.num_leaves)]) for tree in self.inner]
+
+    def names(self, jax: Any, roots: Sequence[str]) -> list[str]:
+        """How the user would write each array."""
+        found: list[str] = []
+        for root, tree in zip(roots, self.inner, strict=True):
+            marked = jax.tree.unflatten(tree, list(range(tree.num_leaves)))
+            paths, _ = jax.tree.flatten_with_path(marked)
+            found += [root + jax.tree_util.keystr(path) for path, _ in paths]
+        return found
+
+
+class JaxCallable:
+    """A function of dyn that JAX calls. Made by :func:`call`."""
+
+    def __init__(self, function: Callable[..., Any], numbers: tuple[int, ...], names: tuple[str, ...]) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self._signature = Signature(function, None, numbers, names)
+        self._lock = lock()
+        self._families: dict[Any, Family] = {}
+
+    def __repr__(self) -> str:
+        return f"dyn.interop.jax.call({self.function!r})"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        jax = import_jax()
+        from dyn.interop.jax import primitive
+
+        bound = self._signature.bind(args, kwargs)
+        leaves, tree = _Tree.of(jax, bound.leaves, bound.tree)
+        family = self._family(jax, bound, tree)
+        arrays = [self._array(jax, leaf, name) for leaf, name in zip(leaves, family.names, strict=True)]
+        avals = [primitive.aval_of(a) for a in arrays]
+        version = family.version(avals)
+        if any(aval.symbolic for aval in avals):
+            made = exported(version.traced).call(*arrays)
+            results = list(made) if isinstance(made, tuple) else [made]
+        else:
+            results = primitive.call(version, arrays)
+        made_tree: _Tree = version.told
+        return unflatten(made_tree.outer, made_tree.leaves(jax, results))
+
+    def _family(self, jax: Any, bound: Bound, tree: _Tree) -> Family:
+        key = (tree, bound.static, bound.keywords)
+        found = self._families.get(key)
+        if found is None:
+            with self._lock:
+                found = self._families.get(key)
+                if found is None:
+                    found = self._families[key] = self._make(jax, bound, tree)
+        return found
+
+    def _make(self, jax: Any, bound: Bound, tree: _Tree) -> Family:
+        # What is kept must not keep the arrays of this call.
+        form = Bound([], bound.tree, bound.static, bound.keywords)
+
+        def body(tracers: list[Tracer]) -> tuple[list[Any], _Tree]:
+            made = self._signature.call(form, tree.leaves(jax, tracers), unflatten_sorted)
+            return _Tree.of(jax, *flatten(made))
+
+        return Family(body, self._signature.name, tree.names(jax, self._signature.leaf_names(form)))
+
+    def _array(self, jax: Any, leaf: Any, name: str) -> Any:
+        if isinstance(leaf, jax.Array):
+            return leaf
+        try:
+            return jax.numpy.asarray(leaf)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"{self._signature.name}(): {name} is a {type(leaf).__name__}, which is not an array.",
+                remedy="pass an array or a number, or name the argument in call(f, static_argnames=...).",
+            ) from None
+
+    def cache_info(self) -> tuple[int, int]:
+        """How many programs were traced for it, derivatives and the like among them, and how many dyn has compiled."""
+        programs = [version for family in tuple(self._families.values()) for version in family.programs()]
+        return len(programs), sum(version.is_compiled for version in programs)
