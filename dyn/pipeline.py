@@ -10,6 +10,7 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
@@ -24,6 +25,7 @@ from dyn.lower.donate import donate
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm import emit_guards, emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
+from dyn.lower.lapack.routines import emit_library_call
 from dyn.lower.launch import Launch, walk_launches
 from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
@@ -95,9 +97,10 @@ def _checked(function: Function, step: str, verify_ir: bool) -> Function:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rendered:
-    """The texts of a program: its ``kernels`` distinct kernels, the host program, and its guards if it has any.
+    """The texts of a program: its ``kernels`` distinct kernels, native library calls among them, the host program, and
+    its guards if it has any.
 
-    ``calls`` are the entries of its library calls (``dyn.backends.library``).
+    ``calls`` are the entries of its other library calls (``dyn.backends.library``).
     """
 
     sources: tuple[Source, ...]
@@ -114,9 +117,17 @@ def render(optimized: Optimized) -> Rendered:
     rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
     calls: list[int] = []
+    native: set[Launch] = set()
     for launch in walk_launches(optimized.launches):
         row: list[tuple[int, Dim]] = []
-        if launch.call is not None:
+        library = emit_library_call(launch.call) if launch.call is not None and has_lapack() else None
+        if library is not None:
+            native.add(launch)
+            if library.symbol not in numbers:
+                numbers[library.symbol] = len(numbers)
+                sources.append(Source(library.text, (library.symbol,), Effort.FULL))
+            row.append((numbers[library.symbol], 0))
+        elif launch.call is not None:
             row.append((-1 - len(calls), 0))
             calls.append(register(launch.call, optimized.host.symbols))
         for variant in launch.variants:
@@ -138,7 +149,7 @@ def render(optimized: Optimized) -> Rendered:
         [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
     ]
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
-    hosts = [Source(emit_host(optimized.host, table, "dyn_host"), ("dyn_host",), Effort.QUICK)]
+    hosts = [Source(emit_host(optimized.host, table, "dyn_host", native), ("dyn_host",), Effort.QUICK)]
     if optimized.host.guards:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
     return Rendered((*sources, *hosts), len(sources), tuple(calls))
@@ -157,15 +168,14 @@ def compile_x86(
         built = backend.build_all(record.sources)
     record.origins = tuple([b.origin for b in built])
     with record.timed("load"):
-        interface = interface_of(optimized.host)
+        interface = interface_of(optimized.host, bool(rendered.calls))
         loaded = load_program(backend, built, rendered.kernels, interface, captured, rendered.calls)
     _dump(optimized.function.name, record)
     return loaded
 
 
-def interface_of(host: HostProgram) -> Interface:
-    """What calls must know of a host program that is at hand."""
-    calls = any(launch.call is not None for launch in walk_launches(host.launches))
+def interface_of(host: HostProgram, calls: bool) -> Interface:
+    """What calls must know of a host program that is at hand; ``calls``: whether Python is asked for library calls."""
     return Interface(host.function, host.reuses, calls, lambda: host)
 
 

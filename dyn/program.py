@@ -104,7 +104,7 @@ class Program:
 
         optimized, record = self.optimized, self.record
         loaded = compile_x86(optimized, captured, self._backend, record)
-        # A library call is an op, with attributes that depend on the sizes: it is not written down.
+        # A library call without native code is an op, with attributes that depend on the sizes: it is not written down.
         if self._key is not None and not loaded.interface.calls:
             _require_same_interface(self.traced.function, optimized.function)
             reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)

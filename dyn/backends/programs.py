@@ -20,7 +20,9 @@ from dyn import config
 from dyn.backends.base import Source
 from dyn.backends.binaries import Built
 from dyn.backends.cache import Store, current_store
+from dyn.backends.lapack import has_lapack
 from dyn.backends.x86 import X86Backend, toolchain
+from dyn.lower.runtime_limits import LIBRARY_SYMBOL
 from dyn.version import code_version, is_unchanged
 
 
@@ -101,6 +103,8 @@ class Programs:
             found = parse_found(data.decode())
         except ValueError:  # whole, and yet no program: somebody else's idea of the format
             return None
+        if any(part.symbols[0].startswith(LIBRARY_SYMBOL) for part in found.parts) and not has_lapack():
+            return None  # it was compiled where SciPy was there; without, libraries are called another way
         built = self._backend.find_all([(part.key, part.symbols) for part in found.parts])
         return None if built is None else (found, built)
 

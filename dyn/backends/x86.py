@@ -30,6 +30,7 @@ from dyn.backends.binaries import Binaries, Built, Origin
 from dyn.backends.cache import current_store
 from dyn.backends.cpu import cpu_fingerprint
 from dyn.backends.elf import UnsupportedObject, load_object
+from dyn.backends.lapack import lapack_imports
 from dyn.backends.once import Once
 from dyn.backends.room import room
 from dyn.backends.workers import run_apart
@@ -260,7 +261,8 @@ class X86Backend:
 
     def load_once(self, binary: Binary) -> LoadedCode:
         """Map an object that has no state of its own: equal ones are mapped once in a process."""
-        return _LOADED.get(sha256(binary.data).hexdigest(), lambda: self.load(binary))[0]
+        found = sha256(binary.data).hexdigest()
+        return _LOADED.get(found, lambda: self.load(binary, lapack_imports(binary.data)))[0]
 
 
 #: All that was compiled in this process, by its key, and all that was loaded, by its digest.

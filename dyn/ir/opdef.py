@@ -209,7 +209,10 @@ class Inline(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
+    """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``; or native code, if
+    there is some for it, by the name ``routine`` (``dyn.lower.lapack``)."""
+
+    routine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Fault(Enum):
     NO_VALUE = "division by zero"
     NO_MEMORY = "no memory"
     LIBRARY = "a library call failed"
+    TOO_LONG = "too large for LAPACK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def build_host(
     dividing = any(divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
     if any(launch.call is not None for launch in walk_launches(launches)):
-        sites.append(Fault.LIBRARY)
+        sites += [Fault.LIBRARY, Fault.TOO_LONG]
     layout = lay_out(plan, launches)
     return HostProgram(
         function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots),
@@ -295,6 +296,12 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
         return ShapeError(
             f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
             remedy="pass smaller arguments.",
+        )
+    if what is Fault.TOO_LONG:
+        return ShapeError(
+            f"a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits "
+            f"(arguments: {shapes}).",
+            remedy="pass smaller matrices.",
         )
     if what is Fault.NO_VALUE:
         return _undefined(program, env)

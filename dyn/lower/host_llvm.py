@@ -22,7 +22,8 @@ Where a launch measures a dim the same is done again for what depends on it: che
 the process has.
 
 A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``entry`` is what ``ctx`` has for it, the
-tensors are the op's operands and then its results, dense, and the values are those of the program's symbols.
+tensors are the op's operands and then its results, dense, and the values are those of the program's symbols. One that
+there is native code for (``dyn.lower.lapack``) is ``int32 call(rt, Tensor*)``, and stands in ``ctx`` itself.
 
 Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number. What is wrong in a region
 that demands something of the dims is a failure where that region is about to run, and until then no more than a flag.
@@ -36,6 +37,7 @@ from itertools import count
 
 from dyn.ir.core import Op, Value
 from dyn.lower.host import AxisCheck, Fault, HostProgram, InRegion
+from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.launch import Body, Condition, Launch, Variant, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Row
 from dyn.shapes import (
@@ -65,6 +67,7 @@ _BLOCK = {
     Fault.NO_VALUE: "no_value",
     Fault.NO_MEMORY: "no_memory",
     Fault.LIBRARY: "library_failed",
+    Fault.TOO_LONG: "too_long",
 }
 
 
@@ -95,11 +98,17 @@ class HostEmitter:
     """Writes the LLVM IR of one host program.
 
     ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
-    for a library call the number of its entry, and 0.
+    for a library call the number of its entry, or of its code for those in ``native``, and 0.
     """
 
-    def __init__(self, program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]]) -> None:
+    def __init__(
+        self,
+        program: HostProgram,
+        kernels: Sequence[Sequence[tuple[int, Dim]]],
+        native: Collection[Launch] = (),
+    ) -> None:
         self.program = program
+        self.native = native
         #: For each launch, those in loops and choices too, its kernels.
         self.kernels = dict(zip(walk_launches(program.launches), kernels, strict=False))
         self.lines: list[str] = []
@@ -491,8 +500,8 @@ class HostEmitter:
             f"  %sizes = alloca [{max(dims, 1)} x i64], align 16",
         ]
 
-    def _call(self, call: Op, buffers: Sequence[Value], number: int) -> None:
-        """Describe the op's operands and results, and have a library compute it."""
+    def _describe(self, call: Op, buffers: Sequence[Value]) -> None:
+        """Put the op's operands and results into the tensors of a call."""
         position = 0
         for index, (value, buffer) in enumerate(zip((*call.operands, *call.results), buffers, strict=True)):
             tensor = self.value(f"getelementptr {_TENSOR}, ptr %tensors, i64 {index}")
@@ -510,8 +519,16 @@ class HostEmitter:
                 at = self.value(f"getelementptr i64, ptr %sizes, i64 {position}")
                 self.emit(f"store i64 {self.dim(dim)}, ptr {at}, align 8")
                 position += 1
+
+    def _call(self, number: int, *, native: bool) -> None:
+        """Have a library compute what the tensors say."""
         at = self.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
         entry = self.value(f"load ptr, ptr {at}, align 8")
+        if native:
+            status = self.value(f"call i32 {entry}(ptr %rt, ptr %tensors)")
+            self._fault(Fault.NO_MEMORY, self.value(f"icmp eq i32 {status}, {NO_MEMORY}"))
+            self._fault(Fault.TOO_LONG, self.value(f"icmp eq i32 {status}, {TOO_LONG}"))
+            return
         status = self.value(f"call i32 {self._runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
         self._fault(Fault.LIBRARY, self.value(f"icmp ne i32 {status}, 0"))
 
@@ -531,7 +548,8 @@ class HostEmitter:
 
     def _launch(self, launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> None:
         if launch.call is not None:
-            self._call(launch.call, launch.buffers, kernels[0][0])
+            self._describe(launch.call, launch.buffers)
+            self._call(kernels[0][0], native=launch in self.native)
             return
         for position, value in enumerate(launch.buffers):
             slot = self.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
@@ -808,9 +826,15 @@ def _site_symbols(site: AxisCheck | Relation | Declaration) -> frozenset[Symbol]
     return frozenset({site.symbol}) if isinstance(site, Declaration) else site.symbols()
 
 
-def emit_host(program: HostProgram, kernels: Sequence[Sequence[tuple[int, Dim]]], symbol: str) -> str:
-    """The LLVM IR of a host program: a module with one definition, ``symbol``."""
-    return HostEmitter(program, kernels).text(symbol)
+def emit_host(
+    program: HostProgram,
+    kernels: Sequence[Sequence[tuple[int, Dim]]],
+    symbol: str,
+    native: Collection[Launch] = (),
+) -> str:
+    """The LLVM IR of a host program: a module with one definition, ``symbol``. ``native`` are its library calls that
+    there is code for."""
+    return HostEmitter(program, kernels, native).text(symbol)
 
 
 def emit_guards(program: HostProgram, symbol: str) -> str:

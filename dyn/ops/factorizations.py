@@ -114,7 +114,7 @@ lu = OpDef(
     "lu",
     OpKind.OPAQUE,
     types=_lu_types,
-    loops=Library(),
+    loops=Library("lu"),
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
     vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("lu"),
@@ -167,7 +167,7 @@ qr = OpDef(
     "qr",
     OpKind.OPAQUE,
     types=_qr_types,
-    loops=Library(),
+    loops=Library("qr"),
     reference=_qr,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False})

@@ -12,7 +12,7 @@ import numpy as np
 
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Composite, Library, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
@@ -71,7 +71,7 @@ solve = OpDef(
     "solve",
     OpKind.OPAQUE,
     types=_solve_types,
-    loops=Library(),
+    loops=Library("solve"),
     reference=_solve,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), random_matrices((*shape[:-1], count), dtype, 1)))
@@ -108,7 +108,7 @@ inverse = OpDef(
     "inverse",
     OpKind.OPAQUE,
     types=_square_types,
-    loops=Library(),
+    loops=Library("inverse"),
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
     vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("inverse"),
@@ -150,12 +150,25 @@ def _pinv_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
     return (m.sub(outer, m.dot(p, m.dot(t, p))),)
 
 
+def _pinv_by_values(b: Any, op: Op) -> tuple[Value]:
+    """``V inv(S) U^H`` of the singular values that are more than the tolerance. Vectors that are NaN make all NaN."""
+    m, (a, rtol) = Matrices(b), op.operands
+    u, s, vh = b.op_all("svd", a, full_matrices=False, vectors=True)
+    rank = len(a.shape)
+    top = b.op("reduce", s, axes=(rank - 2,), combine="maximum", nonempty=False)
+    limit = b.op("broadcast_in_dim", m.mul(top, rtol), shape=s.shape, dims=tuple(range(rank - 2)))
+    large = m.cmp(s, "GT", limit)
+    inverse = m.where(large, m.div(m.fill(s, 1), m.where(large, s, 1)), 0)
+    v = m.h(vh)
+    return (m.dot(m.scale(v, m.rows(inverse, v.shape)), m.h(u)),)
+
+
 #: The pseudo-inverse of Moore and Penrose: singular values of up to ``rtol`` times the greatest are taken for 0.
 pinv = OpDef(
     "pinv",
     OpKind.OPAQUE,
     types=_pinv_types,
-    loops=Library(),
+    loops=Composite(),
     reference=_pinv,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), np.full(shape[:-2], 1e-6, real_of(dtype).np)))
@@ -163,6 +176,7 @@ pinv = OpDef(
         for shape in OBLONGS
     ],
     vjp=transposed(_pinv_jvp), jvp=_pinv_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("pinv"),
+    simplify=_pinv_by_values,
 )  # fmt: skip
 
 
@@ -191,7 +205,7 @@ det = OpDef(
     "det",
     OpKind.OPAQUE,
     types=_det_types,
-    loops=Library(),
+    loops=Library("det"),
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
     vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("det"),
@@ -271,7 +285,7 @@ slogdet = OpDef(
     "slogdet",
     OpKind.OPAQUE,
     types=_slogdet_types,
-    loops=Library(),
+    loops=Library("slogdet"),
     reference=_slogdet,
     samples=_square_samples,
     vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("slogdet"),

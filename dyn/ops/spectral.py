@@ -91,7 +91,7 @@ eigh = OpDef(
     "eigh",
     OpKind.OPAQUE,
     types=_eigh_types,
-    loops=Library(),
+    loops=Library("eigh"),
     reference=_eigh,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower, "vectors": vectors})
@@ -194,7 +194,7 @@ svd = OpDef(
     "svd",
     OpKind.OPAQUE,
     types=_svd_types,
-    loops=Library(),
+    loops=Library("svd"),
     reference=_svd,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False, "vectors": vectors})
@@ -245,7 +245,7 @@ eig = OpDef(
     "eig",
     OpKind.OPAQUE,
     types=_eig_types,
-    loops=Library(),
+    loops=Library("eig"),
     reference=_eig,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"vectors": vectors})

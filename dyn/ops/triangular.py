@@ -66,7 +66,7 @@ cholesky = OpDef(
     "cholesky",
     OpKind.OPAQUE,
     types=_cholesky_types,
-    loops=Library(),
+    loops=Library("cholesky"),
     reference=_cholesky,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower})
@@ -163,7 +163,7 @@ triangular_solve = OpDef(
     "triangular_solve",
     OpKind.OPAQUE,
     types=_solve_types,
-    loops=Library(),
+    loops=Library("triangular_solve"),
     reference=_triangular_solve,
     samples=_solve_samples,
     vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=linalg.triangular_solve,

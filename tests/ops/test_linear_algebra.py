@@ -47,9 +47,18 @@ def function_of(opdef: OpDef, sample: Sample, kept: Sequence[int] | None = None)
     return Function("sample", tuple(params), tuple(builder.ops), some, builder.facts, infos)
 
 
+def in_phase(vectors: Array, wanted: Array) -> Array:
+    """Columns, each times the number of size 1 that brings it closest to the one it should be."""
+    along = np.sum(np.conj(vectors) * wanted, axis=-2, keepdims=True)
+    return vectors * (along / np.abs(along))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_samples(name: str) -> None:
-    """One sample of each dtype and attributes, complex ones too: a library is given them as they lie in memory."""
+    """One sample of each dtype and attributes, complex ones too: a library is given them as they lie in memory.
+
+    NumPy's LAPACK need not be SciPy's: they agree as closely as such algorithms do, and vectors up to their phase.
+    """
     seen: set[object] = set()
     for sample in reversed(REGISTRY[name].samples()):
         key = (sample.operands[0].dtype, repr(sample.attrs) if name != "triangular_solve" else "")
@@ -58,10 +67,13 @@ def test_compiled_samples(name: str) -> None:
         seen.add(key)
         function = function_of(REGISTRY[name], sample)
         traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
+        sample_rank = sample.operands[0].ndim
         found = run_compiled(compile_traced(traced, ()), sample.operands)
         for actual, wanted in zip(found, run_reference(function, sample.operands), strict=True):
             assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_array_equal(actual, wanted, err_msg=str(sample))
+            bound = 1e-4 if actual.dtype in (np.float32, np.complex64) else 1e-11
+            same = in_phase(actual, wanted) if name in ("eig", "eigh") and wanted.ndim == sample_rank else actual
+            np.testing.assert_allclose(same, wanted, rtol=bound, atol=bound, err_msg=str(sample))
 
 
 @pytest.mark.parametrize("name", NAMES)
