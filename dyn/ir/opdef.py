@@ -209,7 +209,13 @@ class Inline(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``."""
+    """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``.
+
+    ``into(results, *arrays, **attrs)`` computes the same into arrays that are there, which saves a copy of large
+    results. They may lie where operands lie.
+    """
+
+    into: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
