@@ -86,6 +86,16 @@ def sort(name: str, size: int, jax: Any) -> Case:
     return _unary(name, f"sort {size:,} float32", x, dnp.sort, np.sort, jax and jax.numpy.sort, jax)
 
 
+def argsort(name: str, size: int, jax: Any) -> Case:
+    """Stable, as dyn's and JAX's are."""
+    import dyn.numpy as dnp
+
+    def numpys(x: np.ndarray) -> np.ndarray:
+        return np.argsort(x, kind="stable")
+
+    return _unary(name, f"argsort {size:,} float32", _normal(size), dnp.argsort, numpys, jax and jax.numpy.argsort, jax)
+
+
 def cumsum(name: str, size: int, jax: Any) -> Case:
     import dyn.numpy as dnp
 
@@ -149,8 +159,8 @@ def scan(name: str, size: int, jax: Any) -> Case:
 
 
 CASES: dict[str, Callable[[str, int, Any], Case]] = {
-    "sort": sort, "cumsum": cumsum, "cumsum_columns": cumsum_columns, "top_k": top_k, "scatter_add": scatter_add,
-    "scatter_add_rows": scatter_add_rows, "scan": scan,
+    "sort": sort, "argsort": argsort, "cumsum": cumsum, "cumsum_columns": cumsum_columns, "top_k": top_k,
+    "scatter_add": scatter_add, "scatter_add_rows": scatter_add_rows, "scan": scan,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dyn.forking import lock
 from dyn.ir.core import Op, attr_values
+from dyn.ir.opdef import Library
 from dyn.shapes import Symbol
 
 _WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
@@ -40,6 +41,10 @@ class _Call:
         sizes = (ctypes.c_int64 * len(self.symbols)).from_address(values)
         attrs = attr_values(self.op.attrs, dict(zip(self.symbols, sizes, strict=True)))
         operands, results = arrays[: len(self.op.operands)], arrays[len(self.op.operands) :]
+        into = loops.into if isinstance(loops := self.op.opdef.loops, Library) else None
+        if into is not None:
+            into(results, *operands, **attrs)
+            return
         found = self.op.opdef.reference(*operands, **attrs)
         for result, array in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
             result[...] = array

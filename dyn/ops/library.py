@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,13 @@ from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import folds, sorting
 from dyn.ops.complex_parts import Pair, Real, componentwise, product
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
+from dyn.ops.ordering import sort_into, stable_order, widened
 from dyn.ops.reduce import COMBINES, identity
 from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
 
 Array = np.ndarray[Any, Any]
 _DTYPES = (dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.uint8, dtypes.bool_)
-
-
-def _wide(x: Array) -> Array:
-    """16-bit floats as float32, which holds them exactly: NumPy is slow at them, and adds them up in their own."""
-    half = dtypes.dtype(x.dtype) in (dtypes.float16, dtypes.bfloat16)
-    return x.astype(np.float32) if half else x
 
 
 def _axis_samples(*attrs: dict[str, Any]) -> list[Sample]:
@@ -57,29 +53,22 @@ def _sort_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs
     return tuple(TensorType(x.dtype, x.shape) for x in operands)
 
 
-def _has_minus_zero(x: Array) -> bool:
-    if x.dtype.kind != "f":
-        return False
-    bits = np.dtype(f"i{x.dtype.itemsize}")
-    return bool((x.view(bits) == np.iinfo(bits).min).any())
-
-
-def _sort(*operands: Array, dimension: int, descending: bool, num_keys: int = 1) -> Array | tuple[Array, ...]:
-    keys = _wide(operands[0])
+def _sort_into(results: Sequence[Array], *operands: Array, dimension: int, descending: bool, num_keys: int = 1) -> None:
     if len(operands) == 1:
-        # Elements that are equal and not the same are zeros of both signs: without them any order is the stable one.
-        kind = "stable" if _has_minus_zero(keys) else None
-        ordered = np.sort(keys, axis=dimension, kind=kind).astype(operands[0].dtype)
-        return np.flip(ordered, dimension) if descending else ordered
-    # Equal keys keep their order in both directions: a reversed array is sorted, and reversed back.
-    turned = [np.flip(_wide(x), dimension) if descending else _wide(x) for x in operands[:num_keys]]
-    if num_keys == 1:
-        order = np.argsort(turned[0], axis=dimension, kind="stable")
-    else:
-        order = np.lexsort(turned[::-1], axis=dimension)
-    if descending:
-        order = keys.shape[dimension] - 1 - np.flip(order, dimension)
-    return tuple(np.take_along_axis(x, order, axis=dimension) for x in operands)
+        sort_into(results[0], operands[0], dimension, descending)
+        return
+    order = stable_order(operands[:num_keys], dimension, descending)
+    for result, x in zip(results, operands, strict=True):
+        if x.ndim == 1:
+            x.take(order, out=result, mode="clip")  # in any other mode NumPy writes into a buffer first
+        else:
+            result[...] = np.take_along_axis(x, order, axis=dimension)
+
+
+def _sort(*operands: Array, **attrs: Any) -> Array | tuple[Array, ...]:
+    results = tuple(np.empty_like(x, order="C") for x in operands)
+    _sort_into(results, *operands, **attrs)
+    return results[0] if len(operands) == 1 else results
 
 
 def _key_samples() -> list[Sample]:
@@ -103,7 +92,7 @@ sort = OpDef(
     "sort",
     OpKind.OPAQUE,
     types=_sort_types,
-    loops=Library(),
+    loops=Library(into=_sort_into),
     reference=_sort,
     samples=lambda: _axis_samples({"descending": False}, {"descending": True})
     + [
@@ -131,7 +120,7 @@ def _running_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 
 
 def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
-    wide = np.flip(_wide(x), dimension) if reverse else _wide(x)
+    wide = np.flip(widened(x), dimension) if reverse else widened(x)
     with np.errstate(all="ignore"):
         result = _RUNNING[combine].accumulate(wide, axis=dimension, dtype=wide.dtype).astype(x.dtype)
     return np.flip(result, dimension) if reverse else result

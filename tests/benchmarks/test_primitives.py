@@ -22,7 +22,7 @@ def test_the_report_of_primitives() -> None:
     report = primitives.run(options(primitives, *words))
     (table,) = report.tables
     assert table.header == ("", "dyn", "numpy", "jax", "dyn / best other")
-    assert [row[0] for row in table.rows][:2] == ["sort 1,000 float32", "cumsum of 1,000 float32"]
+    assert [row[0] for row in table.rows][:2] == ["sort 1,000 float32", "argsort 1,000 float32"]
     assert len(table.rows) == len(primitives.CASES)
     assert all(seconds["numpy"] > 0 for seconds in json.loads(report.json())["calls"].values())
 
@@ -38,8 +38,8 @@ def test_the_report_of_training() -> None:
 @pytest.mark.parametrize(
     ("suite", "words", "text"),
     [
-        (primitives, ("--only", "heap"), "there is no row 'heap'; there are sort, cumsum, cumsum_columns, top_k, "
-         "scatter_add, scatter_add_rows, scan."),
+        (primitives, ("--only", "heap"), "there is no row 'heap'; there are sort, argsort, cumsum, cumsum_columns, "
+         "top_k, scatter_add, scatter_add_rows, scan."),
         (primitives, ("--size", "5"), "--size must be at least 1000, and --repeats 1."),
         (training, ("--peers", "mxnet"), "--peers are among torch, jax, and --repeats is at least 1."),
     ],
