@@ -12,11 +12,12 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train test random bench golden clean
+.PHONY: help demo train jax test random bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
+	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
 	@echo 'make test     ruff, pyright and all tests'
 	@echo 'make random   look for programs that are compiled wrongly, for an hour or so'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
@@ -35,6 +36,10 @@ demo:
 train:
 	$(SETUP) train
 	$(BIN)/python examples/train_char_lm.py $(ARGS)
+
+jax:
+	$(SETUP) train
+	$(BIN)/python examples/jax/stream.py $(ARGS)
 
 test:
 	$(SETUP) test

@@ -1,70 +1,33 @@
-"""BERT over a stream of shapes that never repeat: first touch, steady time, memory, agreement.
-
-Each peer runs in a process of its own, all on the same CPUs, and one measures at a time. Round 0 gives every peer every
-shape for the first time, compiles included; the rounds after it do the same again, warm. Inside a round the peers take
-turns at each shape, in an order that rotates, so that what disturbs the machine disturbs all alike.
-"""
+"""BERT over a stream of shapes that never repeat: first touch, steady time, memory, agreement."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import os
-import statistics
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.machine import choose_cpus, describe_cpu
+from benchmarks.machine import describe_cpu
 from benchmarks.peers import peer_names
-from benchmarks.process import Worker
-from benchmarks.report import Report, Table
-from benchmarks.tree import save_tree
-
-Shape = tuple[int, int]
+from benchmarks.report import Report
+from benchmarks.stream import (
+    PeerRun,
+    Program,
+    as_data,
+    busy_notes,
+    choose_peers,
+    common_shapes,
+    plain,
+    serve,
+    sizes_table,
+    tokens,
+    totals_table,
+)  # fmt: skip
 
 #: Upper bounds of the classes of size, in tokens, that the report groups shapes by.
 SIZES = (64, 256, 512, 1024, 2048)
-
-
-@dataclass
-class Measured:
-    """What one peer did with one shape."""
-
-    first: float
-    compiles: int
-    compile_seconds: float
-    difference: float | None
-    steady: list[float] = field(default_factory=list[float])
-    cpu: list[float] = field(default_factory=list[float])
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.steady)
-
-
-@dataclass
-class PeerRun:
-    """A peer, the shapes it gets, and what it did with them."""
-
-    name: str
-    shapes: list[Shape]
-    versions: str = ""
-    peak_memory: int = 0
-    measured: dict[Shape, Measured] = field(default_factory=dict[Shape, Measured])
-
-    def steady(self, shapes: Iterable[Shape], *, best: bool = False) -> float:
-        return sum(min(self.measured[s].steady) if best else self.measured[s].median for s in shapes)
-
-    def cpu(self, shapes: Iterable[Shape]) -> float:
-        """CPU seconds of the quickest runs: with one thread, what they would take on a machine that is at rest."""
-        return sum(min(self.measured[s].cpu) for s in shapes)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,116 +50,25 @@ def run(arguments: argparse.Namespace) -> Report:
 
     if arguments.repeats < 1 or arguments.shapes < 1:
         raise ValueError("--repeats and --shapes must be at least 1.")
-    names = choose_peers(arguments.peers, skip_dyn=arguments.skip_dyn)
-    cpus = choose_cpus(arguments.threads)
+    names = choose_peers("bert", arguments.peers, skip_dyn=arguments.skip_dyn)
     config = BertConfig(layers=arguments.layers)
+
+    def draw(shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        ids, mask = draw_batch(shape, arguments.seed, config)
+        return {"ids": ids, "mask": mask}
+
     shapes = draw_shapes(arguments.shapes, arguments.seed)
-    fewer = choose_evenly(shapes, arguments.peer_shapes)
-    peers = [PeerRun(name, shapes if name == "dyn" else fewer) for name in names]
+    program = Program("bert", dataclasses.asdict(config), init_params(config, arguments.seed), shapes, draw)
     load = os.getloadavg()[0]
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dyn-bench-")))
-        save_tree(init_params(config, arguments.seed), folder / "params.safetensors")
-        for shape in shapes:
-            ids, mask = draw_batch(shape, arguments.seed, config)
-            np.savez(inputs_path(folder, shape), ids=ids, mask=mask)
-        workers = {name: stack.enter_context(Worker(name, cpus)) for name in names}
-        for peer in peers:
-            answer = workers[peer.name].ask(
-                "load", framework=peer.name, program="bert", config=dataclasses.asdict(config),
-                params=str(folder / "params.safetensors"), threads=arguments.threads,
-            )  # fmt: skip
-            peer.versions = answer["versions"]
-        measure(peers, workers, shapes, arguments.repeats, folder)
-        for peer in peers:
-            peer.peak_memory = workers[peer.name].ask("memory")["peak"]
+    peers = serve(
+        program, names, threads=arguments.threads, repeats=arguments.repeats, peer_shapes=arguments.peer_shapes
+    )
     return report(peers, arguments, load)
-
-
-def choose_peers(text: str, *, skip_dyn: bool) -> list[str]:
-    """The names of the peers to run, dyn first."""
-    known = peer_names("bert")
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"there is no peer {name!r} for bert; there are {', '.join(known)}.")
-    chosen = [name for name in dict.fromkeys(["dyn", *names]) if not (skip_dyn and name == "dyn")]
-    if not chosen:
-        raise ValueError("--skip-dyn leaves nobody to run; name some --peers.")
-    return chosen
-
-
-def choose_evenly(shapes: list[Shape], count: int | None) -> list[Shape]:
-    """``count`` of the shapes, spread evenly over their sizes, in their own order."""
-    if count is None or count >= len(shapes):
-        return shapes
-    if count < 1:
-        raise ValueError("--peer-shapes must be at least 1.")
-    by_size = sorted(shapes, key=tokens)
-    chosen = {by_size[(2 * i + 1) * len(shapes) // (2 * count)] for i in range(count)}
-    return [shape for shape in shapes if shape in chosen]
-
-
-def tokens(shape: Shape) -> int:
-    return shape[0] * shape[1]
-
-
-def inputs_path(folder: Path, shape: Shape) -> Path:
-    return folder / f"{shape[0]}x{shape[1]}.npz"
-
-
-def measure(
-    peers: Sequence[PeerRun], workers: dict[str, Worker], shapes: Sequence[Shape], repeats: int, folder: Path
-) -> None:
-    """All rounds. The first also compares each result with that of the first peer."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    turns = itertools.cycle(range(len(peers)))
-    for number in range(repeats + 1):
-        # A bar for each round, so that a log, where bars don't move, gets its lines in time.
-        with Progress(*columns, console=Console(stderr=True)) as progress:
-            title = f"round {number} of {repeats}" if number else "first touch"
-            for shape in progress.track(shapes, description=title):
-                turn = next(turns)
-                outputs: dict[str, Path] = {}
-                for peer in [*peers[turn:], *peers[:turn]]:
-                    if shape not in peer.shapes:
-                        continue
-                    output = None if number else str(folder / f"{peer.name}.npy")
-                    answer = workers[peer.name].ask("run", inputs=str(inputs_path(folder, shape)), output=output)
-                    record(peer, shape, answer)
-                    if output is not None:
-                        outputs[peer.name] = Path(output)
-                compare(peers, shape, outputs)
-
-
-def record(peer: PeerRun, shape: Shape, answer: dict[str, Any]) -> None:
-    known = peer.measured.get(shape)
-    if known is None:
-        peer.measured[shape] = Measured(answer["seconds"], answer["compiles"], answer["compile_seconds"], None)
-    else:
-        known.steady.append(answer["seconds"])
-        known.cpu.append(answer["cpu_seconds"])
-
-
-def compare(peers: Sequence[PeerRun], shape: Shape, outputs: dict[str, Path]) -> None:
-    first = peers[0]
-    if first.name not in outputs:
-        return
-    wanted = np.load(outputs[first.name])
-    for peer in peers[1:]:
-        if peer.name in outputs:
-            peer.measured[shape].difference = float(np.abs(np.load(outputs[peer.name]) - wanted).max(initial=0.0))
-
-
-# ---- the report ------------------------------------------------------------------------------------------------------
 
 
 def report(peers: Sequence[PeerRun], arguments: argparse.Namespace, load: float) -> Report:
     machine = describe_cpu()
-    common = [shape for shape in peers[0].shapes if all(shape in peer.measured for peer in peers)]
+    common = common_shapes(peers)
     notes = [
         f"{machine}; {arguments.threads} {'thread' if arguments.threads == 1 else 'threads'}, pinned; "
         f"load average at the start {load:.1f}; {'; '.join(peer.versions for peer in peers)}.",
@@ -212,84 +84,7 @@ def report(peers: Sequence[PeerRun], arguments: argparse.Namespace, load: float)
         notes += busy_notes(peers)
     return Report(
         title=f"shape_stream: {arguments.layers}-layer BERT over {len(peers[0].shapes)} shapes",
-        tables=(totals_table(peers, common), sizes_table(peers, common)),
+        tables=(totals_table(peers, common), sizes_table(peers, common, SIZES)),
         notes=tuple(notes),
         data={"machine": machine, "load": load, "arguments": plain(arguments), "peers": [as_data(p) for p in peers]},
     )
-
-
-def totals_table(peers: Sequence[PeerRun], common: Sequence[Shape]) -> Table:
-    reference = peers[0]
-    count = sum(map(tokens, common))
-
-    def row(label: str, cell: Callable[[PeerRun], str]) -> tuple[str, ...]:
-        return (label, *[cell(peer) for peer in peers])
-
-    def runs(peer: PeerRun) -> list[Measured]:
-        return [peer.measured[shape] for shape in common]
-
-    def difference(peer: PeerRun) -> str:
-        found = [run.difference for run in runs(peer) if run.difference is not None]
-        return f"{max(found):.1e}" if found else "–"
-
-    def ratio(peer: PeerRun, *, best: bool) -> str:
-        own, its = peer.steady(common, best=best), reference.steady(common, best=best)
-        return "–" if peer is reference else f"{own / its:.2f}×"
-
-    rows = [
-        row("first touch, s", lambda peer: f"{sum(run.first for run in runs(peer)):.1f}"),
-        row("compiles", lambda peer: str(sum(run.compiles for run in runs(peer)))),
-        row("compiling, s", lambda peer: f"{sum(run.compile_seconds for run in runs(peer)):.1f}"),
-        row("steady, s", lambda peer: f"{peer.steady(common):.2f}"),
-        row("steady, tokens/s", lambda peer: f"{count / peer.steady(common):,.0f}"),
-        row("quickest, s", lambda peer: f"{peer.steady(common, best=True):.2f}"),
-        row("quickest, CPU s", lambda peer: f"{peer.cpu(common):.2f}"),
-        row("peak memory, MiB", lambda peer: f"{peer.peak_memory / 2**20:,.0f}"),
-        row(f"largest difference from {reference.name}", difference),
-    ]
-    if len(peers) > 1:
-        rows.append(row(f"{reference.name} is quicker, steady", lambda peer: ratio(peer, best=False)))
-        rows.append(row(f"{reference.name} is quicker, quickest", lambda peer: ratio(peer, best=True)))
-    return Table("In all", ("", *[peer.name for peer in peers]), tuple(rows))
-
-
-def sizes_table(peers: Sequence[PeerRun], common: Sequence[Shape]) -> Table:
-    reference = peers[0]
-    header = ["tokens", "shapes", *[f"{peer.name}, ms" for peer in peers]]
-    header += [f"{peer.name} / {reference.name}" for peer in peers[1:]]
-    rows: list[tuple[str, ...]] = []
-    for low, high in itertools.pairwise((0, *SIZES)):
-        members = [shape for shape in common if low < tokens(shape) <= high]
-        if not members:
-            continue
-        times = [peer.steady(members) for peer in peers]
-        row = [f"{low + 1}–{high}", str(len(members))]
-        row += [f"{1000 * time / len(members):.1f}" for time in times]
-        row += [f"{time / times[0]:.2f}×" for time in times[1:]]
-        rows.append(tuple(row))
-    return Table("Mean steady time of a call, by its size", tuple(header), tuple(rows))
-
-
-def busy_notes(peers: Sequence[PeerRun]) -> list[str]:
-    """A warning where peers of one thread each had to wait for the CPU while they were measured."""
-    shares: list[str] = []
-    for peer in peers:
-        cpu = sum(sum(run.cpu) for run in peer.measured.values())
-        wall = sum(sum(run.steady) for run in peer.measured.values())
-        if cpu < 0.95 * wall:
-            shares.append(f"{peer.name} {cpu / wall:.0%}")
-    if not shares:
-        return []
-    return [
-        f"The machine was busy: while they were measured, peers computed for only a part of the time "
-        f"({', '.join(shares)}). Trust the quickest runs more than the medians."
-    ]
-
-
-def plain(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {key: str(value) if isinstance(value, Path) else value for key, value in vars(arguments).items()}
-
-
-def as_data(peer: PeerRun) -> dict[str, Any]:
-    runs = [{"shape": shape, **dataclasses.asdict(run)} for shape, run in peer.measured.items()]
-    return {"name": peer.name, "versions": peer.versions, "peak_memory": peer.peak_memory, "runs": runs}

@@ -15,8 +15,8 @@ import pytest
 from benchmarks.machine import choose_cpus
 from benchmarks.process import ROOT, Worker, WorkerError
 from benchmarks.report import Report, Table
+from benchmarks.stream import choose_evenly, choose_peers, tokens
 from benchmarks.suites import suites
-from benchmarks.suites.shape_stream import choose_evenly, choose_peers, tokens
 from benchmarks.tree import flatten, unflatten
 
 
@@ -30,16 +30,16 @@ def test_trees_travel_flat():
 
 
 def test_peers_are_chosen_by_name():
-    assert choose_peers("torch, jax,torch", skip_dyn=False) == ["dyn", "torch", "jax"]
-    assert choose_peers("torch", skip_dyn=True) == ["torch"]
+    assert choose_peers("bert", "torch, jax,torch", skip_dyn=False) == ["dyn", "torch", "jax"]
+    assert choose_peers("bert", "torch", skip_dyn=True) == ["torch"]
     with pytest.raises(ValueError) as unknown:
-        choose_peers("theano", skip_dyn=False)
+        choose_peers("bert", "theano", skip_dyn=False)
     assert (
         str(unknown.value)
         == "there is no peer 'theano' for bert; there are dyn, jax, onnxruntime, torch, torchcompile."
     )
     with pytest.raises(ValueError) as nobody:
-        choose_peers("", skip_dyn=True)
+        choose_peers("bert", "", skip_dyn=True)
     assert str(nobody.value) == "--skip-dyn leaves nobody to run; name some --peers."
 
 

@@ -1,0 +1,88 @@
+"""The JAX programs of examples/jax: what ``make jax`` runs, on a few requests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "examples" / "jax"
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the programs are run: their folder is on the path."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+@pytest.mark.parametrize("name", ["decoder", "cnn", "unet", "molecules", "graphs", "lstm"])
+def test_one_compile_serves_all_requests(name: str) -> None:
+    import stream
+
+    outcome = stream.serve(name, 3)
+    assert (outcome.traces, outcome.compiles) == (1, 1)
+    assert outcome.difference <= stream.TOLERANCE
+    assert name in stream.PROGRAMS
+
+
+def test_differences() -> None:
+    import stream
+
+    x = jnp.asarray([1.0, 100.0])
+    assert stream.difference([x], [x]) == 0
+    assert stream.difference([x + jnp.asarray([0, 0.5])], [x]) == pytest.approx(0.005)
+    assert stream.difference([x], (x,)) == np.inf
+    assert stream.difference([x], [x[:1]]) == np.inf
+    assert stream.difference([x], [x.astype(jnp.float16)]) == np.inf
+
+
+def test_a_decoder_goes_on_from_its_cache() -> None:
+    """The loop with a cache chooses what a pass over the whole text chooses."""
+    import decoder
+
+    params, ((prompt,),) = decoder.init(), decoder.requests(1)
+    text = jax.jit(decoder.generate)(params, prompt)
+    empty = jnp.zeros((2, *text.shape, decoder.HEADS, 8))
+    logits, _ = jax.jit(decoder.forward)(params, text[:, :-1], decoder.Cache(empty, empty), jnp.int32(0))
+    np.testing.assert_array_equal(text[:, -1], jnp.argmax(logits, -1))
+
+
+def test_energy_is_conserved() -> None:
+    import molecules
+
+    params, requests = molecules.init(), molecules.requests(2)
+    for request in requests:
+        energies = jax.jit(molecules.simulate)(params, *request)[2]
+        np.testing.assert_allclose(energies, energies[0], rtol=0.02, atol=0.05)
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FOLDER / "stream.py"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    done = run("--programs", "graphs", "--requests", "2", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "requests of ever-changing shapes, first calls included" in done.stdout
+    assert "graphs" in done.stdout
+    assert "lstm" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--programs", "alexnet"], "error: --programs: there is no alexnet; there are decoder, cnn, unet, "),
+        (["--requests", "0"], "error: argument --requests: 0 is less than 1"),
+    ],
+)
+def test_bad_arguments(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = run(*arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
