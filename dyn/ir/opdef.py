@@ -212,8 +212,8 @@ class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``; or native code, if
     there is some for it, by the name ``routine`` (``dyn.lower.lapack``).
 
-    ``into(results, *arrays, **attrs)`` computes what ``reference`` does into arrays that are there, which saves a copy of
-    large results. They may lie where operands lie.
+    ``into(results, *arrays, **attrs)`` computes what ``reference`` does into arrays that are there, which saves a
+    copy of large results. They may lie where operands lie.
     """
 
     routine: str | None = None
