@@ -7,7 +7,7 @@ its reason; JAX has such a table too, where it compares itself with TensorFlow (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,18 @@ def tolerance(group: str, dtype: np.dtype[Any]) -> float:
     return max(usual, own.by_dtype.get(dtype.name, 0.0)) if own is not None else usual
 
 
-def compared(group: str, actual: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
-    """Whether results are JAX's: an outcome and its reason."""
+def compared(harness: Any, args: Sequence[Any], actual: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
+    """Whether an example's results are JAX's: an outcome and its reason."""
+    group = harness.group_name
     if len(actual) != len(wanted):
         return "failed", f"{len(actual)} results, not {len(wanted)}"
-    for number, (x, y) in enumerate(zip(actual, wanted, strict=True)):
-        own, other = np.asarray(x), np.asarray(y)
-        if own.dtype != other.dtype or own.shape != other.shape:
-            return "failed", f"{own.dtype}{own.shape} is not {other.dtype}{other.shape}"
+    for x, y in zip(actual, wanted, strict=True):
+        if x.dtype != y.dtype or x.shape != y.shape:
+            return "failed", f"{x.dtype}{x.shape} is not {y.dtype}{y.shape}"
+    determined = DETERMINED.get(group)
+    if determined is not None:
+        actual, wanted = determined(harness, args, actual), determined(harness, args, wanted)
+    for number, (own, other) in enumerate(zip(actual, wanted, strict=True)):
         allowed = tolerance(group, other.dtype)
         if allowed == 0:
             if not np.array_equal(own, other):
@@ -78,3 +82,53 @@ def differing(own: Array, other: Array, allowed: float) -> str:
         return ""
     at = np.unravel_index(int(np.argmax(worst)), worst.shape)
     return f"{np.count_nonzero(bad)} of {own.size} differ, most {a[at]:.9g} from {b[at]:.9g} ({worst[at]:.1e})"
+
+
+# --- what is determined -----------------------------------------------------------------------------------------------
+
+
+def _adjoint(x: Array) -> Array:
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def _sorted(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> list[Array]:
+    """Of a sort that need not be stable the keys, and which elements come together."""
+    if harness.params["is_stable"] or len(results) == 1:
+        return list(results)
+    order = np.lexsort(results[::-1])
+    return [*results[: harness.params["num_keys"]], *(x[order] for x in results)]
+
+
+def _eigh(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> list[Array]:
+    """Vectors up to a phase: what they are the factors of, and that they are orthonormal."""
+    v, w = results
+    return [w, (v * w[..., None, :]) @ _adjoint(v), _adjoint(v) @ v]
+
+
+def _eig(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> list[Array]:
+    """Each vector up to a phase: how far it is from being one, and its length."""
+    a, (w, *vectors) = np.asarray(args[0]), results
+    made = [w]
+    left = harness.params["compute_left_eigenvectors"]
+    for number, v in enumerate(vectors):
+        if left and number == 0:
+            made += [_adjoint(v) @ a - w[..., :, None] * _adjoint(v)]
+        else:
+            made += [a @ v - v * w[..., None, :]]
+        made.append(np.linalg.norm(v, axis=-2))
+    return made
+
+
+def _svd(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> list[Array]:
+    """Pairs of vectors up to a phase: what they are the factors of, and that they are orthonormal."""
+    if len(results) == 1:
+        return list(results)
+    s, u, vh = results
+    k = s.shape[-1]
+    return [s, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], _adjoint(u) @ u, vh @ _adjoint(vh)]
+
+
+#: What an example's arguments determine of its results, where that is not all: ``(harness, args, results)``.
+DETERMINED: dict[str, Callable[[Any, Sequence[Any], Sequence[Array]], list[Array]]] = {
+    "sort": _sorted, "eigh": _eigh, "eig": _eig, "svd": _svd,
+}  # fmt: skip
