@@ -34,9 +34,13 @@ SUMMARY = Path(__file__).parent / "harnesses.json"
 @lru_cache(maxsize=1)
 def harnesses() -> dict[str, Any]:
     """JAX's examples that it runs on a CPU, by their names."""
-    np.random.seed(0)  # the module draws some arguments while it is imported
-    from jax._src.internal_test_util import test_harnesses
+    import jax
 
+    state = np.random.get_state()
+    np.random.seed(0)  # the module draws some arguments while it is imported
+    with jax.enable_x64(True):
+        from jax._src.internal_test_util import test_harnesses
+    np.random.set_state(state)
     return {h.fullname: h for h in test_harnesses.all_harnesses if _runs_here(h)}
 
 
