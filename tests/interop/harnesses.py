@@ -34,8 +34,13 @@ SUMMARY = Path(__file__).parent / "harnesses.json"
 @lru_cache(maxsize=1)
 def harnesses() -> dict[str, Any]:
     """JAX's examples that it runs on a CPU, by their names."""
-    from jax._src.internal_test_util import test_harnesses
+    import jax
 
+    state = np.random.get_state()
+    np.random.seed(0)  # the module draws some arguments while it is imported
+    with jax.enable_x64(True):
+        from jax._src.internal_test_util import test_harnesses
+    np.random.set_state(state)
     return {h.fullname: h for h in test_harnesses.all_harnesses if _runs_here(h)}
 
 
@@ -90,7 +95,8 @@ def example(harness: Any, *, only_read: bool) -> tuple[str, str]:
         return outcome
     if actual is None:
         return "passed", ""
-    return compared(harness.group_name, actual, [plain(a) for a in jax.tree.leaves(function(*args))])
+    wanted = [plain(a) for a in jax.tree.leaves(function(*args))]
+    return compared(harness, args, [np.asarray(x) for x in actual], wanted)
 
 
 def attempted(work: Callable[[], Any]) -> tuple[Any, tuple[str, str] | None]:
