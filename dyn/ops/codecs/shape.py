@@ -100,8 +100,9 @@ def _decode_dynamic_slice(d: Any, op: HloOp) -> Sequence[Any]:
         return [d.b.op("slice", x, start=start, limit=limit, strides=strides)]
     sizes = d.difference(op.operands[2], op.operands[1])
     strides = d.dims(op.operands[3])
-    if sizes is None or any(s != 1 for s in strides):
-        return d.fail("has a size that depends on data", "slice from computed places to those and a size.")
+    if sizes is None or any(s != 1 for s in strides):  # how far is a size that data say
+        start, limit = d.dims(op.operands[1]), d.dims(op.operands[2])
+        return [d.b.op("slice", x, start=start, limit=limit, strides=strides)]
     starts = _components(d, op.operands[1], len(sizes))
     return [d.b.op("dynamic_slice", x, *starts, slice_sizes=sizes)]
 
