@@ -67,11 +67,12 @@ def _refuse_dialect(said: str, source: str | bytes) -> None:
         return
     lines = (source if isinstance(source, str) else source.decode("utf-8", errors="replace")).split("\n")
     line, column = int(place[2]), int(place[3])
-    name = re.match(r'"?([\w.$-]+)', lines[line - 1][column - 1 :]) if line <= len(lines) else None
-    if name is not None:
-        dialect = name[1].split(".")[0]
+    words = re.finditer(r"[A-Za-z_][\w$-]*(?:\.[\w$-]+)+", lines[line - 1] if line <= len(lines) else "")
+    names = [word[0] for word in words if word.start() < column]  # the place is that of the name, or behind it
+    if names:
+        dialect = names[-1].split(".")[0]
         raise UnsupportedOpError(
-            f"{name[1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc(place[1], line),
+            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc(place[1], line),
             remedy="lower the program to StableHLO; chlo, shape, tensor and arith are read beside it.",
         ) from None  # fmt: skip
 
