@@ -15,7 +15,7 @@ import numpy as np
 
 from dyn.dtypes import DType
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, SymExpr, format_dim
+from dyn.shapes import Dim, Facts, RelKind, SymExpr, format_dim
 from dyn.source import UNKNOWN, Loc
 
 
@@ -262,7 +262,7 @@ class Decoder(Protocol):
         ...
 
     def dims(self, value: HloValue) -> tuple[Dim, ...]:
-        """An integer tensor whose elements are sizes, flattened; UnsupportedOpError where they depend on data."""
+        """An integer tensor whose elements are sizes, flattened; those that depend on data the program measures."""
         ...
 
     def matrix(self, value: HloValue) -> tuple[tuple[Dim, ...], ...]:
@@ -282,6 +282,10 @@ class Decoder(Protocol):
 
         Each region has those as parameters after its own.
         """
+        ...
+
+    def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+        """Demand a relation of sizes at the operation's line; ``text`` says why."""
         ...
 
     def fail(self, text: str, remedy: str = "") -> NoReturn:

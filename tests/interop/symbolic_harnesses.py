@@ -2,78 +2,58 @@
 
 ``python -m tests.interop.symbolic_harnesses --stride 10`` takes every tenth example and makes sizes of its arguments
 symbols, as many as ``jax.export`` lets be: the first of :data:`LADDER` that it exports is the example's symbolic form.
-The program is read, compiled once, run at the example's own sizes and at greater ones, and compared with JAX.
+The program is read, compiled once, run at the example's own sizes and at greater ones, and compared with JAX. An
+example that JAX exports with no symbol at all, or that has no size to be one, is ``not exported``.
 
-Each example runs in one of two processes; one that dies or takes longer than ``--limit`` seconds is an outcome like any
-other. ``--results FILE`` keeps outcomes as lines of JSON, and what is in it already is not run again; ``--document``
-writes the tables of that file into ``docs/harnesses.md``.
+The options are those of ``tests.interop.harnesses``; ``--write`` puts the totals into ``symbolic_harnesses.json``
+beside this file, and the table of them into ``docs/harnesses.md``.
 """
 
 from __future__ import annotations
 
-import argparse
-import collections
-import json
-import queue
-import re
-import select
-import subprocess
 import sys
-import threading
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
-from tests.interop.harnesses import compared, harnesses, short
+from dyn.errors import ShapeError
+from tests.interop.harnesses import attempted, chosen, harnesses, parser, plain, run_all, short
+from tests.interop.outcomes import KINDS, Outcome, share, summary, table, write_summary
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
-KINDS = ("passed", "refused", "failed", "crashed", "not exported", "no sizes")
-WORKERS = 2
+#: Which axes of which leaves are symbols, and what they are called.
+Names = dict[tuple[int, int], str]
+SUMMARY = Path(__file__).with_suffix(".json")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "harnesses.md"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one example.
-
-    ``refused``: dyn says that it has not that; ``crashed``: the process died, or took too long; ``not exported``: JAX
-    exports it with no symbol at all; ``no sizes``: it has none, or all are 0, which JAX's symbols never are.
-    """
-
-    group: str
-    name: str
-    kind: str
-    reason: str = ""
-    #: Which choice of symbols JAX accepted, and how many of the greater sizes could be compared.
-    symbols: str = ""
-    sizes: int = 0
+#: What sizes that are symbols become: first the example's own.
+GROWTHS: tuple[Callable[[int], int], ...] = (lambda n: n, lambda n: n + 1, lambda n: 2 * n)
 
 
 # --- symbols ----------------------------------------------------------------------------------------------------------
 
 
-def distinct(shapes: Sequence[Shape]) -> Iterator[dict[tuple[int, int], str]]:
+def distinct(shapes: Sequence[Shape]) -> Iterator[Names]:
     """Each axis of each argument is a symbol of its own."""
     yield {(i, a): f"d{i}_{a}" for i, shape in enumerate(shapes) for a, n in enumerate(shape) if n}
 
 
-def shared(shapes: Sequence[Shape]) -> Iterator[dict[tuple[int, int], str]]:
+def shared(shapes: Sequence[Shape]) -> Iterator[Names]:
     """Equal sizes are one symbol; 1 stays 1, for it broadcasts."""
     yield {(i, a): f"n{n}" for i, shape in enumerate(shapes) for a, n in enumerate(shape) if n > 1}
 
 
-def leading(shapes: Sequence[Shape]) -> Iterator[dict[tuple[int, int], str]]:
+def leading(shapes: Sequence[Shape]) -> Iterator[Names]:
     """The first axis of each argument: equal sizes are one symbol."""
     yield {(i, 0): f"n{shape[0]}" for i, shape in enumerate(shapes) if shape and shape[0]}
 
 
-def single(shapes: Sequence[Shape]) -> Iterator[dict[tuple[int, int], str]]:
+def single(shapes: Sequence[Shape]) -> Iterator[Names]:
     """One size at a time, with the axes that have it everywhere, then one axis at a time."""
     sizes = sorted({n for shape in shapes for n in shape if n > 1}, reverse=True)
     for size in sizes:
@@ -84,7 +64,7 @@ def single(shapes: Sequence[Shape]) -> Iterator[dict[tuple[int, int], str]]:
                 yield {(i, a): f"d{i}_{a}"}
 
 
-Rung = Callable[[Sequence[Shape]], Iterator[dict[tuple[int, int], str]]]
+Rung = Callable[[Sequence[Shape]], Iterator[Names]]
 #: What is tried in turn: which axes are symbols, and whether they are known to be as great as the example's sizes.
 LADDER: tuple[tuple[str, Rung, bool], ...] = (
     ("distinct", distinct, False),
@@ -104,28 +84,29 @@ class Symbolic:
 
     rung: str
     exported: Any
-    names: dict[tuple[int, int], str]
+    names: Names
 
 
-def symbolic(jax: Any, function: Any, args: Any, static: str = "") -> Symbolic | str:
+def symbolic(jax: Any, function: Any, args: Any) -> Symbolic | str:
     """The first choice of symbols that JAX exports, or why it exports none."""
     leaves, tree = jax.tree.flatten(args)
     shapes = [np.shape(leaf) for leaf in leaves]
-    reason, tried = "", list[dict[tuple[int, int], str]]()
+    reason, tried = "it has no sizes", list[tuple[Names, bool]]()
     for rung, choose, bounded in LADDER:
         for names in choose(shapes):
             if not names or (names, bounded) in tried:
                 continue
-            tried.append((names, bounded))  # pyright: ignore[reportArgumentType]
+            tried.append((names, bounded))
             try:
                 specs = jax.tree.unflatten(tree, specified(jax, leaves, names, bounded))
                 return Symbolic(rung, jax.export.export(function)(*specs), names)
             except Exception as error:  # JAX's own limits are no concern of ours
-                reason = reason or f"{type(error).__name__}: {error}"
+                if len(tried) == 1:
+                    reason = f"{type(error).__name__}: {short(str(error))}"
     return reason
 
 
-def specified(jax: Any, leaves: Sequence[Any], names: dict[tuple[int, int], str], bounded: bool) -> list[Any]:
+def specified(jax: Any, leaves: Sequence[Any], names: Names, bounded: bool) -> list[Any]:
     """Leaves as JAX exports functions of them."""
     least: dict[str, int] = {}
     for (i, axis), name in names.items():
@@ -174,238 +155,121 @@ def makers_of(harness: Any, count: int) -> list[Any]:
 # --- one example ------------------------------------------------------------------------------------------------------
 
 
-def run(harness: Any) -> Outcome:
-    """Export it with symbols, read it, run it at several sizes, compare."""
+def run(name: str) -> Outcome:
+    """Export an example with symbols, read it, run it at several sizes, compare."""
+    warnings.simplefilter("ignore")
+    harness, start = harnesses()[name], time.monotonic()
+    kind, reason = example(harness)
+    return Outcome(harness.group_name, name, kind, reason, round(time.monotonic() - start, 2))
+
+
+def example(harness: Any) -> tuple[str, str]:
+    """What became of an example, and why; of one that passed, which symbols it had and at how many sizes it ran."""
     import jax
     from jax import export  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
 
-    from dyn.interop.stablehlo import load
-
-    group, name = harness.group_name, harness.fullname
     args = harness.dyn_args_maker(np.random.RandomState(0))
-    leaves, tree = jax.tree.flatten(args)
-    if not any(n for leaf in leaves for n in np.shape(leaf)):
-        return Outcome(group, name, "no sizes")
     function = jax.jit(harness.dyn_fun)
     program = symbolic(jax, function, args)
     if isinstance(program, str):
-        return Outcome(group, name, "not exported", first_words(program))
-    checked = 0
-    try:
-        loaded = load(program.exported.mlir_module_serialized)
-        makers = makers_of(harness, len(leaves))
-        for grow in GROWTHS:
-            given = grown(leaves, makers, program, grow)
-            try:
-                wanted = jax.tree.leaves(function(*jax.tree.unflatten(tree, given)))
-            except Exception:
-                if grow is GROWTHS[0]:
-                    raise
-                continue  # the example takes no such sizes
-            arrays = [np.asarray(a) for i, a in enumerate(given) if i in program.exported.module_kept_var_idx]
-            try:
-                made = loaded(*arrays)
-            except ShapeError as error:
-                if grow is not GROWTHS[0] and refuses(jax, program, tree, given):
-                    continue
-                return Outcome(group, name, "failed", short(error), program.rung)
-            kind, reason = compared(made if isinstance(made, tuple) else (made,), wanted)
-            if kind != "passed":
-                return Outcome(group, name, kind, f"{reason} at {'its own' if not checked else 'greater'} sizes")
-            checked += 1
-        compiles = loaded.cache_info().compiles
-        if compiles != 1:
-            return Outcome(group, name, "failed", f"{compiles} compiles", program.rung)
-    except (UnsupportedOpError, NotYetError) as error:
-        return Outcome(group, name, "refused", short(error), program.rung)
-    except DynError as error:
-        return Outcome(group, name, "failed", short(error), program.rung)
-    except Exception as error:
-        return Outcome(group, name, "failed", f"{type(error).__name__}: {str(error)[:100]}", program.rung)
-    return Outcome(group, name, "passed", "", program.rung, checked - 1)
+        return "not exported", program
+    outcome, error = attempted(lambda: checked(jax, harness, function, args, program))
+    kind, reason = outcome if error is None else error
+    return kind, f"{reason} [{program.rung}]"
 
 
-GROWTHS: tuple[Callable[[int], int], ...] = (lambda n: n, lambda n: n + 1, lambda n: 2 * n)
+def checked(jax: Any, harness: Any, function: Any, args: Any, program: Symbolic) -> tuple[str, str]:
+    """One compile, and JAX's results at each of the sizes that JAX takes."""
+    from dyn.interop.stablehlo import load
+    from tests.interop.tolerances import compared
 
-
-def refuses(jax: Any, program: Symbolic, tree: Any, leaves: Sequence[Any]) -> bool:
-    """Whether the exported program refuses sizes in JAX too."""
-    try:
-        program.exported.call(*jax.tree.unflatten(tree, leaves))
-    except Exception:
-        return True
-    return False
-
-
-def first_words(text: str) -> str:
-    return re.sub(r"\d+", "…", text.split("\n", 1)[0])[:110]
-
-
-# --- many of them -----------------------------------------------------------------------------------------------------
-
-
-def worker() -> None:
-    """Run the examples whose names come in, one outcome a line."""
-    import jax
-
-    warnings.simplefilter("ignore")
-    chosen = {h.fullname: h for h in harnesses(None, 1)}
-    out = sys.stdout
-    sys.stdout = sys.stderr
-    with jax.enable_x64(True):
-        print(json.dumps("ready"), file=out, flush=True)
-        for line in sys.stdin:
-            print(json.dumps(asdict(run(chosen[json.loads(line)]))), file=out, flush=True)
-
-
-class Worker:
-    """A process that runs examples, made again when it dies."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._process: subprocess.Popen[str] | None = None
-
-    def run(self, group: str, name: str) -> Outcome:
-        process = self._started()
-        assert process.stdin is not None
+    leaves, tree = jax.tree.flatten(args)
+    loaded = load(program.exported.mlir_module_serialized)
+    makers, sizes = makers_of(harness, len(leaves)), 0
+    for grow in GROWTHS:
+        given = grown(leaves, makers, program, grow)
+        wanted, _ = attempted(lambda given=given: jax.tree.leaves(function(*jax.tree.unflatten(tree, given))))
+        if wanted is None:
+            continue  # the example takes no such sizes
+        arrays = [plain(a) for i, a in enumerate(given) if i in program.exported.module_kept_var_idx]
         try:
-            process.stdin.write(json.dumps(name) + "\n")
-            process.stdin.flush()
-            line = self._line(process, self._limit)
-        except (BrokenPipeError, TimeoutError) as error:
-            late = isinstance(error, TimeoutError)
-            self.end()
-            return Outcome(group, name, "crashed", f"longer than {self._limit:g} s" if late else "the process died")
-        if not line:
-            status = process.wait()
-            self.end()
-            return Outcome(group, name, "crashed", f"the process died with status {status}")
-        return Outcome(**json.loads(line))
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            command = [sys.executable, "-m", "tests.interop.symbolic_harnesses", "--worker"]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
-            if not self._line(self._process, 300):
-                raise RuntimeError("a process that runs examples does not start")
-        return self._process
-
-    @staticmethod
-    def _line(process: subprocess.Popen[str], limit: float) -> str:
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], limit)
-        if not ready:
-            raise TimeoutError
-        return process.stdout.readline()
-
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+            made = loaded(*arrays)
+        except ShapeError:
+            if sizes and refuses(program, tree, given, jax):
+                continue
+            raise
+        results = made if isinstance(made, tuple) else (made,)
+        kind, reason = compared(harness.group_name, results, [plain(a) for a in wanted])
+        if kind != "passed":
+            return kind, f"{reason}, at {'greater' if sizes else 'its own'} sizes"
+        sizes += 1
+    compiles = loaded.cache_info().compiles
+    return ("passed", f"{sizes} sizes") if compiles == 1 else ("failed", f"{compiles} compiles of {sizes} sizes")
 
 
-def run_all(chosen: Sequence[tuple[str, str]], limit: float, workers: int, note: Callable[[Outcome], None]) -> None:
-    """Run examples, by group and name, in ``workers`` processes."""
-    pending: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-    for item in chosen:
-        pending.put(item)
-
-    def loop() -> None:
-        process = Worker(limit)
-        while True:
-            try:
-                group, name = pending.get_nowait()
-            except queue.Empty:
-                return process.end()
-            note(process.run(group, name))
-
-    threads = [threading.Thread(target=loop) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def in_turn(chosen: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """One of each primitive, then the second of each: a run that is cut short has seen all."""
-    turns: collections.Counter[str] = collections.Counter()
-    placed: list[tuple[int, tuple[str, str]]] = []
-    for group, name in chosen:
-        placed.append((turns[group], (group, name)))
-        turns[group] += 1
-    return [item for _, item in sorted(placed, key=lambda p: p[0])]
-
-
-def read_results(path: Path | None) -> dict[str, Outcome]:
-    if path is None or not path.exists():
-        return {}
-    outcomes = [Outcome(**json.loads(line)) for line in path.read_text().splitlines()]
-    return {o.name: o for o in outcomes}
+def refuses(program: Symbolic, tree: Any, leaves: Sequence[Any], jax: Any) -> bool:
+    """Whether the exported program refuses sizes in JAX too."""
+    _, error = attempted(lambda: program.exported.call(*jax.tree.unflatten(tree, leaves)))
+    return error is not None
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
+_BEGIN, _END = "<!-- symbolic: begin -->", "<!-- symbolic: end -->"
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Counts by primitive, then the reasons, as Markdown."""
-    groups = sorted({o.group for o in outcomes})
-    lines = [f"| primitive | {' | '.join(KINDS)} |", "|---|" + "---|" * len(KINDS)]
-    for group in [*groups, "all"]:
-        counts = collections.Counter(o.kind for o in outcomes if group in (o.group, "all"))
-        lines.append(f"| {group} | {' | '.join(str(counts[k] or '') for k in KINDS)} |")
-    reasons = collections.Counter((o.kind, o.reason) for o in outcomes if o.reason and o.kind != "not exported")
-    if reasons:
-        lines += ["", "| | what | why | for example |", "|---|---|---|---|"]
-    for (kind, reason), count in reasons.most_common(60):
-        first = next(o.name for o in outcomes if (o.kind, o.reason) == (kind, reason))
-        lines.append(f"| {count} | {kind} | {reason.replace('|', chr(92) + '|')} | `{first}` |")
+
+def section(outcomes: Sequence[Outcome]) -> str:
+    """The page's part on symbolic sizes, as Markdown."""
+    made = summary(outcomes)
+    kinds = Counter(o.kind for o in outcomes)
+    rungs = Counter(o.reason.rpartition("[")[2].rstrip("]") for o in outcomes if o.kind == "passed")
+    more = sum(not o.reason.startswith("1 size") for o in outcomes if o.kind == "passed")
+    lines = [
+        f"{len(outcomes):,} examples of JAX {made['jax']} were run with symbolic sizes: JAX exports "
+        f"{len(outcomes) - kinds['not exported']:,} of them so, and {kinds['passed']:,} of these pass "
+        f"({share(o.kind for o in outcomes):.2%}). {more:,} were compared at greater sizes too, with the same compile.",
+        f"Symbols: {', '.join(f'{rung} {count:,}' for rung, count in rungs.most_common())}.",
+        "",
+        f"| primitive | {' | '.join(KINDS)} |",
+        "|---|" + "---:|" * len(KINDS),
+    ]
+    for group, counts in made["primitives"].items():
+        lines.append(f"| {group} | {' | '.join(str(counts.get(k, '')) for k in KINDS)} |")
+    lines += ["", "| | primitive | what | why | for example |", "|---:|---|---|---|---|"]
+    for other in sorted(made["others"], key=lambda o: -o["count"]):
+        why = other["reason"].replace("|", "\\|")
+        lines.append(f"| {other['count']} | {other['primitive']} | {other['kind']} | {why} | `{other['example']}` |")
     return "\n".join(lines)
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
-    counts = collections.Counter(o.kind for o in outcomes)
-    ran = sum(counts[k] for k in ("passed", "refused", "failed", "crashed"))
-    rungs = collections.Counter(o.symbols for o in outcomes if o.kind == "passed")
-    return (
-        f"{counts['passed']} of {ran} that JAX exports with symbols pass ({counts['passed'] / max(ran, 1):.1%}); "
-        f"{counts['not exported']} are not exported with symbols, {counts['no sizes']} have no sizes. "
-        f"Symbols: {', '.join(f'{k} {v}' for k, v in rungs.most_common())}. "
-        f"{sum(o.sizes > 0 for o in outcomes)} were compared at greater sizes too."
-    )
+def write_section(text: str) -> None:
+    """Put the part on symbolic sizes into the page."""
+    page = DOCUMENT.read_text(encoding="utf-8")
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    DOCUMENT.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}", encoding="utf-8")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", help="the examples of one primitive alone")
-    parser.add_argument("--name", help="the examples whose name has this")
-    parser.add_argument("--stride", type=int, default=1)
-    parser.add_argument("--offset", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=120)
-    parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--results", type=Path)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        worker()
-        return 0
-    done = read_results(options.results)
-    chosen = [(h.group_name, h.fullname) for h in harnesses(options.group, 1)]
-    chosen = chosen[options.offset :: options.stride]
-    chosen = [(g, n) for g, n in chosen if not options.name or options.name in n]
-    outcomes = [done[n] for _, n in chosen if n in done]
+    options = parser().parse_args()
+    names = in_turn(chosen(options.group, options.name, options.stride))
+    outcomes = run_all("tests.interop.symbolic_harnesses:run", names, options)
+    print(table(outcomes))
+    if options.write:
+        write_summary(SUMMARY, summary(outcomes))
+        write_section(section(outcomes))
+    return 0 if all(o.kind in ("passed", "refused", "not exported") for o in outcomes) else 1
 
-    def note(outcome: Outcome) -> None:
-        outcomes.append(outcome)
-        if options.results is not None:
-            with options.results.open("a") as file:
-                print(json.dumps(asdict(outcome)), file=file)
 
-    run_all(in_turn([(g, n) for g, n in chosen if n not in done]), options.limit, options.workers, note)
-    print(table(outcomes), summary(outcomes), sep="\n\n")
-    return 0 if all(o.kind in ("passed", "refused", "not exported", "no sizes") for o in outcomes) else 1
+def in_turn(names: Sequence[str]) -> list[str]:
+    """One example of each primitive, then the second of each: a run that is cut short has seen all primitives."""
+    turns: Counter[str] = Counter()
+    placed: list[tuple[int, str]] = []
+    for name in names:
+        group = harnesses()[name].group_name
+        placed.append((turns[group], name))
+        turns[group] += 1
+    return [name for _, name in sorted(placed, key=lambda p: p[0])]
 
 
 if __name__ == "__main__":

@@ -365,14 +365,6 @@ def refusal(fn: Any, *args: Any) -> str:
     return f"{first}\n{remedy}"
 
 
-def test_sizes_that_depend_on_values() -> None:
-    f = dyn.jit(lambda x: dnp.nonzero(x)[0], shapes="n")
-    assert refusal(f, np.ones(3)) == (
-        "count, a size that depends on values, has no StableHLO form.\n"
-        "  help: give the function a size of your own (size= of nonzero, unique and their kin)."
-    )
-
-
 def test_transforms_of_symbolic_lengths() -> None:
     assert refusal(dyn.jit(dnp.fft.rfft, shapes="b n"), np.ones((2, 3))) == (
         "a Fourier transform of a symbolic length (n) has no StableHLO form.\n"

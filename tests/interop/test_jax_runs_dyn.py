@@ -10,6 +10,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.backends.reference import run_reference
+from dyn.errors import NotYetError
 from dyn.ir.hlo import Codec
 from dyn.ir.opdef import REGISTRY, Sample
 from dyn.ops.regions import monoid_of
@@ -72,6 +73,16 @@ def test_one_module_serves_every_shape() -> None:
         for run in (jax.jit(once.call), again.call):
             for actual, wanted in zip(run(x, w), block(x, w), strict=True):
                 np.testing.assert_allclose(actual, wanted, 1e-5, 1e-6)
+
+
+def test_sizes_that_depend_on_values_are_refused() -> None:
+    traced = dyn.jit(lambda x: dnp.nonzero(x)[0], shapes="n").trace(np.ones(3))
+    with pytest.raises(NotYetError) as refused:
+        exported(traced)
+    first, place, remedy = str(refused.value).splitlines()
+    assert first == "count, a size that depends on values, has no form that XLA can refine."
+    assert "test_jax_runs_dyn.py:" in place
+    assert remedy == "  help: give the function a size of your own (size= of nonzero, unique and their kin)."
 
 
 def test_what_dyn_demands_of_sizes_jax_checks() -> None:

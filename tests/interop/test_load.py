@@ -226,13 +226,3 @@ def test_types_that_are_not_there() -> None:
     text = "func.func @main(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN> { return %x : tensor<2xf8E4M3FN> }"
     with pytest.raises(UnsupportedOpError, match=r"elements of type f8E4M3FN \(tensor<2xf8E4M3FN>\) are not supported"):
         load(text)
-
-
-def test_sizes_that_depend_on_data_are_refused() -> None:
-    text = (
-        "func.func @main(%x: tensor<6xf32>, %n: tensor<1xi32>) -> tensor<?xf32> {\n"
-        "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<6xf32>, tensor<1xi32>) -> tensor<?xf32>\n"
-        "return %0 : tensor<?xf32>\n}"
-    )
-    with pytest.raises(UnsupportedOpError, match="has a size that depends on data"):
-        load(text).trace(np.ones(6, np.float32), np.array([6], np.int32))

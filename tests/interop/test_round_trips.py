@@ -13,8 +13,6 @@ from dyn.shapes import format_dim
 from tests.interop.programs import NAMES, distinct, of_sample, retraced
 
 pytest.importorskip("jaxlib")
-#: Not written: sizes that a program measures have no form that can be refined.
-UNWRITTEN = {"measure"}
 #: Samples an op: round trips of all of them take minutes.
 MOST = 10
 
@@ -25,7 +23,7 @@ def test_every_op_has_a_codec(name: str) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize("name", sorted({*NAMES} - UNWRITTEN))
+@pytest.mark.parametrize("name", NAMES)
 def test_samples_come_back(name: str, symbolic: bool) -> None:
     opdef = REGISTRY[name]
     for sample in list(distinct(opdef.samples()))[:MOST]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from dyn.interop.stablehlo.arithmetic import axis_size, compared
 from dyn.interop.stablehlo.writer import Writer
 from dyn.ir.core import Value
 from dyn.ir.hlo import HloInt, HloValue
-from dyn.shapes import Dim, Facts, Relation, RelKind, SymExpr, as_dim, format_dim
+from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, format_dim
 from dyn.source import UNKNOWN
 
 
 def assert_facts(writer: Writer, facts: Facts) -> None:
-    """All that is declared of symbols, and demanded."""
+    """All that is declared of symbols, and demanded; but for what is about sizes that are still to be measured."""
     for declared in facts.declarations:
         dim = as_dim(declared.symbol)
         if declared.min > 0:
@@ -21,7 +23,19 @@ def assert_facts(writer: Writer, facts: Facts) -> None:
         if declared.multiple_of > 1:
             _assert_relation(writer, Relation(RelKind.DIVIDES, declared.multiple_of, dim, declared.reason))
     for relation in facts.relations:
-        _assert_relation(writer, relation)
+        if not any(s.measured for s in relation.symbols()):
+            _assert_relation(writer, relation)
+
+
+def assert_measured(writer: Writer, facts: Facts, symbol: Symbol, known: Set[Symbol]) -> None:
+    """What is demanded of a size that was measured now, and of others that are known by then.
+
+    What is demanded of sizes inside of a branch or a loop, the ops there demand again when they are read.
+    """
+    for relation in facts.relations:
+        symbols = relation.symbols()
+        if symbol in symbols and all(s in known for s in symbols if s.measured):
+            _assert_relation(writer, relation)
 
 
 def assert_least(writer: Writer, param: Value, axis: int, size: HloValue, least: Dim) -> None:

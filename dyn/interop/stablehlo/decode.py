@@ -7,6 +7,8 @@ out where they stand, and shape arithmetic is computed with the trace's own dims
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -23,6 +25,7 @@ from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
+from dyn.ops.codecs.calls import MEASURE
 from dyn.ops.custom_call import registered
 from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr
 from dyn.source import UNKNOWN, Loc
@@ -149,6 +152,8 @@ class Reader:
         match op.name:
             case "func.call":
                 return self._called(self._function(op.attrs["callee"]), [self.block.find(v) for v in op.operands])
+            case "stablehlo.composite" if op.attrs["name"] == MEASURE:
+                return [self._measure(op)]
             case "stablehlo.composite" if self._written_out(op):
                 callee = self._function(op.attrs["decomposition"])
                 return self._called(callee, [self.block.find(v) for v in op.operands])
@@ -361,14 +366,26 @@ class Reader:
 
     def _measured(self, value: HloValue) -> tuple[Dim, ...]:
         vector = self.value(value)
-        if not vector.dtype.is_integer or not all(isinstance(n, int) for n in vector.shape):
-            self.fail(f"has sizes that are {vector.type}", "sizes are integers, and as many as are known.")
-        flat = self.b.op("reshape", vector, shape=(int(np.prod(value.shape, dtype=np.int64)),))
+        lengths = [n for n in vector.shape if isinstance(n, int)]
+        if not vector.dtype.is_integer or len(lengths) != len(vector.shape):
+            self.fail(f"has sizes that are {vector.type}", "sizes are integers, and their number is known.")
+        count = math.prod(lengths)
+        flat = self.b.op("reshape", vector, shape=(count,))
         dims: list[Dim] = []
-        for i in range(flat.shape[0]):
+        for i in range(count):
             one = self.b.op("slice", flat, start=(i,), limit=(i + 1,), strides=(1,))
             dims.append(self._size(self.b.op("reshape", one, shape=()), "size"))
         return tuple(dims)
+
+    def _measure(self, op: HloOp) -> _Entry:
+        """A number that is a size from here on, as dyn writes it."""
+        entry = self.block.find(op.operands[0])
+        if entry.known is not None:
+            return entry
+        count = self.value(op.operands[0])
+        attrs: Mapping[str, Any] = op.attrs.get("composite_attributes", {})
+        dim = self._size(count, str(attrs.get("name", "size")))
+        return _Entry(count, self._scalar_entry(dim).known)
 
     def _size(self, count: Value, name: str) -> Dim:
         """A number that the program computes as a dim."""
@@ -455,7 +472,10 @@ def _taking(region: Region, free: Sequence[Value]) -> Region:
 
 
 def _first_sentence(message: str) -> str:
-    """What an assertion says, without what only its producer knows."""
+    """What an assertion says, without what only its producer knows. Of dyn's own, why it was demanded."""
+    own = re.fullmatch(r".+ is required, but .*\{\d+\}: (.*)\.", message, re.DOTALL)
+    if own is not None:
+        return own[1]
     text = message.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
     return text.split(" Using the following", 1)[0].rstrip(". ")
 

@@ -75,9 +75,8 @@ def _shape_of(d: Any, op: HloOp) -> Sequence[Made]:
 
 def _place(d: Any, value: HloValue) -> int:
     known = d.known(value)
-    if known is None or not isinstance(known[()], int):
-        d.fail("asks for the size of an axis that is not known")
-    return int(known[()])
+    place = None if known is None else known[()]
+    return place if isinstance(place, int) else d.fail("asks for the size of an axis that is not known")
 
 
 def _dim(d: Any, op: HloOp) -> Sequence[Made]:

@@ -75,13 +75,21 @@ def relation_of(kind: RelKind, lhs: Dim, rhs: Dim) -> Relation:
 class Asked:
     """The operation that is computed, what is known of dims, and its result: its elements and its shape.
 
-    None for an axis whose length nobody wrote down.
+    A size is None where nobody wrote down how long a vector of sizes is.
     """
 
     op: HloOp
     facts: Facts
     dtype: DType
-    shape: tuple[int | None, ...]
+    written: tuple[int | None, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result; UnknownError where it was not written down."""
+        found = tuple([d for d in self.written if d is not None])
+        if len(found) != len(self.written):
+            raise UnknownError
+        return found
 
     def holds(self, kind: RelKind, lhs: Dim, rhs: Dim) -> bool | Open:
         answer = self.facts.ask(relation_of(kind, lhs, rhs))
@@ -98,6 +106,12 @@ class Asked:
 
 def ints(*values: Any) -> bool:
     return all(isinstance(v, int) for v in values)
+
+
+def number(value: Any) -> Dim:
+    """The dim that an element is."""
+    numbers(value)
+    return value
 
 
 def numbers(*values: Any) -> None:
@@ -215,7 +229,10 @@ def compare(a: Asked, x: Any, y: Any) -> Any:
         return x if y is (direction == "EQ") else opposite(a, x)
     if isinstance(x, Sign | Rounded):
         return _compare_signs(a, x, y, direction)
-    numbers(x, y)
+    return _relation(a, direction, number(x), number(y))
+
+
+def _relation(a: Asked, direction: str, x: Dim, y: Dim) -> bool | Open:
     match direction:
         case "EQ":
             return a.holds(RelKind.EQ, x, y)
@@ -330,14 +347,18 @@ def select(a: Asked, chosen: Any, left: Any, right: Any) -> Any:
     if isinstance(chosen, Open) and isinstance(left, Rounded) and isinstance(right, Rounded):
         return _rounded_down(a, chosen, left, right)
     if isinstance(chosen, Open) and len(chosen.relations) == 1:
-        ((kind, lhs, rhs),) = chosen.relations
-        numbers(left, right)
-        if kind is RelKind.EQ and (lhs, rhs) == (right, 1) and a.facts.broadcasts(left, right).proved:
-            return broadcast_dims(left, right)
-        if kind is RelKind.GE and (lhs, rhs) == (left, right):
-            return dim_max(left, right)
-        if kind is RelKind.GE and (lhs, rhs) == (right, left):
-            return dim_min(left, right)
+        return _select_by(a, chosen, number(left), number(right))
+    raise UnknownError
+
+
+def _select_by(a: Asked, chosen: Open, left: Dim, right: Dim) -> Dim:
+    ((kind, lhs, rhs),) = chosen.relations
+    if kind is RelKind.EQ and (lhs, rhs) == (right, 1) and a.facts.broadcasts(left, right).proved:
+        return broadcast_dims(left, right)
+    if kind is RelKind.GE and (lhs, rhs) == (left, right):
+        return dim_max(left, right)
+    if kind is RelKind.GE and (lhs, rhs) == (right, left):
+        return dim_min(left, right)
     raise UnknownError
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dyn.interop.stablehlo.arithmetic import axis_size
-from dyn.interop.stablehlo.assertions import assert_facts, assert_least, assert_size
+from dyn.interop.stablehlo.assertions import assert_facts, assert_least, assert_measured, assert_size
 from dyn.interop.stablehlo.writer import Writer
 from dyn.ir.core import Function, Value
 from dyn.ir.hlo import HloFunction, HloModule, HloRegion, HloType, HloValue
-from dyn.ir.opdef import OpKind
+from dyn.ir.measured import bound_dim
 from dyn.shapes import Symbol, SymExpr, free_symbols, linear_in
 
 Array = np.ndarray[Any, Any]
@@ -31,9 +31,6 @@ def encode(function: Function, captured: Sequence[Array], *, refined: bool = Fal
     """
     functions: dict[str, HloFunction] = {}
     writer = Writer(function.facts, functions, refined=refined)
-    for op in function.ops:  # facts of sizes that depend on values come first, and have no line
-        if op.opdef.kind is OpKind.MEASURE:
-            op.opdef.rule("stablehlo", op.loc).encode(writer, op, ())
     taken = [(p, info) for p, info in zip(function.params, function.infos, strict=True) if not info.hidden]
     hidden = [p for p, info in zip(function.params, function.infos, strict=True) if info.hidden]
     params: list[HloValue] = []
@@ -45,8 +42,13 @@ def encode(function: Function, captured: Sequence[Array], *, refined: bool = Fal
     assert_facts(writer, function.facts)
     for param, array in zip(hidden, captured, strict=True):
         writer.bind(param, writer.constant(array))
+    measured: set[Symbol] = set()
     for op in function.ops:
         writer.write(op)
+        symbol = bound_dim(op)
+        if symbol is not None:
+            measured.add(symbol)
+            assert_measured(writer, function.facts, symbol, measured)
     body = HloRegion(tuple(params), tuple(writer.made), tuple([writer.value(v) for v in function.results]))
     names = [info.name for _, info in taken]
     results = function.result_names or tuple(f"result{i}" for i in range(len(function.results)))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.errors import NotYetError
 from dyn.ir.core import Value
-from dyn.ir.hlo import Codec, HloInt, HloOp, HloType, HloValue
+from dyn.ir.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.elementwise import decode_as
 
@@ -123,11 +124,22 @@ composite = Codec("stablehlo.composite", _encode_composite, {"stablehlo.composit
 # --- measure ----------------------------------------------------------------------------------------------------------
 
 
+#: The composite that says of a number that it is a size, and how it is called; others see the number.
+MEASURE = "dyn.measure"
+
+
 def _encode_measure(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    raise NotYetError(
-        f"{op.attrs['dim']}, a size that depends on values, has no StableHLO form.", loc=op.loc,
-        remedy="give the function a size of your own (size= of nonzero, unique and their kin).",
-    )  # fmt: skip
+    symbol, number = op.attrs["dim"].is_symbol, HloValue(HloType(dtypes.int64, ()))
+    if e.refined:
+        raise NotYetError(
+            f"{symbol.name}, a size that depends on values, has no form that XLA can refine.", loc=op.loc,
+            remedy="give the function a size of your own (size= of nonzero, unique and their kin).",
+        )  # fmt: skip
+    same = e.function("measure", HloRegion((number,), (), (number,)))
+    attrs = {"name": MEASURE, "decomposition": same, "composite_attributes": {"name": symbol.name}}
+    (made,) = e.ops("stablehlo.composite", operands, [number.type], **attrs)
+    e.sizes.bind_symbol(symbol, made)
+    return [made]
 
 
-measure = Codec("none: StableHLO's sizes follow from shapes", _encode_measure)
+measure = Codec("composite dyn.measure: the number itself, which sizes are computed with", _encode_measure)

@@ -12,6 +12,8 @@ from dyn import dtypes
 from dyn.ir.core import Dense
 from dyn.ir.hlo import Codec, HloOp, HloType, HloValue, is_static
 from dyn.ops.codecs.elementwise import decode_as
+from dyn.shapes import RelKind, SymExpr
+from dyn.shapes import broadcast as broadcast_dims
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
@@ -36,7 +38,19 @@ def _decode_broadcast(d: Any, op: HloOp) -> Sequence[Any]:
 
 
 def _decode_dynamic_broadcast(d: Any, op: HloOp) -> Sequence[Any]:
-    return [_broadcast(d, d.value(op.operands[0]), d.dims(op.operands[1]), op.attrs["broadcast_dimensions"])]
+    """An axis is as long as its target, or 1: which of these may be known when the program runs, or said here."""
+    x, shape, dims = d.value(op.operands[0]), d.dims(op.operands[1]), op.attrs["broadcast_dimensions"]
+    for axis, target in enumerate(dims):
+        size, wanted = x.shape[axis], shape[target]
+        if axis in op.attrs.get("known_expanding_dimensions", ()):
+            d.demand(RelKind.EQ, size, 1, f"{op.name} expands axis {axis}")
+        elif axis in op.attrs.get("known_nonexpanding_dimensions", ()):
+            d.demand(RelKind.EQ, size, wanted, f"{op.name} does not expand axis {axis}")
+        elif isinstance(size, SymExpr) and not d.b.facts.eq(size, wanted).proved:
+            text = f"axis {axis} is broadcast to axis {target}"
+            d.demand(RelKind.BROADCASTS, size, wanted, text)
+            d.demand(RelKind.EQ, broadcast_dims(size, wanted), wanted, text)
+    return [_broadcast(d, x, shape, dims)]
 
 
 broadcast_in_dim = Codec(
@@ -100,8 +114,9 @@ def _decode_dynamic_slice(d: Any, op: HloOp) -> Sequence[Any]:
         return [d.b.op("slice", x, start=start, limit=limit, strides=strides)]
     sizes = d.difference(op.operands[2], op.operands[1])
     strides = d.dims(op.operands[3])
-    if sizes is None or any(s != 1 for s in strides):
-        return d.fail("has a size that depends on data", "slice from computed places to those and a size.")
+    if sizes is None or any(s != 1 for s in strides):  # how far is a size that data say
+        start, limit = d.dims(op.operands[1]), d.dims(op.operands[2])
+        return [d.b.op("slice", x, start=start, limit=limit, strides=strides)]
     starts = _components(d, op.operands[1], len(sizes))
     return [d.b.op("dynamic_slice", x, *starts, slice_sizes=sizes)]
 

@@ -53,10 +53,28 @@ def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
             module = parsed(m, context, source)
         except (m.ir.MLIRError, ValueError, RuntimeError) as error:
             said = "; ".join(found) or str(error).strip() or "it cannot be parsed"
+            _refuse_dialect(said, source)
             raise ArtifactError(f"this is no StableHLO module: {said}") from None
         if any(_is_foreign(op, known) for op in operations(module)):
             legalize_chlo(module)
         return _Reader(m.ir).module(module)
+
+
+def _refuse_dialect(said: str, source: str | bytes) -> None:
+    """Raise UnsupportedOpError where MLIR stopped at a dialect that it does not know; it says where, and not which."""
+    place = re.search(r'"([^"]*)":(\d+):(\d+): operation being parsed with an unregistered dialect', said)
+    if place is None:
+        return
+    lines = (source if isinstance(source, str) else source.decode("utf-8", errors="replace")).split("\n")
+    line, column = int(place[2]), int(place[3])
+    words = re.finditer(r"[A-Za-z_][\w$-]*(?:\.[\w$-]+)+", lines[line - 1] if line <= len(lines) else "")
+    names = [word[0] for word in words if word.start() < column]  # the place is that of the name, or behind it
+    if names:
+        dialect = names[-1].split(".")[0]
+        raise UnsupportedOpError(
+            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc(place[1], line),
+            remedy="lower the program to StableHLO; chlo, shape, tensor and arith are read beside it.",
+        ) from None  # fmt: skip
 
 
 def _is_foreign(op: Any, known: Callable[[str], bool]) -> bool:
