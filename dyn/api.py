@@ -201,6 +201,11 @@ class Jitted:
         return self if instance is None else MethodType(self, instance)
 
     @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The arguments that may be passed by position."""
+        return tuple(self._signature.names)
+
+    @property
     def static_names(self) -> frozenset[str]:
         """The arguments that are static."""
         return self._signature.static_names
