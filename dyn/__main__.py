@@ -1,21 +1,49 @@
-"""The command line: ``python -m dyn doctor``."""
+"""The command line: ``python -m dyn doctor``, ``run``, ``inspect`` and ``convert``."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 import dyn
+from dyn.commands import convert, inspection, run
 from dyn.doctor import Diagnosis, State, examine
+from dyn.errors import DynError
 
 _COLOURS = {
     State.OK: "green", State.NOTE: "", State.MISSING: "dim", State.WARNING: "yellow", State.FAILED: "bold red",
 }  # fmt: skip
+#: What the shell says of a program that SIGPIPE or SIGINT ended.
+_BROKEN_PIPE, _INTERRUPTED = 141, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the answer is the exit status."""
+    """Run a command; the answer is the exit status: 0, 1 for an error (on stderr) or a bad diagnosis, 2 for usage."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help()
+        return 0
+    try:
+        status: int = chosen.main(chosen)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is left in the buffer must not fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except (DynError, MemoryError) as error:
+        if chosen.debug:
+            raise
+        print(_told(chosen.command, error), file=sys.stderr)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dyn", description="dyn compiles array programs once for every shape."
     )
@@ -28,10 +56,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "a small program. The exit status is 0 when dyn works on the processor, and 1 otherwise.",
     )
     doctor.add_argument("--plain", action="store_true", help="plain text, also where rich is installed")
-    chosen = parser.parse_args(arguments)
-    if chosen.command is None:
-        parser.print_help()
-        return 0
+    doctor.set_defaults(main=_doctor)
+    for name, command, help in (
+        ("run", run, "run a StableHLO module on arrays"),
+        (
+            "inspect",
+            inspection,
+            "dims, operations, kernels and memory of a StableHLO module, and what is not supported",
+        ),
+        ("convert", convert, "a StableHLO module as text, bytecode or a portable artifact, also for static sizes"),
+    ):
+        one = commands.add_parser(name, help=help)
+        command.add(one)
+        one.set_defaults(main=command.main)
+    for one in commands.choices.values():
+        one.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def _told(command: str, error: DynError | MemoryError) -> str:
+    """An error on stderr: what is wrong on the first line, then where, then what to do about it."""
+    return f"python -m dyn {command}: {str(error) or 'there is not enough memory.'}"
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
     diagnosis = examine()
     if chosen.plain or not _print_with_rich(diagnosis):
         print(diagnosis.text())

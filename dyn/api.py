@@ -37,7 +37,7 @@ from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
 from dyn.trace.lift import as_numpy, weak_dtype
-from dyn.trace.pytree import TreeSpec, tree_text, unflatten, unflatten_sorted
+from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace, renewed
 
@@ -199,6 +199,11 @@ class Jitted:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
         return self if instance is None else MethodType(self, instance)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The arguments that may be passed by position."""
+        return tuple(self._signature.names)
 
     @property
     def static_names(self) -> frozenset[str]:
@@ -477,6 +482,15 @@ class Traced:
         from dyn.ir.printer import print_function
 
         return print_function(self.traced.function)
+
+    @property
+    def declarations(self) -> Declarations:
+        """What the user declared of dims by name."""
+        return self.jitted._options.declarations
+
+    def again(self, leaves: Sequence[Any]) -> list[Any]:
+        """The function of other array leaves, in a trace where their dims are declared: its results' leaves."""
+        return flatten(self.jitted._signature.call(self.bound, leaves, unflatten_sorted))[0]
 
     def lower(self) -> Lowered:
         """Optimise, stitch and generate kernels, for this machine."""

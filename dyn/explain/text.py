@@ -10,8 +10,17 @@ from dyn.explain.words import counted
 
 def version_text(report: Report) -> str:
     """One program: why it is there, its dims, facts, guards, groups, variants, memory and compile times."""
+    lines: list[str] = []
+    for title, entries in sections(report):
+        lines.append(f"  {title}" if entries else f"  {title}: none")
+        lines += [f"    {entry}" for entry in entries]
+    return "\n".join(lines)
+
+
+def sections(report: Report) -> list[tuple[str, list[str]]]:
+    """Titles, with what stands under each: dims first, what compiling took last."""
     proved = [row for row in report.facts if row.status is Status.PROVED]
-    sections = [
+    return [
         ("dims", [_dim(row) for row in report.dims]),
         (
             "facts, checked at each call",
@@ -23,11 +32,6 @@ def version_text(report: Report) -> str:
         ("memory", _memory(report)),
         ("compiled", _times(report)),
     ]
-    lines: list[str] = []
-    for title, entries in sections:
-        lines.append(f"  {title}" if entries else f"  {title}: none")
-        lines += [f"    {entry}" for entry in entries]
-    return "\n".join(lines)
 
 
 def group_title(row: GroupRow) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from dyn.api import Jitted
 from dyn.errors import ArgumentError
 from dyn.forking import lock
-from dyn.interop.jax.exported import exported, import_jax
+from dyn.interop.jax.exported import import_jax
 from dyn.interop.jax.programs import Family
 from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Signature
@@ -137,8 +137,7 @@ class JaxCallable:
         avals = [primitive.aval_of(a) for a in arrays]
         version = family.version(avals)
         if any(aval.symbolic for aval in avals):
-            made = exported(version.traced).call(*arrays)
-            results = list(made) if isinstance(made, tuple) else [made]
+            results = list(version.exported().call(*arrays))
         else:
             results = primitive.call(version, arrays)
         made_tree: _Tree = version.told

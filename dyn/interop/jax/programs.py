@@ -20,6 +20,7 @@ from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.forking import lock
+from dyn.interop.jax.exported import Form, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, format_dim, free_symbols
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
@@ -55,6 +56,7 @@ class Version:
         self._seconds = seconds
         self._lock = lock()
         self._compiled: api.Version | None = None
+        self._exported: Any = None
 
     def __repr__(self) -> str:
         return self.family.name
@@ -111,6 +113,15 @@ class Version:
     @property
     def is_compiled(self) -> bool:
         return self._compiled is not None
+
+    def exported(self) -> Any:
+        """The program as StableHLO, for sizes that JAX does not know either."""
+        with self._lock:
+            if self._exported is None:
+                self._exported = exported_program(
+                    self.traced, lambda given: self.family.body(given)[0], Form(one=False)
+                )
+        return self._exported
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The results, in fresh arrays."""

@@ -27,7 +27,7 @@ from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.calls import MEASURE
 from dyn.ops.custom_call import registered
-from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr
+from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr, as_dim, symbol
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import lift
@@ -245,6 +245,11 @@ class Reader:
     def _as_type(self, value: Value, dtype: DType) -> Value:
         plain = value.dtype is dtype and not value.type.weak
         return value if plain else self.b.op("convert", value, dtype=dtype)
+
+    def stand_ins(self, op: HloOp) -> list[_Entry]:
+        """Values for the results of an operation that cannot be read, so that those after it can be looked at."""
+        shapes = [tuple([as_dim(symbol("unread")) if d is None else d for d in v.shape]) for v in op.results]
+        return [_Entry(Value(TensorType(v.dtype, s))) for v, s in zip(op.results, shapes, strict=True)]
 
     # Facts ------------------------------------------------------------------------------------------------------
 

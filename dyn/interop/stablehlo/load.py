@@ -38,6 +38,12 @@ def register_custom_call(name: str, impl: CustomCall) -> None:
         _custom_calls[name] = impl
 
 
+def custom_calls() -> dict[str, CustomCall]:
+    """What custom calls were said to compute, by name."""
+    with _lock:
+        return dict(_custom_calls)
+
+
 def load(source: str | bytes | os.PathLike[str], *, name: str = "main") -> Jitted:
     """A StableHLO program as a jitted function: callable, traceable, and inlined where another trace calls it.
 
@@ -158,6 +164,6 @@ def _run(
                 text = f"the imported program takes {name} with axis {axis} of at most {bound}"
                 trace.demand(RelKind.GE, bound, own, text)
         values.append(value)
-    results = Reader(module, trace, dict(_custom_calls)).call(function, values)
+    results = Reader(module, trace, custom_calls()).call(function, values)
     tracers = tuple([Tracer(trace, v) for v in results])
     return tracers[0] if len(tracers) == 1 else tracers
