@@ -1,7 +1,8 @@
 """Random numbers that are drawn until one is accepted: gamma and Poisson.
 
 Compiled programs draw them in loops (``dyn.ops.rejection_loops``), and the reference here with NumPy's own code, which
-goes on with the numbers that are left alone. The draws are those of ``jax.random``, in its order; what is computed from them may differ in the last bits.
+goes on with the numbers that are left alone. The draws are those of ``jax.random``, in its order; what is computed from
+them may differ in the last bits.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ _TETRAGAMMA = tuple((2 * k + 3) * number for k, number in enumerate((*_TRIGAMMA,
 
 
 def _trigamma_grad(a: Arithmetic, ct: Value, y: Value, x: Value) -> tuple[Value]:
-    """The second derivative of digamma, as a series in float64: it is written out, and so has all derivatives itself."""
+    """The second derivative of digamma, as a series in float64. Written out, it has all derivatives itself."""
     wide = a.b.op("convert", x, dtype=dtypes.float64)
     slope = _tetragamma(a, wide)
     return (a.mul(ct, a.b.op("convert", slope, dtype=x.dtype)),)

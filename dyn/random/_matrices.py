@@ -29,9 +29,9 @@ def multivariate_normal(
 ) -> Array:  # fmt: skip
     """Vectors of the normal distribution with the mean ``mean`` (…, n) and the covariances ``cov`` (…, n, n).
 
-    The result has the shape (\\*shape, n), where ``shape`` is what the leading axes broadcast to unless it is given, and
-    the dtype of ``mean``. ``method`` is how a factor of ``cov`` is found: ``"cholesky"``, or ``"eigh"`` or ``"svd"``,
-    which take singular ones too.
+    The result has the shape (\\*shape, n), where ``shape`` is what the leading axes broadcast to unless it is given,
+    and the dtype of ``mean``. ``method`` is how a factor of ``cov`` is found: ``"cholesky"``, or ``"eigh"`` or
+    ``"svd"``, which take singular ones too.
     """
     if method not in _METHODS:
         raise UnsupportedOpError(
@@ -75,8 +75,8 @@ def _factor(matrix: Any, method: str) -> Any:
 
 
 def orthogonal(key: ArrayLike, n: Size, shape: Shape = (), dtype: DTypeLike = None, m: Size | None = None) -> Array:
-    """Matrices (\\*shape, n, m) with orthonormal columns, or rows where there are fewer of them, spread evenly among all
-    such (F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
+    """Matrices (\\*shape, n, m) with orthonormal columns, or rows where there are fewer of them, spread evenly among
+    all such (F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
 
     ``m`` is ``n`` unless it is given; unitary ones of a complex dtype. UndecidedDimError where which of two dims is the
     greater is not known.
