@@ -1,6 +1,8 @@
-"""Random numbers that are drawn until one is accepted: gamma and Poisson. NumPy's own code computes them, for now.
+"""Random numbers that are drawn until one is accepted: gamma and Poisson.
 
-The draws are those of ``jax.random``, in its order; what is computed from them may differ in the last bits.
+Compiled programs draw them in loops (``dyn.ops.rejection_loops``), and the reference here with NumPy's own code, which
+goes on with the numbers that are left alone. The draws are those of ``jax.random``, in its order; what is computed from
+them may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_CONTINUOUS, NOT_YET, Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
+from dyn.ops import rejection_loops
 from dyn.ops.codecs import elementwise
+from dyn.ops.gamma_slope import gamma_jvp, gamma_vjp
 from dyn.ops.threefry import blocks
 from dyn.ops.transform_rules import again
 from dyn.shapes import Dim, RelKind
@@ -127,7 +131,7 @@ random_gamma = OpDef(
     "random_gamma",
     OpKind.OPAQUE,
     types=_gamma_types,
-    loops=Library(),
+    loops=Composite(),
     reference=_gamma,
     samples=lambda: [
         Sample((_keys(shape), np.full(shape, alpha, dtype)), {"log_space": log_space})
@@ -136,7 +140,8 @@ random_gamma = OpDef(
         for alpha in (0.1, 3.0)
         for log_space in (False, True)
     ],
-    vjp=NOT_YET, jvp=NOT_YET, batch=_batch, stablehlo=elementwise.custom("random_gamma"),
+    vjp=gamma_vjp, jvp=gamma_jvp, batch=_batch, stablehlo=elementwise.custom("random_gamma"),
+    simplify=rejection_loops.gamma,
 )  # fmt: skip
 
 
@@ -215,7 +220,7 @@ random_poisson = OpDef(
     "random_poisson",
     OpKind.OPAQUE,
     types=_poisson_types,
-    loops=Library(),
+    loops=Composite(),
     reference=_poisson,
     samples=lambda: [
         Sample((_keys(leading), np.full((*leading, *shape), rate, np.float32)), {"dtype": dtype})
@@ -224,4 +229,5 @@ random_poisson = OpDef(
         for dtype in (dtypes.int32, dtypes.int64)
     ],
     vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=elementwise.custom("random_poisson", dtype=True),
+    simplify=rejection_loops.poisson,
 )  # fmt: skip

@@ -235,6 +235,46 @@ def _trigamma_array(x: Array) -> Array:
     return np.where(pole, np.inf, np.where(wide < 0, negative, positive)).astype(x.dtype)
 
 
+#: (2k + 1) B(2k): of the derivative of that in turn, negative, in powers of 1 / x**2, after 1 / x**4. Two more terms.
+_TETRAGAMMA = tuple((2 * k + 3) * number for k, number in enumerate((*_TRIGAMMA, -174611 / 330, 854513 / 138)))
+
+
+def _trigamma_grad(a: Arithmetic, ct: Value, y: Value, x: Value) -> tuple[Value]:
+    """The second derivative of digamma, as a series in float64. Written out, it has all derivatives itself."""
+    wide = a.b.op("convert", x, dtype=dtypes.float64)
+    slope = _tetragamma(a, wide)
+    return (a.mul(ct, a.b.op("convert", slope, dtype=x.dtype)),)
+
+
+def _tetragamma(a: Arithmetic, x: Value) -> Value:
+    """Of positive numbers by steps to where the series is exact, of negative ones by reflection."""
+
+    def inverse(v: Value) -> Value:
+        return a.div(a.fill(v, 1.0), v)
+
+    size = a.f("abs", x)
+    near = a.cmp(size, "LT", float(_FAR))
+    far = inverse(a.where(near, a.add(size, float(_FAR)), size))
+    square = a.mul(far, far)
+    series = a.fill(x, 0.0)
+    for number in reversed(_TETRAGAMMA):
+        series = a.add(a.mul(series, square), number)
+    # -1/x**2 - 1/x**3 - (series) / x**4
+    positive = a.mul(a.neg(square), a.add(a.add(a.mul(series, square), far), 1.0))
+    steps = a.fill(x, 0.0)
+    for i in reversed(range(_FAR)):
+        step = inverse(a.add(size, float(i)))
+        steps = a.add(steps, a.mul(step, a.mul(step, step)))
+    positive = a.sub(positive, a.mul(a.where(near, steps, 0.0), 2.0))
+    off = a.mul(a.sub(x, a.f("round_nearest_even", x)), _PI)
+    sine = inverse(a.f("sine", off))
+    turn = a.mul(a.mul(a.f("cosine", off), -2 * _PI**3), a.mul(sine, a.mul(sine, sine)))
+    own = inverse(size)
+    negative = a.add(a.add(turn, positive), a.mul(a.mul(own, a.mul(own, own)), 2.0))
+    pole = a.f("and", a.cmp(x, "LE", 0.0), a.cmp(x, "EQ", a.f("floor", x)))
+    return a.where(pole, math.nan, a.where(a.cmp(x, "LT", 0.0), negative, positive))
+
+
 _gamma = draw(1, low=-4.6, high=20.0)
 #: The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, …
 lgamma = formula_op(
@@ -247,7 +287,7 @@ digamma = formula_op(
     grad=lambda a, ct, y, x: (a.mul(ct, a.f("trigamma", x)),),
 )  # fmt: skip
 #: The derivative of digamma; infinite at 0, -1, -2, …
-trigamma = formula_op("trigamma", _trigamma, _trigamma_array, _gamma, _FLOAT, wide=double, grad=None)
+trigamma = formula_op("trigamma", _trigamma, _trigamma_array, _gamma, _FLOAT, wide=double, grad=_trigamma_grad)
 
 
 # --- erfc ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ int32, uint32.
 
 from __future__ import annotations
 
+from dyn.random._binomial import binomial
 from dyn.random._continuous import (
     cauchy,
     exponential,
@@ -39,13 +40,14 @@ from dyn.random._derived import (
 )
 from dyn.random._gamma import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
 from dyn.random._keys import PRNGKey, fold_in, key, key_data, key_impl, split, wrap_key_data
+from dyn.random._matrices import multivariate_normal, orthogonal
 from dyn.random._selection import categorical, choice, permutation
 from dyn.random._uniform import bernoulli, bits, rademacher, randint, uniform
 
 __all__ = [
-    "PRNGKey", "ball", "bernoulli", "beta", "bits", "categorical", "cauchy", "chisquare", "choice", "dirichlet",
-    "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal", "geometric", "gumbel", "key",
-    "key_data", "key_impl", "laplace", "loggamma", "logistic", "lognormal", "maxwell", "normal", "pareto",
-    "permutation", "poisson", "rademacher", "randint", "rayleigh", "split", "t", "triangular", "truncated_normal",
-    "uniform", "wald", "weibull_min", "wrap_key_data",
+    "PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
+    "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal", "geometric",
+    "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma", "logistic", "lognormal", "maxwell",
+    "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson", "rademacher", "randint",
+    "rayleigh", "split", "t", "triangular", "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data",
 ]  # fmt: skip

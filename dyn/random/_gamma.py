@@ -1,6 +1,6 @@
-"""Distributions that are drawn by rejection. NumPy's own code computes them, called from the compiled program.
+"""Distributions that are drawn by rejection, in compiled loops, with the draws of ``jax.random`` in its order.
 
-They use the draws of ``jax.random`` in its order. Gradients with respect to their parameters come later.
+A gradient with respect to gamma's parameter is that of the number that keeps its place in the distribution.
 """
 
 from __future__ import annotations

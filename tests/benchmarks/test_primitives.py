@@ -1,4 +1,4 @@
-"""``python -m benchmarks primitives`` and ``training``: that they run, and what their reports have."""
+"""``python -m benchmarks primitives``, ``linalg`` and ``training``: that they run, and what their reports have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks.suites import primitives, training
+from benchmarks.suites import linalg, primitives, training
 
 
 def options(suite: ModuleType, *words: str) -> argparse.Namespace:
@@ -27,6 +27,13 @@ def test_the_report_of_primitives() -> None:
     assert all(seconds["numpy"] > 0 for seconds in json.loads(report.json())["calls"].values())
 
 
+def test_the_report_of_linalg() -> None:
+    report = linalg.run(options(linalg, "--only", "det, inv", "--repeats", "1", "--skip-jax"))
+    (table,) = report.tables
+    assert table.header == ("", "dyn", "numpy", "jax", "dyn / best other")
+    assert [row[0] for row in table.rows][::3] == ["det of 1000 × 4 × 4", "inv of 1000 × 4 × 4"]
+
+
 def test_the_report_of_training() -> None:
     words = ("--layers", "1", "--width", "16", "--shapes", "2x3,1x5", "--repeats", "1", "--peers", "")
     report = training.run(options(training, *words))
@@ -41,6 +48,8 @@ def test_the_report_of_training() -> None:
         (primitives, ("--only", "heap"), "there is no row 'heap'; there are sort, argsort, cumsum, cumsum_columns, "
          "top_k, scatter_add, scatter_add_rows, scan."),
         (primitives, ("--size", "5"), "--size must be at least 1000, and --repeats 1."),
+        (linalg, ("--only", "rank"), "there is no 'rank'; there are cholesky, solve, inv, det, qr, eigh, svd, eig."),
+        (linalg, ("--repeats", "0"), "--repeats must be at least 1."),
         (training, ("--peers", "mxnet"), "--peers are among torch, jax, and --repeats is at least 1."),
     ],
 )  # fmt: skip

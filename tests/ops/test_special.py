@@ -51,6 +51,28 @@ CASES: dict[str, tuple[Any, Array, float, dict[str, float]]] = {
 }
 
 
+def test_the_derivative_of_trigamma(require_module: Require) -> None:
+    """Polygamma of order 2, by mpmath's reflection below 0, where it has none itself; and that one's derivative."""
+    mp = require_module("mpmath").mp
+    mp.dps = 40
+    x = np.array([1e-3, 0.1, 1, 1.46, 3, 7.9, 8, 8.1, 30, 1e4, -0.3, -0.999, -1.5, -4.4, -20.7])
+
+    def exact(order: int, v: Any) -> Any:
+        if v > 0:
+            return mp.psi(order, v)
+        mirrored = mp.psi(order, 1 - v) * (-1) ** order
+        return mirrored - mp.diff(lambda t: mp.pi * mp.cospi(t) / mp.sinpi(t), v, order)
+
+    slope = dyn.vmap(dyn.grad(dyn.grad(lax.digamma)))
+    for dtype, bound in (("float32", 1e-6), ("float64", 1e-13)):
+        narrow = x.astype(dtype)
+        wanted = [float(exact(2, mp.mpf(float(v)))) for v in narrow]
+        np.testing.assert_allclose(slope(narrow), wanted, rtol=bound)
+    third = dyn.vmap(dyn.grad(dyn.grad(dyn.grad(lax.digamma))))
+    np.testing.assert_allclose(third(x), [float(exact(3, mp.mpf(float(v)))) for v in x], rtol=1e-10)
+    assert np.isnan(slope(np.array([0.0, -1.0, np.nan]))).all()
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_bounds(name: str, require_module: Require) -> None:
     mp = require_module("mpmath").mp

@@ -38,12 +38,15 @@ FORWARD_ONLY = ("while",)
 PHASES = ("eig", "eigh", "svd")
 BACKWARD_ONLY = ("custom_vjp_call", "custom_vjp_forward")
 REFUSED = ("custom_call",)
+#: Draws, whose derivative is that of a number that keeps its place in the distribution, and not of its computation:
+#: tests/ops/test_gamma_slope.py.
+DRAWN = ("random_gamma",)
 SMOOTH = [
     n
     for n in OPS
     if REGISTRY[n].vjp is not NOT_YET
     and not isinstance(REGISTRY[n].vjp, NoGrad)
-    and n not in (*BACKWARD_ONLY, *REFUSED)
+    and n not in (*BACKWARD_ONLY, *REFUSED, *DRAWN)
 ]
 BATCHED = [n for n in OPS if REGISTRY[n].batch is not NOT_YET and not isinstance(REGISTRY[n].batch, NoBatch)]
 #: Ops that put elements in order, or select some.

@@ -11,7 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import random
-from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 
 Array = np.ndarray[Any, Any]
 KEY = random.key(3)
@@ -43,6 +43,7 @@ def everything(key: Any, x: Any) -> dict[str, Any]:
         "categorical": random.categorical(key, dnp.concatenate([x, dnp.ones((1, x.shape[1]), x.dtype)]), 0),
         "gamma": random.gamma(key, x + 1),
         "poisson": random.poisson(key, x * 3),
+        "binomial": random.binomial(key, n, x),
         "dirichlet": random.dirichlet(key, x + 1),
     }
 
@@ -114,9 +115,13 @@ def test_no_gradient_comes_through_bits() -> None:
     np.testing.assert_allclose(f(x), random.uniform(random.fold_in(KEY, 2), (3,)).sum(), rtol=1e-6)
 
 
-def test_gradients_through_gamma_come_later() -> None:
-    with pytest.raises(NotYetError, match="random_gamma has no derivative backward yet"):
-        dyn.grad(lambda a: random.gamma(KEY, a))(np.float32(2))
+def test_gradients_through_gamma_at_every_size() -> None:
+    f = dyn.jit(dyn.grad(lambda a: dyn.numpy.sum(random.gamma(KEY, a))))
+    for size in (0, 1, 2, 7, 64, 1000):
+        a = np.linspace(0.1, 9, size, dtype=np.float32)
+        each = dyn.jvp(lambda a: random.gamma(KEY, a), (a,), (np.ones_like(a),))[1]
+        np.testing.assert_allclose(f(a), each, rtol=1e-6)
+    assert f.cache_info().compiles == 1
 
 
 def test_the_default_dtype_of_floats_is_dyn_s() -> None:
@@ -149,7 +154,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str, str]] = {
         f"key takes a seed of 64 bits, not {2**64}.", "use seed % 2**64.",
     ),
     "another generator": (
-        lambda: random.key(0, impl="rbg"), NotYetError,
+        lambda: random.key(0, impl="rbg"),
         "key: the generator 'rbg' comes later.", "leave it out: it is 'threefry2x32'.",
     ),
     "integers of uniform": (
