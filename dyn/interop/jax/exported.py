@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dyn.errors import BackendUnavailableError, NotYetError
+from dyn.errors import NotYetError
+from dyn.interop.jax.internals import import_jax
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.dump import Stage, module_of, traced_of
 from dyn.ir.core import Function
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Opaque, OpaqueKind, SymExpr, format_dim
-
-
-def import_jax() -> Any:
-    """``jax``; BackendUnavailableError without it."""
-    try:
-        import jax
-        import jax.export  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
-    except ImportError as error:
-        raise BackendUnavailableError(
-            f"JAX cannot be imported ({error}).", remedy='install it with: pip install "dyn[jax]"'
-        ) from error
-    return jax
 
 
 def exported(stage: Stage) -> Any:

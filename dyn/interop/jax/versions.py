@@ -1,0 +1,134 @@
+"""One program of a JAX function: traced by JAX, compiled by dyn, for the calls that its guards let through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dyn.api import Jitted
+from dyn.errors import DynError, NotYetError, TraceError
+from dyn.explain.words import counted
+from dyn.interop.jax.arguments import Plan
+from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.results import Wrapper, finish
+from dyn.interop.jax.sizes import Guard, Kind, Sizes
+from dyn.interop.jax.tracing import Exported, Tracing
+from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.decode import is_known
+from dyn.interop.stablehlo.load import function_of
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
+
+    def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported) -> None:
+        self._parts, self._plan = parts, plan
+        self.sizes: Sizes = exported.sizes
+        self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
+        self._wrappers = [Wrapper(parts, result) for result in exported.results]
+        self._plain = all(wrapper.plain for wrapper in self._wrappers)
+        self._single = len([r for r in exported.results if r.shape is None]) == 1
+        position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
+        self.matches: Callable[[Any], bool] | None = self.sizes.matcher(position)
+        self.run = _function(exported, name, [plan.names[n] for n in exported.kept])
+
+    def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
+        """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
+        made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
+        arrays = (made,) if self._single else made
+        if self._plain:
+            results = [wrap(array) for wrap, array in zip(self._wrappers, arrays, strict=True)]
+        else:
+            results = finish(self._parts, self._results, self._wrappers, arrays, lambda: self._env(shapes))
+        return self.tree.unflatten(results)
+
+    def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
+        position = {leaf: number for number, leaf in enumerate(self._plan.symbolic)}
+        places = self.sizes.places.items()
+        actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
+        return replace(self.sizes, actual=actual).env
+
+    def shape(self, leaf: int, shape: Sequence[int]) -> list[int | None]:
+        """The shape of a leaf, None for an axis that is symbolic."""
+        words = self.sizes.axes.get(leaf, tuple(shape))
+        return [n if self.sizes.is_number(word) else None for word, n in zip(words, shape, strict=True)]
+
+    @property
+    def static(self) -> list[Guard]:
+        """What is a number because JAX took no symbol for it."""
+        return [guard for guard in self.sizes.guards if guard.kind is Kind.STATIC]
+
+    def places(self) -> dict[str, str]:
+        """Each name as a user would write it: ``x.shape[0]``."""
+        names = self._plan.names
+        return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
+
+    def guard_lines(self) -> list[str]:
+        """The guards, each with why and where."""
+        places, lines = self.places(), list[str]()
+        for guard in self.sizes.guards:
+            lines.append(f"{guard.text(places)}: {guard.kind.value}")
+            if guard.loc.line:
+                lines.append(f"  at {guard.loc.describe()}")
+            if guard.why:
+                lines.append(f"  JAX: {guard.why}")
+        return lines
+
+
+def _function(exported: Exported, name: str, names: Sequence[str]) -> Jitted:
+    module = mlir.parse(exported.module, is_known)
+    plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
+    main = replace(module.functions["main"], param_names=plain)
+    return function_of(replace(module, name=name, functions={**module.functions, "main": main}))
+
+
+def build(
+    parts: Internals, name: str, plan: Plan, tracing: Tracing, sizes: Sizes, leaves: Sequence[Any] | None,
+    shapes: Sequence[tuple[int, ...]],
+) -> tuple[Program, Any]:  # fmt: skip
+    """A program, and what it gives for the leaves of the call that it is made for (None without leaves).
+
+    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone.
+    """
+    exported = tracing.run(sizes)
+    try:
+        program = Program(parts, name, plan, exported)
+        return program, None if leaves is None else program(leaves, shapes)
+    except (TraceError, NotYetError) as error:
+        if not exported.sizes.free:
+            raise
+        static = _retry(tracing, exported.sizes, error)
+    program = Program(parts, name, plan, static)
+    return program, None if leaves is None else program(leaves, shapes)
+
+
+def _retry(tracing: Tracing, sizes: Sizes, error: DynError) -> Exported:
+    return tracing.static(sizes, error)
+
+
+@dataclass(frozen=True)
+class JaxExplanation:
+    """What was traced and compiled of a JAX function, and why there is more than one program. Prints as text."""
+
+    name: str
+    traces: int
+    #: For each program its guards, as lines, and dyn's explanation.
+    programs: tuple[tuple[tuple[str, ...], str], ...]
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {counted(len(self.programs), 'program')}, {counted(self.traces, 'trace')} by JAX"
+        parts = [head if self.programs else f"{head}\n  not called yet: nothing is traced"]
+        for number, (guards, text) in enumerate(self.programs, 1):
+            lines = ["guards, which choose the program", *(f"  {line}" for line in guards)] if guards else []
+            lines = lines if lines else ["guards, which choose the program: none"]
+            title = f"program {number} of {len(self.programs)}"
+            parts.append("\n".join([title, *(f"  {line}" for line in lines), text]))
+        return "\n".join(parts)
+
+    __repr__ = __str__
