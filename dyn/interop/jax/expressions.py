@@ -7,8 +7,10 @@ a number where its names have numbers, and one of JAX's dimensions where they ha
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any
@@ -22,8 +24,6 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
 }
 _CALLS: dict[str, Callable[..., Any]] = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
-#: The same as Python, for guards that are compiled.
-_PYTHON = {"floordiv": "//", "mod": "%"}
 
 
 class UnreadableError(Exception):
@@ -67,38 +67,132 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def python_text(text: str, places: Mapping[str, str]) -> str:
-    """The expression as Python's, with ``places[name]`` for each name."""
-    return _python(_parse(text), places)
+    """The expression as Python's, with ``places[name]`` for each name; UnreadableError for a name without a place."""
+    return _text(_parse(text), places, python=True)[0]
 
 
-def _python(node: ast.expr, places: Mapping[str, str]) -> str:
+def renamed(text: str, values: Mapping[str, str]) -> str:
+    """The expression as JAX's, with the expressions ``values[name]`` for some names."""
+    return _text(_substituted(_parse(text), values), {}, python=False)[0]
+
+
+def _substituted(node: ast.expr, values: Mapping[str, str]) -> ast.expr:
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return _parse(values[node.id]) if node.id in values else node
+
+    return Put().visit(copy.deepcopy(node))
+
+
+#: How operators are written, and how tightly they bind.
+_SIGNS: dict[type[ast.operator], tuple[str, int]] = {
+    ast.Add: (" + ", 1), ast.Sub: (" - ", 1), ast.Mult: ("*", 2), ast.FloorDiv: (" // ", 2), ast.Mod: (" % ", 2),
+    ast.Pow: ("**", 4),
+}  # fmt: skip
+_CALLED: dict[type[ast.operator], str] = {ast.FloorDiv: "floordiv", ast.Mod: "mod"}
+
+
+def _text(node: ast.expr, places: Mapping[str, str], python: bool) -> tuple[str, int]:
+    """Text, and how tightly its outermost operator binds."""
     match node:
         case ast.Constant(value=int(number)):
-            return str(number)
-        case ast.Name(id=name) if name in places:
-            return places[name]
+            return str(number), 9 if number >= 0 else 3
+        case ast.Name(id=name) if not python or name in places:
+            return places.get(name, name), 9
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return f"-{_enclosed(operand, places)}"
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return f"{_enclosed(left, places)}{_sign(op)}{_enclosed(right, places)}"
-        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in _PYTHON:
-            return f"{_enclosed(left, places)} {_PYTHON[name]} {_enclosed(right, places)}"
-        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in _CALLS:
-            return f"{name}({_python(left, places)}, {_python(right, places)})"
+            return f"-{_at_least(operand, 3, places, python)}", 2
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _CALLED and not python:
+            inner = [_text(one, places, python)[0] for one in (left, right)]
+            return f"{_CALLED[type(op)]}({', '.join(inner)})", 9
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _SIGNS:
+            sign, level = _SIGNS[type(op)]
+            sign = sign if python else sign.replace("**", "^")
+            one = _at_least(left, level, places, python)
+            return f"{one}{sign}{_at_least(right, level + 1, places, python)}", level
+        case ast.Call(func=ast.Name(id="floordiv" | "mod" as name), args=[left, right], keywords=[]) if python:
+            op = ast.FloorDiv() if name == "floordiv" else ast.Mod()
+            return _text(ast.BinOp(left, op, right), places, python)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and len(args) == 2:
+            return f"{name}({', '.join([_text(arg, places, python)[0] for arg in args])})", 9
         case _:
             raise UnreadableError(ast.unparse(node))
 
 
-def _sign(op: ast.operator) -> str:
-    signs: dict[type[ast.operator], str] = {
-        ast.Add: " + ", ast.Sub: " - ", ast.Mult: "*", ast.Pow: "**", ast.FloorDiv: " // ", ast.Mod: " % ",
-    }  # fmt: skip
-    return signs[type(op)]
+def _at_least(node: ast.expr, level: int, places: Mapping[str, str], python: bool) -> str:
+    text, own = _text(node, places, python)
+    return text if own >= level else f"({text})"
 
 
-def _enclosed(node: ast.expr, places: Mapping[str, str]) -> str:
-    text = _python(node, places)
-    return text if isinstance(node, ast.Constant | ast.Name) else f"({text})"
+def divisions(text: str) -> list[tuple[str, str]]:
+    """What is divided by what, with or without remainder, anywhere in an expression: the innermost last."""
+    found: list[tuple[str, str]] = []
+    try:
+        nodes = list(ast.walk(_parse(text)))
+    except UnreadableError:
+        return []
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id="floordiv" | "mod"), args=[left, right]):
+                found.append((_text(left, {}, False)[0], _text(right, {}, False)[0]))
+            case _:
+                pass
+    return found
+
+
+def product(text: str) -> tuple[int, list[str]] | None:
+    """The factor and the names of a product, with repeats; None for what is none."""
+    try:
+        return _product(_parse(text))
+    except UnreadableError:
+        return None
+
+
+def _product(node: ast.expr) -> tuple[int, list[str]] | None:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number, []
+        case ast.Name(id=name):
+            return 1, [name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _product(operand)
+            return None if inner is None else (-inner[0], inner[1])
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            one, other = _product(left), _product(right)
+            return None if one is None or other is None else (one[0] * other[0], one[1] + other[1])
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
+            one = _product(left)
+            return None if one is None else (one[0] ** power, one[1] * power)
+        case _:
+            return None
+
+
+def is_term(text: str) -> bool:
+    """Whether an expression is one call, or a product of names."""
+    try:
+        node = _parse(text)
+    except UnreadableError:
+        return False
+    return isinstance(node, ast.Call) or _product(node) is not None
+
+
+def calls_in(message: str) -> list[str]:
+    """The calls of ``mod`` and ``floordiv`` that a message has, the outermost of each."""
+    found, end = list[str](), 0
+    for start in re.finditer(r"\b(?:mod|floordiv)\(", message):
+        if start.start() < end:
+            continue
+        depth, end = 1, start.end()
+        while end < len(message) and depth:
+            depth += {"(": 1, ")": -1}.get(message[end], 0)
+            end += 1
+        found.append(message[start.start() : end])
+    return found
+
+
+def plus_one(text: str) -> str:
+    """The expression and 1."""
+    terms = linear(text)
+    return f"{text} + 1" if terms is None else linear_text({**terms, "": terms.get("", 0) + 1})
 
 
 def linear(text: str) -> dict[str, int] | None:

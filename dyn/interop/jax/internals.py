@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class Internals:
     put: Callable[[np.ndarray[Any, Any], Any], Any]
     dimension: type
     array: type
+    #: Have exceptions keep the frames of JAX's own, in a ``with``.
+    whole_tracebacks: Callable[[], Any]
     #: Whether arrays can be on one device alone.
     alone: bool
 
@@ -73,8 +76,14 @@ def internals() -> Internals:
 
     return Internals(
         jax, read_settings if settings is None else settings, _always if outside is None else outside,
-        _putter(jax, cpu), dimension, array, len(jax.devices()) == 1 == len(jax.devices("cpu")) and jax.devices()[0] is cpu,
+        _putter(jax, cpu), dimension, array,
+        _whole_tracebacks, jax.devices() == [cpu] == jax.devices("cpu"),
     )  # fmt: skip
+
+
+def _whole_tracebacks() -> Any:
+    filtering = _found("jax._src.config", "traceback_filtering")
+    return contextlib.nullcontext() if filtering is None else filtering("off")
 
 
 def _always() -> bool:
@@ -82,16 +91,10 @@ def _always() -> bool:
 
 
 def _putter(jax: Any, cpu: Any) -> Callable[[np.ndarray[Any, Any], Any], Any]:
-    batched, sharding, devices = _found("jax._src.lib.xla_client", "batched_device_put"), None, [cpu]
-    if batched is not None:
-        sharding = jax.sharding.SingleDeviceSharding(cpu)
+    batched = getattr(_found("jax._src.lib", "xla_client"), "batched_device_put", None)
+    sharding, devices = jax.sharding.SingleDeviceSharding(cpu), [cpu]
 
-        def put(array: np.ndarray[Any, Any], aval: Any) -> Any:
-            return batched(aval, sharding, [array], devices, False)
+    def put(array: np.ndarray[Any, Any], aval: Any) -> Any:
+        return jax.device_put(array) if batched is None else batched(aval, sharding, [array], devices, False)
 
-        return put
-
-    def put_plain(array: np.ndarray[Any, Any], aval: Any) -> Any:
-        return jax.device_put(array)
-
-    return put_plain
+    return put

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dyn.api import Lowered, ShapeDtypeStruct, Traced
-from dyn.errors import ArgumentError
+from dyn.api import Lowered, Traced
+from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
 from dyn.interop.jax.arguments import Arguments, Plan
 from dyn.interop.jax.internals import Internals, internals
-from dyn.interop.jax.versions import JaxExplanation, Program, build
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
+from dyn.interop.jax.versions import JaxExplanation, Program, build
 from dyn.trace.signature import Shapes, Signature, Static
 
 if TYPE_CHECKING:
@@ -84,6 +84,14 @@ class _Call(NamedTuple):
     avals: list[Any]
 
 
+def _family(key: Any) -> Any:
+    """What decides which programs a call can have, of all that is remembered of it."""
+    tree, static, settings, shapes, types, fixed = key
+    # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
+    ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
+    return tree, static, settings, ranks, types, fixed
+
+
 class JaxJitted:
     """A JAX function that dyn compiles. Made by :func:`jit`."""
 
@@ -134,18 +142,17 @@ class JaxJitted:
             tree, static, parts.settings(), shapes, tuple([(aval.dtype, aval.weak_type) for aval in symbolic]),
             self._fixed(plan, avals),
         )  # fmt: skip
-        program = self._calls.get(key)
+        program, result = self._calls.get(key), None
         if program is None:
             program, result = self._found_or_made(parts, key, call, arrays)
-            if result is not None:
-                result = result[0]
-            else:
-                result = program(arrays, shapes)
-        else:
-            result = program(arrays, shapes)
+        if result is None:
+            try:
+                result = (program(arrays, shapes),)
+            except ShapeError as error:
+                result = self._refused(parts, key, call, program, error)
         if plan.donated:
             self._delete(parts, args, kwargs, plan)
-        return result
+        return result[0]
 
     def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         """None for a call with tracers."""
@@ -201,10 +208,7 @@ class JaxJitted:
         self, parts: Internals, key: Any, call: _Call, leaves: Sequence[Any] | None
     ) -> tuple[Program, tuple[Any] | None]:
         """The program for a call that is not remembered, with its results where it was made now."""
-        tree, static, settings, shapes, types, fixed = key
-        # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
-        ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
-        family = (tree, static, settings, ranks, types, fixed)
+        shapes, family = key[3], _family(key)
         program = self._fitting(family, shapes)
         result: tuple[Any] | None = None
         if program is None:
@@ -226,22 +230,14 @@ class JaxJitted:
     def _make(
         self, parts: Internals, family: Any, call: _Call, leaves: Sequence[Any] | None, shapes: Any
     ) -> tuple[Program, tuple[Any]]:
-        plan, tree, static = call.plan, call.tree, call.static
-        types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
-        all_shapes = [tuple(aval.shape) for aval in call.avals]
-        sizes = self._arguments.sizes(plan, all_shapes)
+        sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
         known = self._programs.get(family, ())
         for guard in known[-1].sizes.guards if known else ():
             learnt = sizes.again(guard)
             sizes = sizes if learnt is None else learnt
-
-        def flat(given: Sequence[Any]) -> Any:
-            args, kwargs = self._arguments.joined(*parts.jax.tree.unflatten(tree, list(given)), static)
-            return self._function(*args, **kwargs)
-
-        tracing = Tracing(parts, self._signature.name, flat, types, all_shapes)
+        tracing, name = self._tracing(parts, call), self._signature.name
         try:
-            program, result = build(parts, self._signature.name, plan, tracing, sizes, leaves, shapes)
+            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes)
         finally:
             with self._lock:
                 self._traces += tracing.count
@@ -250,6 +246,38 @@ class JaxJitted:
             self._in_order = (*self._in_order, program)
         self._warn_of_values(family)
         return program, (result,)
+
+    def _tracing(self, parts: Internals, call: _Call) -> Tracing:
+        types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
+
+        def flat(given: Sequence[Any]) -> Any:
+            dynamic, named = parts.jax.tree.unflatten(call.tree, list(given))
+            args, kwargs = self._arguments.joined(dynamic, named, call.static)
+            return self._function(*args, **kwargs)
+
+        return Tracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
+
+    def _refused(self, parts: Internals, key: Any, call: _Call, program: Program, error: ShapeError) -> tuple[Any]:
+        """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or there is one for
+        them alone."""
+        if not program.sizes.free:
+            raise error
+        shapes, family, tracing = key[3], _family(key), self._tracing(parts, call)
+        sizes = self._arguments.sizes(call.plan, tracing.shapes)
+        with self._building.setdefault(family, lock()):
+            try:
+                exported = tracing.static(sizes, error)
+            finally:
+                with self._lock:
+                    self._traces += tracing.count
+            made = Program(parts, self._signature.name, call.plan, exported)
+            result = made(call.arrays, shapes)
+            with self._lock:
+                # Before the program that does not know that it is not for these.
+                self._programs[family] = (made, *self._programs.get(family, ()))
+                self._in_order = (*self._in_order, made)
+        self._calls[key] = made
+        return (result,)
 
     def _warn_of_values(self, family: Any) -> None:
         """Once for each line that makes a program for each value of a size."""
@@ -265,8 +293,8 @@ class JaxJitted:
                 self._warned.add(where)
                 name = program.places()[guard.left]
                 warnings.warn_explicit(
-                    f"{self._signature.name}() is compiled anew for each value of {name}, {counts[where]} times by now: "
-                    f"{guard.why or guard.kind.value}",
+                    f"{self._signature.name}() is compiled anew for each value of {name}, {counts[where]} times by "
+                    f"now: {guard.why or guard.kind.value}",
                     UserWarning,
                     guard.loc.file,
                     guard.loc.line,
@@ -312,11 +340,7 @@ class JaxJitted:
         types = tuple([(aval.dtype, own) for aval, own in zip(symbolic, weak, strict=True)])
         key = (call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals))
         program, _ = self._found_or_made(parts, key, call, None)
-        structs = [
-            ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in program.shape(leaf, avals[leaf].shape)]), avals[leaf].dtype)
-            for leaf in program.kept
-        ]
-        return program.run.trace(*structs)
+        return program.run.trace(*program.structs())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """``trace(...).lower()``, as in JAX."""

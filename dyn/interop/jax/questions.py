@@ -2,8 +2,8 @@
 
 A comparison by ``==`` of two sizes that JAX cannot decide is False there, without a word, since it has to be answered
 for hashing. So ``if x.shape[0] == 1`` would go one way for every size, and where two sizes have to be equal JAX says so
-later, in as many ways as it has operations. Here each such answer is noted: the program is then for the sizes for which it is
-true, and an operation that failed is known to have failed for the last of them that is wrong for the sizes at hand.
+later, in as many ways as it has operations. Here each such answer is noted: the program is then for the sizes for which
+it is true, and an operation that failed did so because of one that is wrong for the sizes at hand.
 
 JAX's class of dimensions has no place for a listener; its ``__eq__`` and ``__bool__`` get one, once, which asks nothing
 of anyone unless the thread is tracing here.
@@ -73,7 +73,10 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 def is_user(code: CodeType) -> bool:
     """Whether code is the user's, or of a library of theirs: not dyn's, JAX's, NumPy's or Python's own."""
-    name = code.co_filename
+    return _is_own(code.co_filename)
+
+
+def _is_own(name: str) -> bool:
     own = _OWN.get(name)
     if own is None:
         folders = [os.path.dirname(path) + os.sep for path in map(_file_of, ("jax", "jaxlib", "numpy")) if path]
@@ -96,13 +99,26 @@ def _loc_of(frame: FrameType | None) -> Loc:
 
 
 def loc_of_error(error: BaseException) -> Loc:
-    """The user's innermost line that an exception came through."""
+    """The user's innermost line that an exception came through, or that the operation comes from which was lowered."""
     found, step = UNKNOWN, error.__traceback__
     while isinstance(step, TracebackType):
-        if is_user(step.tb_frame.f_code):
-            found = Loc(step.tb_frame.f_code.co_filename, step.tb_lineno, step.tb_frame.f_code.co_name)
+        frame = step.tb_frame
+        if is_user(frame.f_code):
+            found = Loc(frame.f_code.co_filename, step.tb_lineno, frame.f_code.co_name)
+        elif "eqn" in frame.f_locals:
+            line = _line_of(frame.f_locals["eqn"])
+            found = found if line is None else line
         step = step.tb_next
     return found
+
+
+def _line_of(equation: Any) -> Loc | None:
+    """The user's line that an equation of JAX's comes from; lowering has left it."""
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
+    for frame in getattr(traceback, "frames", ()):
+        if _is_own(frame.file_name):
+            return Loc(frame.file_name, frame.line_num, frame.function_name)
+    return None
 
 
 @contextmanager

@@ -9,7 +9,20 @@ from functools import cached_property
 from math import gcd
 from typing import Any, Literal
 
-from dyn.interop.jax.expressions import UnreadableError, difference, evaluate, linear, names_in, python_text, solved
+from dyn.interop.jax.expressions import (
+    UnreadableError,
+    difference,
+    divisions,
+    evaluate,
+    is_term,
+    linear,
+    names_in,
+    plus_one,
+    product,
+    python_text,
+    renamed,
+    solved,
+)
 from dyn.source import Loc
 
 
@@ -109,20 +122,11 @@ class Sizes:
         """Of two names that are equal the first stays."""
         return {name: number for number, name in enumerate(self.env)}
 
-    def is_number(self, word: int | str) -> bool:
-        """Whether an axis has one size alone."""
-        return isinstance(word, int) or not names_in(self._resolved(word))
-
     def base(self, text: str) -> str:
         """An expression with the names that were made here written out."""
-        found = [name for name in names_in(text) if name in self.parts]
-        if not found:
-            return text
-        places = {name: name for name in names_in(text)}
-        for name in found:
-            whole, divisor = self.parts[name]
-            places[name] = f"floordiv({self.base(whole)}, {divisor})"
-        return python_text(text, {n: f"({p})" if n in found else p for n, p in places.items()})
+        while any(name in self.parts for name in names_in(text)):
+            text = renamed(text, {new: f"floordiv({name}, {divisor})" for new, (name, divisor) in self.parts.items()})
+        return text
 
     def value(self, text: str) -> int | None:
         """The value of an expression in the call at hand; None for what is no expression of these names."""
@@ -156,11 +160,10 @@ class Sizes:
             if terms is not None and any(f < 0 for f in terms.values()):
                 made = replace(made, constraints=(*made.constraints, (text, ">=", "1")))
             return made.with_guard(guard)
-        if linear(left) is not None and linear(right) is not None:
-            return None
         for one, other in ((left, right), (right, left)):
-            terms = linear(one)
-            if terms is None or len([n for n in terms if n]) == 1:
+            # JAX replaces the one term on the left by the right side, wherever it comes.
+            term = one.removeprefix("-").strip()
+            if linear(one) is None and term not in other and is_term(term):
                 made = replace(self, constraints=(*self.constraints, (one, "==", other)))
                 return made.with_guard(guard)
         return None
@@ -172,22 +175,30 @@ class Sizes:
             return None
         return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
 
-    def divided(self, text: str, divisor: int, loc: Loc, why: str) -> Sizes | None:
-        """With ``divisor`` dividing ``text``, a multiple of one name; None for another expression."""
-        terms = linear(self._resolved(text))
-        if terms is None or terms.get("", 0) % divisor:
+    def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: Kind) -> Sizes | None:
+        """With ``divisor`` dividing ``text``, a product, as it does now: what it wants of one name.
+
+        The name becomes a multiple of a new one. None where that does not do.
+        """
+        found, by = product(self._resolved(text)), product(self._resolved(divisor))
+        if found is None or by is None or not found[0] or not by[0]:
             return None
-        left = {name: gcd(factor, divisor) for name, factor in terms.items() if name and factor % divisor}
-        if len(left) != 1:
+        (factor, names), (number, common) = found, by
+        for name in common:
+            if name not in names:
+                return None
+            names.remove(name)
+        number = abs(number) // gcd(factor, number)
+        # The last name that can have all of it: axes at the end change the least.
+        name = next((n for n in reversed(names) if self.env[n] % number == 0), None)
+        if name is None or number == 1:
             return None
-        ((name, common),) = left.items()
-        part = divisor // common
-        new = f"{name}_by_{part}"
-        if new in self.env or self.env[name] % part:
-            return None
-        guard = Guard(f"mod({name}, {part})", "==", "0", Kind.DIVIDES, loc, why)
+        return self._halved(name, number, Guard(f"mod({name}, {number})", "==", "0", kind, loc, why))
+
+    def _halved(self, name: str, number: int, guard: Guard) -> Sizes:
+        new = f"{name}_by_{number}"
         made = self.with_guard(guard)
-        return replace(made, known={**made.known, name: f"{part}*{new}"}, parts={**made.parts, new: (name, part)})
+        return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
 
     def static(self, name: str, loc: Loc, why: str) -> Sizes:
         """With a name that is a number: one program for each."""
@@ -209,20 +220,21 @@ class Sizes:
         if guard.kind is Kind.STATIC:
             return self.static(guard.left, guard.loc, guard.why) if guard.left in self.free else None
         if guard.kind is Kind.ORDER and not guard.holds(self.actual):
-            guard = replace(guard, left=guard.right, right=f"{guard.left} + 1")
+            guard = replace(guard, left=guard.right, right=plus_one(guard.left))
         if not guard.holds(self.actual) or guard.op == "!=":
             return None
         if guard.kind is Kind.ORDER:
             return self.ordered(guard)
-        if guard.kind is Kind.DIVIDES:
-            name, divisor = guard.left.removeprefix("mod(").removesuffix(")").rsplit(", ", 1)
-            return self.divided(name, int(divisor), guard.loc, guard.why)
+        for text, divisor in divisions(guard.left) if guard.left.startswith("mod(") and guard.right == "0" else ():
+            made = self.divided(text, divisor, guard.loc, guard.why, guard.kind)
+            if made is not None:
+                return made
         return self.equal(guard)
 
     def _resolved(self, text: str) -> str:
         """An expression in free names alone."""
-        while found := [name for name in names_in(text) if name in self.known]:
-            text = python_text(text, {n: n for n in names_in(text)} | {n: f"({self.known[n]})" for n in found})
+        while any(name in self.known for name in names_in(text)):
+            text = renamed(text, self.known)
         return text
 
     # What JAX is given --------------------------------------------------------------------------------------------
@@ -256,7 +268,7 @@ class Sizes:
         for left, op, right in self.constraints:
             try:
                 a, b = evaluate(left, env), evaluate(right, env)
-            except Exception:  # max and min compare, which JAX may refuse  # noqa: BLE001
+            except Exception:  # max and min compare, which JAX may refuse
                 a, b = left, right
             if not isinstance(a, int) or not isinstance(b, int):
                 texts[f"{a} {op} {b}"] = None
@@ -265,11 +277,10 @@ class Sizes:
     # How calls are told apart -------------------------------------------------------------------------------------
 
     def matcher(self, position: Mapping[int, int]) -> Callable[[Any], bool] | None:
-        """A function of the symbolic leaves' shapes that says whether the program is for them; None where it is for all."""
+        """A function of the symbolic leaves' shapes: whether the program is for them. None where it is for all."""
         if not self.guards:
             return None
         places = {name: p.of(f"s[{position[p.leaf]}][{p.axis}]") for name, p in self.places.items()}
         text = " and ".join(guard.text(places) for guard in self.guards)
         # The text is made of numbers, operators and the places above: expressions let nothing else through.
-        return eval(f"lambda s: {text}", {"__builtins__": {"max": max, "min": min}})  # noqa: S307
-
+        return eval(f"lambda s: {text}", {"__builtins__": {"max": max, "min": min}})

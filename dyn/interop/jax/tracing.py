@@ -14,7 +14,7 @@ from dyn.errors import DynError, NotYetError
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.questions import listening
 from dyn.interop.jax.remedies import Failure, answered, remedies
-from dyn.interop.jax.sizes import Kind, Sizes
+from dyn.interop.jax.sizes import Sizes
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -23,7 +23,7 @@ _CUSTOM_CALL = re.compile(r"@([\w.$-]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class LeafType:
-    """What JAX takes an array argument for, but for its sizes. ``impl`` is a typed key's generator."""
+    """What JAX takes an array argument for, but for its sizes."""
 
     dtype: Any
     weak: bool
@@ -122,7 +122,7 @@ class Tracing:
             made = self._attempt(remedy)
             if isinstance(made, Failure) and not self._static_works:
                 self._try_static(made)
-            if not isinstance(made, Failure) or not failure.is_the_same(made, sizes, remedy):
+            if not isinstance(made, Failure) or failure.leads_on(made, sizes, remedy):
                 return made, remedy
         return None
 
@@ -142,7 +142,7 @@ class Tracing:
         jax = self.parts.jax
         self.count += 1
         outputs = _Outputs()
-        with listening(self.parts.dimension) as ear:
+        with listening(self.parts.dimension) as ear, self.parts.whole_tracebacks():
             try:
                 shapes = sizes.shapes(jax)
                 specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
@@ -151,7 +151,7 @@ class Tracing:
                 exported = jax.export.export(closed, platforms=("cpu",), disabled_checks=checks)(*specs)
             except DynError:
                 raise
-            except Exception as error:  # whatever it is: with the sizes at hand it may not come  # noqa: BLE001
+            except Exception as error:  # whatever it is: with the sizes at hand it may not come
                 if self._allow_custom_calls(str(error)):
                     return self._attempt(sizes)
                 return Failure(error, tuple(ear.questions()))
@@ -199,15 +199,4 @@ class Tracing:
             if np.dtype(aval.dtype).name not in known:
                 raise NotYetError(f"{self.name}(): results of dtype {aval.dtype} come later.")
         kept = tuple(exported.module_kept_var_idx)
-        avals = iter(exported.out_avals)
-        results = [r if r.shape is not None else _typed(r, next(avals)) for r in outputs.results]
-        return Exported(exported.mlir_module_serialized, kept, outputs.tree, tuple(results), sizes)
-
-
-def _typed(result: Result, aval: Any) -> Result:
-    return result if result.impl is not None else Result(aval.dtype, aval.weak_type)
-
-
-def why_static(sizes: Sizes) -> list[Any]:
-    """The guards that make sizes static, because JAX took no symbol."""
-    return [guard for guard in sizes.guards if guard.kind is Kind.STATIC]
+        return Exported(exported.mlir_module_serialized, kept, outputs.tree, tuple(outputs.results), sizes)

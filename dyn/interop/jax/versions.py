@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.api import Jitted
+from dyn.api import ShapeDtypeStruct
 from dyn.errors import DynError, NotYetError, TraceError
 from dyn.explain.words import counted
 from dyn.interop.jax.arguments import Plan
@@ -20,6 +20,7 @@ from dyn.interop.jax.tracing import Exported, Tracing
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
 from dyn.interop.stablehlo.load import function_of
+from dyn.ir.hlo import HloModule, HloOp
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, Any]
 class Program:
     """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
 
-    def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported) -> None:
+    def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported, asserted: bool = True) -> None:
         self._parts, self._plan = parts, plan
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
@@ -36,7 +37,8 @@ class Program:
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self.matches: Callable[[Any], bool] | None = self.sizes.matcher(position)
-        self.run = _function(exported, name, [plan.names[n] for n in exported.kept])
+        self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
+        self.run = function_of(self._module)
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
@@ -54,10 +56,10 @@ class Program:
         actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
         return replace(self.sizes, actual=actual).env
 
-    def shape(self, leaf: int, shape: Sequence[int]) -> list[int | None]:
-        """The shape of a leaf, None for an axis that is symbolic."""
-        words = self.sizes.axes.get(leaf, tuple(shape))
-        return [n if self.sizes.is_number(word) else None for word, n in zip(words, shape, strict=True)]
+    def structs(self) -> list[ShapeDtypeStruct]:
+        """The arrays that dyn's function takes, without their elements."""
+        types = self._module.functions["main"].body.params
+        return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]
 
     @property
     def static(self) -> list[Guard]:
@@ -81,11 +83,21 @@ class Program:
         return lines
 
 
-def _function(exported: Exported, name: str, names: Sequence[str]) -> Jitted:
+#: How JAX begins what it says of a constraint that was declared to it: by us, and each is a guard.
+_CONSTRAINT = "Input shapes do not match the symbolic shape constraint"
+
+
+def _module(exported: Exported, name: str, names: Sequence[str], asserted: bool) -> HloModule:
     module = mlir.parse(exported.module, is_known)
     plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
-    main = replace(module.functions["main"], param_names=plain)
-    return function_of(replace(module, name=name, functions={**module.functions, "main": main}))
+    main = module.functions["main"]
+    body = main.body if asserted else replace(main.body, ops=tuple([op for op in main.body.ops if not _is_guarded(op)]))
+    main = replace(main, param_names=plain, body=body)
+    return replace(module, name=name, functions={**module.functions, "main": main})
+
+
+def _is_guarded(op: HloOp) -> bool:
+    return str(op.attrs.get("error_message", "")).startswith(_CONSTRAINT)
 
 
 def build(
@@ -94,22 +106,27 @@ def build(
 ) -> tuple[Program, Any]:  # fmt: skip
     """A program, and what it gives for the leaves of the call that it is made for (None without leaves).
 
-    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone.
+    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
+    cannot read are left out before that: the guards see to them.
     """
     exported = tracing.run(sizes)
-    try:
-        program = Program(parts, name, plan, exported)
-        return program, None if leaves is None else program(leaves, shapes)
-    except (TraceError, NotYetError) as error:
-        if not exported.sizes.free:
-            raise
-        static = _retry(tracing, exported.sizes, error)
-    program = Program(parts, name, plan, static)
-    return program, None if leaves is None else program(leaves, shapes)
+    last: DynError | None = None
+    for asserted in (True, False) if exported.sizes.constraints else (True,):
+        try:
+            return _tried(Program(parts, name, plan, exported, asserted), leaves, shapes)
+        except (TraceError, NotYetError) as error:
+            last = error
+    assert last is not None
+    if not exported.sizes.free:
+        raise last
+    return _tried(Program(parts, name, plan, tracing.static(exported.sizes, last)), leaves, shapes)
 
 
-def _retry(tracing: Tracing, sizes: Sizes, error: DynError) -> Exported:
-    return tracing.static(sizes, error)
+def _tried(program: Program, leaves: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]) -> tuple[Program, Any]:
+    if leaves is None:
+        program.run.trace(*program.structs())
+        return program, None
+    return program, program(leaves, shapes)
 
 
 @dataclass(frozen=True)
