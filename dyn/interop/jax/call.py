@@ -11,7 +11,7 @@ from typing import Any
 from dyn.api import Jitted
 from dyn.errors import ArgumentError
 from dyn.forking import lock
-from dyn.interop.jax.exported import import_jax
+from dyn.interop.jax.internals import import_jax
 from dyn.interop.jax.programs import Family
 from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Signature

@@ -9,7 +9,8 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.api import Compiled, Lowered, Traced
-from dyn.errors import BackendUnavailableError, NotYetError
+from dyn.errors import NotYetError
+from dyn.interop.jax.internals import import_jax
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.dump import Stage, module_of, traced_of
 from dyn.ir.core import Function, Value
@@ -20,18 +21,6 @@ from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
-
-
-def import_jax() -> Any:
-    """``jax``; BackendUnavailableError without it."""
-    try:
-        import jax
-        import jax.export  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
-    except ImportError as error:
-        raise BackendUnavailableError(
-            f"JAX cannot be imported ({error}).", remedy='install it with: pip install "dyn[jax]"'
-        ) from error
-    return jax
 
 
 #: A function of flat tracers, in a trace: what is differentiated.

@@ -1,19 +1,37 @@
-"""JAX functions compiled by dyn: traced once by JAX, for every shape."""
+"""``dyn.interop.jax.jit``: JAX functions that are traced by JAX and compiled by dyn, once for every shape."""
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from dyn import dtypes
-from dyn.api import Jitted
-from dyn.errors import ArgumentError, NotYetError
+from dyn.api import Lowered, Traced
+from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
-from dyn.interop.jax.exported import import_jax
-from dyn.interop.stablehlo.load import load
+from dyn.interop.jax.arguments import Arguments, Plan
+from dyn.interop.jax.internals import Internals, internals
+from dyn.interop.jax.results import read_leaf
+from dyn.interop.jax.tracing import LeafType, Tracing
+from dyn.interop.jax.versions import JaxExplanation, Program, build
+from dyn.trace.signature import Shapes, Signature, Static
+
+if TYPE_CHECKING:
+    from _thread import RLock
+
+#: So many programs for one value of a size each, and a word is said about it.
+MANY_VALUES = 8
+#: Calls, and types of leaves, that are remembered to the last detail.
+_MOST_CALLS, _MOST_TYPES = 4096, 65536
+
+
+class JaxCacheInfo(NamedTuple):
+    """How often JAX has traced a function, and how often dyn has compiled it."""
+
+    traces: int
+    compiles: int
 
 
 def jit(
@@ -21,107 +39,309 @@ def jit(
     /,
     *,
     static_argnums: int | Sequence[int] = (),
-    shapes: str | None = None,
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
+    shapes: Shapes = None,
 ) -> Any:
     """In place of ``jax.jit``: one trace by JAX and one compile by dyn serve every shape.
 
-    Each axis of each argument that is an array by itself is symbolic; ``shapes="b s 768, s n"`` names axes of the
-    dynamic arguments, says which are equal, and makes those that are numbers static. Arrays inside of containers
-    (parameter trees) have static shapes: another shape there is another program, as is another dtype or another value
-    of a static argument. Results are JAX arrays where arguments are.
+    Each axis of each argument that is an array by itself is symbolic. Arrays inside of containers (parameter trees)
+    have static shapes: another shape there is another program, as is another dtype, tree or static argument.
+    ``shapes`` says otherwise: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names that are
+    used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of containers too.
 
-    JAX takes symbolic sizes to be at least 1: with an argument of size 0 the program is traced for that shape alone.
+    Where JAX cannot trace for every size, the program is for fewer: for sizes that are equal, or larger than some
+    other, or divisible, as those at hand are, and in the end for one value of a size alone. Each of these is a guard,
+    with the line that made it necessary: other sizes get another program. :meth:`JaxJitted.explain` lists them. JAX takes
+    symbolic sizes to be at least 1, so that 0 is always a value of its own.
 
-    Raises what JAX raises where it cannot trace a function for symbolic sizes (undecided comparisons of sizes, a
-    convolution or FFT whose length decides its code): name equal sizes, or make them static, with ``shapes=``.
+    Results are ``jax.Array``, of the types that ``jax.jit`` gives, weak types too; large ones lie in the memory that
+    dyn computed them in. Donated JAX arrays are deleted after the call. Under other transformations of JAX (``grad``,
+    ``vmap``, ``jit`` of the result), and with ``jax_disable_jit``, the plain function is called.
+
+    Raises what ``jax.jit`` raises for a function that cannot be traced with the sizes at hand; ArgumentError for
+    arguments that are no arrays; UnsupportedOpError for operations that dyn has not.
     """
     if function is None:
-        return functools.partial(jit, static_argnums=static_argnums, shapes=shapes)
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames, shapes=shapes,
+        )  # fmt: skip
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    return JaxJitted(function, numbers, shapes)
+    signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    return JaxJitted(function, signature)
+
+
+class _Call(NamedTuple):
+    """A call taken apart. ``arrays`` are the leaves; None where one is a ``jax.ShapeDtypeStruct``."""
+
+    tree: Any
+    static: tuple[Static, ...]
+    plan: Plan
+    arrays: list[Any]
+    avals: list[Any]
+
+
+def _family(key: Any) -> Any:
+    """What decides which programs a call can have, of all that is remembered of it."""
+    tree, static, settings, shapes, types, fixed = key
+    # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
+    ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
+    return tree, static, settings, ranks, types, fixed
 
 
 class JaxJitted:
     """A JAX function that dyn compiles. Made by :func:`jit`."""
 
-    def __init__(self, function: Callable[..., Any], static: tuple[int, ...], shapes: str | None) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
-        self._static = static
-        self._shapes = None if shapes is None else [s.strip() for s in shapes.split(",")]
-        self._programs: dict[Any, tuple[Jitted, Any, tuple[int, ...]]] = {}
+        self._function, self._signature = function, signature
+        self._arguments = Arguments(signature)
+        self._internals: Internals | None = None
         self._lock = lock()
+        #: Held by the thread that makes a program, by what it is made for.
+        self._building: dict[Any, RLock] = {}
+        self._plans: dict[Any, Plan] = {}
+        #: The types of leaves in containers, by the identity of what JAX describes them with, which is kept.
+        self._codes: dict[int, tuple[Any, int]] = {}
+        self._types: dict[Any, int] = {}
+        self._calls: dict[Any, Program] = {}
+        self._programs: dict[Any, tuple[Program, ...]] = {}
+        self._in_order: tuple[Program, ...] = ()
+        self._traces = 0
+        self._warned: set[Any] = set()
 
-    def __call__(self, /, *args: Any) -> Any:
-        jax = import_jax()
-        dynamic = [a for i, a in enumerate(args) if i not in self._static]
-        leaves, tree = jax.tree.flatten(dynamic)
-        bare = [jax.tree.structure(a) == jax.tree.structure(0) for a in dynamic]
-        key = self._key(args, dynamic, leaves, tree, bare)
-        program = self._programs.get(key)
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Methods: ``self`` becomes the first argument."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"dyn.interop.jax.jit({self._signature.name})"
+
+    def __reduce__(self) -> str:
+        """As a function is: by its name in its module."""
+        return getattr(self, "__qualname__", self._signature.name)
+
+    # Calling ------------------------------------------------------------------------------------------------------
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        parts = self._internals
+        if parts is None:
+            parts = self._internals = internals()
+        if not parts.outside() or parts.jax.config.jax_disable_jit:
+            return self._function(*args, **kwargs)
+        call = self._taken_apart(parts, args, kwargs)
+        if call is None:
+            return self._function(*args, **kwargs)
+        tree, static, plan, arrays, avals = call
+        symbolic = [avals[n] for n in plan.symbolic]
+        shapes = tuple([aval.shape for aval in symbolic])
+        key = (
+            tree, static, parts.settings(), shapes, tuple([(aval.dtype, aval.weak_type) for aval in symbolic]),
+            self._fixed(plan, avals),
+        )  # fmt: skip
+        program, result = self._calls.get(key), None
         if program is None:
+            program, result = self._found_or_made(parts, key, call, arrays)
+        if result is None:
+            try:
+                result = (program(arrays, shapes),)
+            except ShapeError as error:
+                result = self._refused(parts, key, call, program, error)
+        if plan.donated:
+            self._delete(parts, args, kwargs, plan)
+        return result[0]
+
+    def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+        """None for a call with tracers."""
+        static: tuple[Static, ...] = ()
+        if self._arguments.has_static:
+            args, kwargs, static = self._arguments.split(args, kwargs)
+        leaves, tree = parts.jax.tree_util.tree_flatten((args, kwargs))
+        where = (tree, tuple([one.name for one in static])) if static else tree
+        plan = self._plans.get(where)
+        if plan is None:
+            plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
+        if {*map(type, leaves)} <= {parts.array} and parts.alone:
+            return _Call(tree, static, plan, leaves, [leaf.aval for leaf in leaves])
+        if any(isinstance(leaf, parts.jax.core.Tracer) for leaf in leaves):
+            return None
+        arrays, avals = list[Any](), list[Any]()
+        for leaf, name in zip(leaves, plan.names, strict=True):
+            array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
+            arrays.append(array)
+            avals.append(aval)
+        return _Call(tree, static, plan, arrays, avals)
+
+    def _fixed(self, plan: Plan, avals: Sequence[Any]) -> tuple[int, ...]:
+        """A number for the type of each leaf whose shape is static."""
+        codes = self._codes
+        try:
+            return tuple([codes[id(avals[n])][1] for n in plan.fixed])
+        except KeyError:
+            pass
+        if len(codes) > _MOST_TYPES:
+            codes = self._codes = {}
+        found: list[int] = []
+        for n in plan.fixed:
+            aval = avals[n]
             with self._lock:
-                program = self._programs.get(key)
+                code = self._types.setdefault((aval.shape, aval.dtype, aval.weak_type), len(self._types))
+            codes[id(aval)] = aval, code
+            found.append(code)
+        return tuple(found)
+
+    def _delete(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan) -> None:
+        """Give donated arrays' memory back, and have JAX say so where they are used again."""
+        if self._arguments.has_static:
+            args, kwargs, _ = self._arguments.split(args, kwargs)
+        leaves = parts.jax.tree_util.tree_leaves((args, kwargs))
+        for number in plan.donated:
+            if isinstance(leaves[number], parts.jax.Array) and not leaves[number].is_deleted():
+                leaves[number].delete()
+
+    # Programs -----------------------------------------------------------------------------------------------------
+
+    def _found_or_made(
+        self, parts: Internals, key: Any, call: _Call, leaves: Sequence[Any] | None
+    ) -> tuple[Program, tuple[Any] | None]:
+        """The program for a call that is not remembered, with its results where it was made now."""
+        shapes, family = key[3], _family(key)
+        program = self._fitting(family, shapes)
+        result: tuple[Any] | None = None
+        if program is None:
+            with self._building.setdefault(family, lock()):
+                program = self._fitting(family, shapes)
                 if program is None:
-                    program = self._programs[key] = self._export(jax, args, dynamic, bare)
-        run, out_tree, kept = program
-        arrays = [self._array(jax, leaves[i]) for i in kept]
-        made = run(*arrays)
-        results = list(made) if isinstance(made, tuple) else [made]
-        return jax.tree.unflatten(out_tree, [jax.numpy.asarray(r) for r in results])
+                    program, result = self._make(parts, family, call, leaves, shapes)
+        if len(self._calls) >= _MOST_CALLS:
+            self._calls = {}
+        self._calls[key] = program
+        return program, result
 
-    @staticmethod
-    def _array(jax: Any, leaf: Any) -> Any:
-        return leaf if isinstance(leaf, jax.Array | np.ndarray) else np.asarray(jax.numpy.asarray(leaf))
+    def _fitting(self, family: Any, shapes: Any) -> Program | None:
+        for program in self._programs.get(family, ()):
+            if program.matches is None or program.matches(shapes):
+                return program
+        return None
 
-    def cache_info(self) -> tuple[int, int]:
+    def _make(
+        self, parts: Internals, family: Any, call: _Call, leaves: Sequence[Any] | None, shapes: Any
+    ) -> tuple[Program, tuple[Any]]:
+        sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
+        known = self._programs.get(family, ())
+        for guard in known[-1].sizes.guards if known else ():
+            learnt = sizes.again(guard)
+            sizes = sizes if learnt is None else learnt
+        tracing, name = self._tracing(parts, call), self._signature.name
+        try:
+            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes)
+        finally:
+            with self._lock:
+                self._traces += tracing.count
+        with self._lock:
+            self._programs[family] = (*self._programs.get(family, ()), program)
+            self._in_order = (*self._in_order, program)
+        self._warn_of_values(family)
+        return program, (result,)
+
+    def _tracing(self, parts: Internals, call: _Call) -> Tracing:
+        types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
+
+        def flat(given: Sequence[Any]) -> Any:
+            dynamic, named = parts.jax.tree.unflatten(call.tree, list(given))
+            args, kwargs = self._arguments.joined(dynamic, named, call.static)
+            return self._function(*args, **kwargs)
+
+        return Tracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
+
+    def _refused(self, parts: Internals, key: Any, call: _Call, program: Program, error: ShapeError) -> tuple[Any]:
+        """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or there is one for
+        them alone."""
+        if not program.sizes.free:
+            raise error
+        shapes, family, tracing = key[3], _family(key), self._tracing(parts, call)
+        sizes = self._arguments.sizes(call.plan, tracing.shapes)
+        with self._building.setdefault(family, lock()):
+            try:
+                exported = tracing.static(sizes, error)
+            finally:
+                with self._lock:
+                    self._traces += tracing.count
+            made = Program(parts, self._signature.name, call.plan, exported)
+            result = made(call.arrays, shapes)
+            with self._lock:
+                # Before the program that does not know that it is not for these.
+                self._programs[family] = (made, *self._programs.get(family, ()))
+                self._in_order = (*self._in_order, made)
+        self._calls[key] = made
+        return (result,)
+
+    def _warn_of_values(self, family: Any) -> None:
+        """Once for each line that makes a program for each value of a size."""
+        counts: dict[Any, int] = {}
+        for program in self._programs[family]:
+            for guard in program.static:
+                counts[guard.loc, guard.left] = counts.get((guard.loc, guard.left), 0) + 1
+        for program in self._programs[family][-1:]:
+            for guard in program.static:
+                where = guard.loc, guard.left
+                if counts[where] < MANY_VALUES or where in self._warned:
+                    continue
+                self._warned.add(where)
+                name = program.places()[guard.left]
+                warnings.warn_explicit(
+                    f"{self._signature.name}() is compiled anew for each value of {name}, {counts[where]} times by "
+                    f"now: {guard.why or guard.kind.value}",
+                    UserWarning,
+                    guard.loc.file,
+                    guard.loc.line,
+                )
+
+    # What there is ------------------------------------------------------------------------------------------------
+
+    def cache_info(self) -> JaxCacheInfo:
         """How often JAX has traced, and how often dyn has compiled."""
-        return len(self._programs), sum(run.cache_info().compiles for run, _, _ in self._programs.values())
+        return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._in_order))
 
-    def _key(self, args: Any, dynamic: list[Any], leaves: list[Any], tree: Any, bare: list[bool]) -> Any:
-        """What another program is made for: trees, dtypes, ranks, static shapes and values, and which sizes are 0."""
-        jax = import_jax()
-        types = tuple([(jax.numpy.result_type(leaf).name, np.ndim(leaf)) for leaf in leaves])
-        sizes = tuple([
-            tuple([n == 0 for n in np.shape(a)]) if own else tuple([np.shape(x) for x in jax.tree.leaves(a)])
-            for a, own in zip(dynamic, bare, strict=True)
-        ])  # fmt: skip
-        empty = tuple([np.shape(a) if own and 0 in np.shape(a) else None for a, own in zip(dynamic, bare, strict=True)])
-        static = tuple([args[i] for i in self._static])
-        return tree, types, sizes, empty, static, bool(jax.config.jax_enable_x64)
+    def clear_cache(self) -> None:
+        """Forget all programs, as ``jax.jit``'s method does."""
+        with self._lock:
+            self._calls, self._programs, self._in_order, self._traces = {}, {}, (), 0
+            self._warned.clear()
 
-    def _export(self, jax: Any, args: Any, dynamic: list[Any], bare: list[bool]) -> tuple[Jitted, Any, tuple[int, ...]]:
-        specs = self._specs(jax, dynamic, bare)
-        static = {i: args[i] for i in self._static}
+    def explain(self) -> JaxExplanation:
+        """The programs there are: why more than one, with the lines that caused it, and what dyn made of each."""
+        parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._in_order]
+        return JaxExplanation(self._signature.name, self._traces, tuple(parts))
 
-        def closed(*given: Any) -> Any:
-            rest = iter(given)
-            return self._function(*[static[i] if i in static else next(rest) for i in range(len(args))])
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """``jax.eval_shape`` of the plain function."""
+        parts = self._internals = self._internals or internals()
+        call_args, call_kwargs, static = self._arguments.split(args, kwargs)
 
-        exported = jax.export.export(jax.jit(closed))(*specs)
-        unknown = [a.dtype for a in exported.out_avals if a.dtype.name not in {d.name for d in dtypes.ALL}]
-        if unknown:
-            raise NotYetError(f"results of dtype {unknown[0]} come later.")
-        return load(exported.mlir_module_serialized), exported.out_tree, tuple(exported.module_kept_var_idx)
+        def dynamic(given: Any, named: Any) -> Any:
+            again, keywords = self._arguments.joined(given, named, static)
+            return self._function(*again, **keywords)
 
-    def _specs(self, jax: Any, dynamic: list[Any], bare: list[bool]) -> list[Any]:
-        """What JAX traces with: symbols for the sizes of bare arrays."""
-        scope, specs = jax.export.SymbolicScope(), list[Any]()
-        for number, (arg, own) in enumerate(zip(dynamic, bare, strict=True)):
-            if not own or 0 in np.shape(arg):
-                specs.append(jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), jax.numpy.result_type(x)), arg))
-                continue
-            words = self._words(number, np.ndim(arg))
-            text = f"({', '.join(words)},)" if words else "()"
-            shape = jax.export.symbolic_shape(text, scope=scope)
-            specs.append(jax.ShapeDtypeStruct(shape, jax.numpy.result_type(arg)))
-        return specs
+        return parts.jax.eval_shape(dynamic, call_args, call_kwargs)
 
-    def _words(self, number: int, rank: int) -> list[str]:
-        given = self._shapes[number] if self._shapes is not None and number < len(self._shapes) else "..."
-        words = ["_"] * rank if given == "..." else [] if given == "()" else given.split()
-        if len(words) != rank:
-            raise ArgumentError(f"shapes= gives argument {number} the axes {given!r}, and it has {rank}.")
-        return [f"d{number}_{axis}" if word == "_" else word for axis, word in enumerate(words)]
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The program of dyn for these arguments (arrays or ``jax.ShapeDtypeStruct``): of its arrays, one by one."""
+        parts = self._internals = self._internals or internals()
+        call = self._taken_apart(parts, args, kwargs)
+        if call is None:
+            raise ArgumentError(f"{self._signature.name}.trace() takes no tracers.")
+        plan, avals = call.plan, call.avals
+        symbolic = [avals[n] for n in plan.symbolic]
+        shapes, weak = tuple([tuple(a.shape) for a in symbolic]), [bool(a.weak_type) for a in symbolic]
+        types = tuple([(aval.dtype, own) for aval, own in zip(symbolic, weak, strict=True)])
+        key = (call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals))
+        program, _ = self._found_or_made(parts, key, call, None)
+        return program.run.trace(*program.structs())
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """``trace(...).lower()``, as in JAX."""
+        return self.trace(*args, **kwargs).lower()

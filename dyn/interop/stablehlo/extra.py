@@ -25,9 +25,15 @@ def _zero(d: Any, op: HloOp) -> Sequence[Any]:
     return [d.b.op("constant", value=Dense(np.zeros((), np.uint32)))]
 
 
+def _same(d: Any, op: HloOp) -> Sequence[Any]:
+    """Where an array lies among the devices says nothing of its elements."""
+    return [d.value(op.operands[0])]
+
+
 EXTRA: Mapping[str, DecodeRule] = {
     "stablehlo.broadcast": _broadcast,
     "stablehlo.partition_id": _zero,
     "stablehlo.replica_id": _zero,
+    "sdy.sharding_constraint": _same,
     **{f"custom_call.{name}": rule for name, rule in CUSTOM_CALLS.items()},
 }

@@ -105,6 +105,8 @@ class _Reader:
     def module(self, module: Any) -> HloModule:
         functions: dict[str, HloFunction] = {}
         for op in module.body.operations:
+            if op.operation.name == "sdy.mesh":  # the devices that arrays are spread over: there is one here
+                continue
             if op.operation.name != "func.func":
                 loc = self.loc(op.operation.location)
                 raise UnsupportedOpError(f"{op.operation.name} in a module is not supported.", loc=loc)

@@ -1,0 +1,240 @@
+"""The arguments of a call: which are static, what the leaves are called, and which axes are symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dyn.errors import ArgumentError, ShapeError
+from dyn.interop.jax.expressions import UnreadableError, evaluate, linear, names_in
+from dyn.interop.jax.sizes import Place, Sizes
+from dyn.shapes import parse_shapes
+from dyn.trace.signature import Signature, Static
+
+#: The axes of a leaf: numbers, names and expressions of names, "_" for a name of its own. None: it is not declared.
+Axes = tuple[int | str, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is known of calls whose arguments make one tree.
+
+    For each leaf its ``names``, whether it is an argument by itself (``bare``), and what ``shapes=`` says of its axes.
+    ``symbolic`` are the leaves that have symbolic axes, ``fixed`` the others, ``donated`` those that are given away.
+    """
+
+    names: tuple[str, ...]
+    declared: tuple[Axes, ...]
+    symbolic: tuple[int, ...]
+    fixed: tuple[int, ...]
+    donated: tuple[int, ...]
+
+
+class Arguments:
+    """How calls of a function become leaves.
+
+    Raises ArgumentError for static and donated arguments that the function does not have, and for ``shapes`` that
+    cannot be read or that name no argument.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.has_static = bool(signature.static_numbers or signature.static_names)
+
+    def split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
+        """The dynamic arguments, and the static ones as part of a key."""
+        numbers, names, label = self.signature.static_numbers, self.signature.static_names, self.signature.keyword_label
+        static = [
+            self._static(f"{n}", self.signature.argument_name(n), args[n]) for n in sorted(numbers) if n < len(args)
+        ]
+        dynamic = tuple([value for number, value in enumerate(args) if number not in numbers])
+        named = {name: value for name, value in kwargs.items() if label(name) not in names}
+        static += [self._static(name, name, kwargs[name]) for name in sorted(kwargs) if name not in named]
+        return dynamic, named, tuple(static)
+
+    def _static(self, key: str, name: str, value: Any) -> Static:
+        try:
+            hash(value)
+        except TypeError:
+            raise ArgumentError(
+                f"{self.signature.name}(): the static argument {name} is a {type(value).__name__}, which has no hash.",
+                remedy="pass a tuple or another immutable value, or make the argument an array.",
+            ) from None
+        return Static(key, value)
+
+    def joined(
+        self, dynamic: Sequence[Any], named: Mapping[str, Any], static: Sequence[Static]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A call again: what :meth:`split` took apart."""
+        args, kwargs = list(dynamic), dict(named)
+        for one in static:  # by rising position
+            if one.name.isdecimal():
+                args.insert(int(one.name), one.value)
+            else:
+                kwargs[one.name] = one.value
+        return args, kwargs
+
+    def plan(self, jax: Any, tree: Any, static: Sequence[Static]) -> Plan:
+        """The plan for a tree of ``(dynamic, named)``."""
+        dynamic, named = jax.tree.unflatten(tree, list(range(tree.num_leaves)))
+        skipped = {int(one.name) for one in static if one.name.isdecimal()}
+        numbers = [number for number in range(len(dynamic) + len(skipped)) if number not in skipped]
+        positional = [self.signature.argument_name(number) for number in numbers]
+        specs = self._specs([*positional, *named])
+        leaves, _ = jax.tree_util.tree_flatten_with_path((dynamic, named))
+        arguments: list[str] = []
+        names: list[str] = []
+        for path, _ in leaves:
+            argument = positional[path[1].idx] if path[0].idx == 0 else path[1].key
+            arguments.append(argument)
+            names.append(argument + jax.tree_util.keystr(path[2:]))
+        declared: list[Axes] = []
+        for (path, _), argument, name in zip(leaves, arguments, names, strict=True):
+            bare = len(path) == 2
+            axes = self._declared(specs.get(argument), path[2:], name)
+            declared.append(axes if axes is not None or not bare else ("...",))
+        symbolic = tuple([n for n, axes in enumerate(declared) if axes is not None])
+        return Plan(
+            tuple(names),
+            tuple(declared),
+            symbolic,
+            tuple([n for n in range(len(names)) if n not in {*symbolic}]),
+            tuple([n for n, argument in enumerate(arguments) if argument in self.signature.donated_names]),
+        )
+
+    # What shapes= says --------------------------------------------------------------------------------------------
+
+    def _specs(self, names: Sequence[str]) -> dict[str, Any]:
+        shapes, signature = self.signature.shapes, self.signature
+        if shapes is None:
+            return {}
+        if isinstance(shapes, Mapping):
+            return dict(shapes)
+        entries: list[Any] = list(shapes)
+        if isinstance(shapes, str):
+            entries = [None if group is None else " ".join(map(str, group)) or "()" for group in signature.groups]
+        if len(entries) > len(names):
+            raise ArgumentError(
+                f"{signature.name}(): shapes={shapes!r} declares {len(entries)} arguments, and the call has {len(names)}.",
+                remedy="write one group of dims an array argument, '...' for one that is not declared.",
+            )
+        return dict(zip(names, entries, strict=False))
+
+    def _declared(self, spec: Any, path: Sequence[Any], name: str) -> Axes:
+        """What a declaration, which may be a tree, says of the leaf at ``path`` in it."""
+        for step in path:
+            if spec is None or isinstance(spec, str):
+                break
+            key = next(getattr(step, f) for f in ("key", "idx", "name") if hasattr(step, f))
+            if isinstance(spec, Mapping):
+                spec = spec.get(key)
+            elif isinstance(spec, Sequence) and isinstance(key, int) and key < len(spec):
+                spec = spec[key]
+            else:
+                self._no_spec(name, spec)
+        if spec is None:
+            return None
+        if isinstance(spec, str):
+            groups = parse_shapes(spec)
+            if len(groups) != 1:
+                self._no_spec(name, spec)
+            return ("...",) if groups[0] is None else groups[0]
+        if isinstance(spec, Sequence) and all(isinstance(axis, int | str) or axis is None for axis in spec):
+            return tuple(["_" if axis is None else axis for axis in spec])
+        return self._no_spec(name, spec)
+
+    def _no_spec(self, name: str, spec: Any) -> Axes:
+        raise ArgumentError(
+            f"{self.signature.name}(): shapes= declares {name} as {spec!r}.",
+            remedy="write text such as 'b s 768', a tree of such texts like the argument, or None for what is not declared.",
+        )
+
+    # The sizes of a call ------------------------------------------------------------------------------------------
+
+    def sizes(self, plan: Plan, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+        """The sizes of a call: a name for each symbolic axis. A size of 0 is a number, as JAX's names are at least 1.
+
+        Raises ArgumentError for a declaration with another number of axes, ShapeError for sizes that are not what was declared.
+        """
+        axes: dict[int, tuple[int | str, ...]] = {}
+        for leaf in plan.symbolic:
+            axes[leaf] = self._axes(plan.names[leaf], leaf, plan.declared[leaf], shapes[leaf])
+        actual: dict[str, int] = {}
+        places: dict[str, Place] = {}
+        # Names by themselves first: the others may be of these.
+        for leaf, axis, word, size in _walk(axes, shapes):
+            if isinstance(word, str) and word.isidentifier() and word not in actual:
+                actual[word], places[word] = size, Place(leaf, axis)
+        for leaf, axis, word, size in _walk(axes, shapes):
+            if isinstance(word, str) and not word.isidentifier():
+                self._solve(word, size, Place(leaf, axis), actual, places)
+        self._check(plan, axes, shapes, actual)
+        zeros = {name for name, size in actual.items() if size < 1}
+        for leaf, words in axes.items():
+            axes[leaf] = tuple([
+                size if zeros and isinstance(word, str) and zeros & {*names_in(word)} else word
+                for word, size in zip(words, shapes[leaf], strict=True)
+            ])  # fmt: skip
+        return Sizes(
+            axes,
+            {name: size for name, size in actual.items() if name not in zeros},
+            {name: place for name, place in places.items() if name not in zeros},
+        )
+
+    def _axes(self, name: str, leaf: int, declared: Axes, shape: tuple[int, ...]) -> tuple[int | str, ...]:
+        words = ("_",) * len(shape) if declared is None or declared == ("...",) else declared
+        if len(words) != len(shape):
+            text = " ".join(map(str, words)) or "()"
+            raise ArgumentError(
+                f"{self.signature.name}(): {name} has {_axes_text(len(shape))}, and shapes= declares {text!r}.",
+                remedy="pass an array of that rank, or change the declaration.",
+            )
+        plain = name if name.isidentifier() else f"a{leaf}"
+        return tuple([f"{plain}_{axis}" if word == "_" else word for axis, word in enumerate(words)])
+
+    def _solve(self, word: str, size: int, place: Place, actual: dict[str, int], places: dict[str, Place]) -> None:
+        missing = [name for name in names_in(word) if name not in actual]
+        terms = linear(word)
+        if not missing:
+            return
+        if terms is None or len(missing) > 1 or len(terms) > 2 or terms[missing[0]] < 1:
+            raise ArgumentError(
+                f"{self.signature.name}(): shapes= declares {word!r}, from which {missing[0]} cannot be found.",
+                remedy=f"give {missing[0]} an axis of its own, or write a multiple of it, as in '2*{missing[0]} + 1'.",
+            )
+        found = Place(place.leaf, place.axis, terms[missing[0]], terms.get("", 0))
+        actual[missing[0]], places[missing[0]] = (size - found.offset) // found.factor, found
+
+    def _check(
+        self, plan: Plan, axes: Mapping[int, tuple[int | str, ...]], shapes: Sequence[tuple[int, ...]],
+        actual: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        for leaf, axis, word, size in _walk(axes, shapes):
+            try:
+                wanted = word if isinstance(word, int) else evaluate(word, actual)
+            except UnreadableError:
+                continue
+            if wanted != size:
+                value = "" if isinstance(word, int) else f", which is {wanted} here"
+                raise ShapeError(
+                    f"{self.signature.name}(): {plan.names[leaf]}.shape[{axis}] is {size}, and shapes= declares {word}{value}.",
+                    remedy="pass arrays whose shapes satisfy it, or change the declaration.",
+                )
+
+
+def _walk(
+    axes: Mapping[int, tuple[int | str, ...]], shapes: Sequence[tuple[int, ...]]
+) -> list[tuple[int, int, int | str, int]]:
+    """Leaf, axis, what it is declared as, and its size."""
+    return [
+        (leaf, axis, word, size)
+        for leaf, words in axes.items()
+        for axis, (word, size) in enumerate(zip(words, shapes[leaf], strict=True))
+    ]
+
+
+def _axes_text(count: int) -> str:
+    return f"{count} axis" if count == 1 else f"{count} axes"

@@ -1,0 +1,100 @@
+"""What is needed of JAX and has no public name there, each with what does instead where a JAX has it not."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import BackendUnavailableError
+
+
+def import_jax() -> Any:
+    """``jax``; BackendUnavailableError without it."""
+    try:
+        import jax
+        import jax.export  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
+    except ImportError as error:
+        raise BackendUnavailableError(
+            f"JAX cannot be imported ({error}).", remedy='install it with: pip install "dyn[jax]"'
+        ) from error
+    return jax
+
+
+def _found(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return None
+
+
+#: The settings that decide what JAX traces, where it has no list of its own.
+_SETTINGS = (
+    "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_rank_promotion", "jax_numpy_dtype_promotion",
+    "jax_default_prng_impl", "jax_threefry_partitionable", "jax_softmax_custom_jvp", "jax_random_seed_offset",
+    "jax_debug_nans", "jax_debug_infs", "jax_default_dtype_bits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Internals:
+    """The parts of JAX that a call goes through.
+
+    ``settings()`` is hashable, and differs where JAX would trace another program. ``outside()`` is whether no trace of
+    JAX's goes on in this thread. ``put(array, aval)`` is a JAX array of that type, over a NumPy array's memory where
+    that starts at a multiple of 64 bytes; nobody may write to it any more.
+    """
+
+    jax: Any
+    settings: Callable[[], Any]
+    outside: Callable[[], bool]
+    put: Callable[[np.ndarray[Any, Any], Any], Any]
+    dimension: type
+    array: type
+    #: Have exceptions keep the frames of JAX's own, in a ``with``.
+    whole_tracebacks: Callable[[], Any]
+    #: Whether arrays can be on one device alone.
+    alone: bool
+
+
+def internals() -> Internals:
+    """Find them, which imports JAX; BackendUnavailableError without it."""
+    jax = import_jax()
+    cpu = jax.devices("cpu")[0]
+    array = type(jax.numpy.zeros(()))
+    settings = _found("jax._src.config", "trace_context")
+    outside = _found("jax._src.core", "trace_state_clean")
+    dimension = type(jax.export.symbolic_shape("(a,)")[0])
+    config = jax.config
+
+    def read_settings() -> Any:
+        return tuple([getattr(config, name, None) for name in _SETTINGS])
+
+    return Internals(
+        jax, read_settings if settings is None else settings, _always if outside is None else outside,
+        _putter(jax, cpu), dimension, array,
+        _whole_tracebacks, jax.devices() == [cpu] == jax.devices("cpu"),
+    )  # fmt: skip
+
+
+def _whole_tracebacks() -> Any:
+    filtering = _found("jax._src.config", "traceback_filtering")
+    return contextlib.nullcontext() if filtering is None else filtering("off")
+
+
+def _always() -> bool:
+    return True
+
+
+def _putter(jax: Any, cpu: Any) -> Callable[[np.ndarray[Any, Any], Any], Any]:
+    batched = getattr(_found("jax._src.lib", "xla_client"), "batched_device_put", None)
+    sharding, devices = jax.sharding.SingleDeviceSharding(cpu), [cpu]
+
+    def put(array: np.ndarray[Any, Any], aval: Any) -> Any:
+        return jax.device_put(array) if batched is None else batched(aval, sharding, [array], devices, False)
+
+    return put

@@ -1,0 +1,81 @@
+"""Arguments as NumPy arrays, and results as JAX's: the same memory both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import ArgumentError
+from dyn.hosts.jax import JaxHost
+from dyn.interop.jax.expressions import evaluate
+from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.tracing import Result
+
+_NUMBERS = (bool, int, float, complex)
+#: Types of results that are remembered, shape by shape.
+_MOST_SHAPES = 1024
+
+
+def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
+    """A leaf that is no plain JAX array as an array to compute with, and its type as JAX has it.
+
+    The array is None for a ``jax.ShapeDtypeStruct``. Raises ArgumentError for what is no array.
+    """
+    jax = parts.jax
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return None, value
+    try:
+        aval = jax.typeof(value)
+        dtype = aval.dtype
+    except (TypeError, AttributeError):
+        raise ArgumentError(
+            f"{name} is a {type(value).__name__}, which is not an array.",
+            remedy="pass an array or a number, or name the argument in static_argnames=.",
+        ) from None
+    if isinstance(value, jax.Array):
+        if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+        return JaxHost().view(value), aval
+    if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
+        return np.array(value, dtype), aval
+    # Without jax_enable_x64 64-bit arrays are 32-bit ones to JAX.
+    return np.asarray(value, None if dtype == jax.dtypes.float0 else dtype), aval
+
+
+class Wrapper:
+    """What makes a JAX array of one result."""
+
+    def __init__(self, parts: Internals, result: Result) -> None:
+        self._parts, self._result = parts, result
+        self._avals: dict[tuple[int, ...], Any] = {}
+        self.plain = result.impl is None and result.shape is None
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> Any:
+        """The array, which nobody else has, as JAX's."""
+        aval = self._avals.get(array.shape)
+        if aval is None:
+            if len(self._avals) >= _MOST_SHAPES:
+                self._avals.clear()
+            jax, result = self._parts.jax, self._result
+            dtype, weak = (array.dtype, False) if result.impl is not None else (result.dtype, result.weak)
+            aval = self._avals[array.shape] = jax.core.ShapedArray(array.shape, dtype, weak_type=weak)
+        return self._parts.put(array, aval)
+
+
+def finish(
+    parts: Internals, results: Sequence[Result], wrappers: Sequence[Wrapper], arrays: Sequence[Any],
+    sizes: Callable[[], Mapping[str, int]],
+) -> list[Any]:  # fmt: skip
+    """Results of which some are typed keys, or have no elements. ``sizes`` gives the values of the names in a call."""
+    jax, made, rest = parts.jax, list[Any](), iter(arrays)
+    for result, wrap in zip(results, wrappers, strict=True):
+        if result.shape is not None:
+            env = sizes()
+            made.append(np.zeros(tuple([evaluate(d, env) for d in result.shape]), result.dtype))
+        elif result.impl is not None:
+            made.append(jax.random.wrap_key_data(wrap(next(rest)), impl=result.impl))
+        else:
+            made.append(wrap(next(rest)))
+    return made

@@ -1,0 +1,286 @@
+"""What one program takes the sizes of its arguments to be: names, what is known of them, and the guards that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from math import gcd
+from typing import Any, Literal
+
+from dyn.interop.jax.expressions import (
+    UnreadableError,
+    difference,
+    divisions,
+    evaluate,
+    is_term,
+    linear,
+    names_in,
+    plus_one,
+    product,
+    python_text,
+    renamed,
+    solved,
+)
+from dyn.source import Loc
+
+
+class Kind(Enum):
+    """Why a program is for some sizes only, the mildest first."""
+
+    ASKED = "a line asks"
+    EQUAL = "JAX wants equal sizes"
+    ORDER = "JAX has to know which is larger"
+    DIVIDES = "JAX has to divide"
+    STATIC = "JAX takes no symbol here"
+
+
+_PYTHON_WORDS: dict[str, Callable[[int, int], bool]] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a program needs of the sizes of a call, beside what was declared: ``left op right``, in base names.
+
+    ``loc`` is the user's line that made it necessary, ``why`` what JAX said of it.
+    """
+
+    left: str
+    op: Literal["==", "!=", ">="]
+    right: str
+    kind: Kind
+    loc: Loc
+    why: str = ""
+
+    def holds(self, env: Mapping[str, int]) -> bool:
+        return _PYTHON_WORDS[self.op](evaluate(self.left, env), evaluate(self.right, env))
+
+    def text(self, places: Mapping[str, str]) -> str:
+        """``x.shape[0] == y.shape[0]``"""
+        return f"{python_text(self.left, places)} {self.op} {python_text(self.right, places)}"
+
+    def same(self, other: Guard) -> bool:
+        """Whether both ask for the same."""
+        return (self.left, self.op, self.right) == (other.left, other.op, other.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a name's value is read: ``factor*name + offset`` is the size of an axis of a leaf."""
+
+    leaf: int
+    axis: int
+    factor: int = 1
+    offset: int = 0
+
+    def of(self, size: str) -> str:
+        """The value as Python text, where ``size`` is the axis's."""
+        if self.offset:
+            size = f"({size} - {self.offset})"
+        return size if self.factor == 1 else f"({size} // {self.factor})"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that a trace is made with.
+
+    ``axes`` has for each symbolic leaf what its axes are: numbers, and expressions of base names. ``actual`` are the
+    base names' values in the call that the program is made for, and ``places`` where each is read. ``known`` says
+    what some names are in terms of others; ``parts`` are names made here: ``h = b/k`` where ``k`` divides ``b``.
+    """
+
+    axes: Mapping[int, tuple[int | str, ...]]
+    actual: Mapping[str, int]
+    places: Mapping[str, Place]
+    known: Mapping[str, str] = field(default_factory=dict[str, str])
+    parts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    constraints: tuple[tuple[str, str, str], ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+    # What there is ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def env(self) -> Mapping[str, int]:
+        """The values of all names."""
+        env = dict(self.actual)
+        for part, (name, divisor) in self.parts.items():
+            env[part] = env[name] // divisor
+        return env
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The names that are not known in terms of others."""
+        return tuple([name for name in self.env if name not in self.known])
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Of two names that are equal the first stays."""
+        return {name: number for number, name in enumerate(self.env)}
+
+    def base(self, text: str) -> str:
+        """An expression with the names that were made here written out."""
+        while any(name in self.parts for name in names_in(text)):
+            text = renamed(text, {new: f"floordiv({name}, {divisor})" for new, (name, divisor) in self.parts.items()})
+        return text
+
+    def value(self, text: str) -> int | None:
+        """The value of an expression in the call at hand; None for what is no expression of these names."""
+        try:
+            made = evaluate(text, self.env)
+        except (UnreadableError, ArithmeticError):
+            return None
+        return made if isinstance(made, int) else None
+
+    def knows(self, left: str, right: str) -> bool:
+        """Whether ``left == right`` follows from what the names are known to be."""
+        return difference(self._resolved(left), self._resolved(right)) == {} or (left, "==", right) in self.constraints
+
+    # What can be learnt -------------------------------------------------------------------------------------------
+
+    def with_guard(self, guard: Guard) -> Sizes:
+        """The same, for fewer calls."""
+        written = replace(guard, left=self.base(guard.left), right=self.base(guard.right))
+        if any(written.same(other) for other in self.guards):
+            return self
+        return replace(self, guards=(*self.guards, written))
+
+    def equal(self, guard: Guard) -> Sizes | None:
+        """With ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
+        left, right = self._resolved(guard.left), self._resolved(guard.right)
+        answer = solved(left, right, self.order)
+        if answer is not None:
+            name, text = answer
+            made = replace(self, known={**self.known, name: text})
+            terms = linear(text)
+            if terms is not None and any(f < 0 for f in terms.values()):
+                made = replace(made, constraints=(*made.constraints, (text, ">=", "1")))
+            return made.with_guard(guard)
+        for one, other in ((left, right), (right, left)):
+            # JAX replaces the one term on the left by the right side, wherever it comes.
+            term = one.removeprefix("-").strip()
+            if linear(one) is None and term not in other and is_term(term):
+                made = replace(self, constraints=(*self.constraints, (one, "==", other)))
+                return made.with_guard(guard)
+        return None
+
+    def ordered(self, guard: Guard) -> Sizes | None:
+        """With ``guard.left >= guard.right``, which holds now; None where that has been said already."""
+        constraint = (guard.left, ">=", guard.right)
+        if constraint in self.constraints:
+            return None
+        return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
+
+    def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: Kind) -> Sizes | None:
+        """With ``divisor`` dividing ``text``, a product, as it does now: what it wants of one name.
+
+        The name becomes a multiple of a new one. None where that does not do.
+        """
+        found, by = product(self._resolved(text)), product(self._resolved(divisor))
+        if found is None or by is None or not found[0] or not by[0]:
+            return None
+        (factor, names), (number, common) = found, by
+        for name in common:
+            if name not in names:
+                return None
+            names.remove(name)
+        number = abs(number) // gcd(factor, number)
+        # The last name that can have all of it: axes at the end change the least.
+        name = next((n for n in reversed(names) if self.env[n] % number == 0), None)
+        if name is None or number == 1:
+            return None
+        return self._halved(name, number, Guard(f"mod({name}, {number})", "==", "0", kind, loc, why))
+
+    def _halved(self, name: str, number: int, guard: Guard) -> Sizes:
+        new = f"{name}_by_{number}"
+        made = self.with_guard(guard)
+        return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
+
+    def static(self, name: str, loc: Loc, why: str) -> Sizes:
+        """With a name that is a number: one program for each."""
+        guard = Guard(name, "==", str(self.env[name]), Kind.STATIC, loc, why)
+        return replace(self, known={**self.known, name: str(self.env[name])}).with_guard(guard)
+
+    def all_static(self, loc: Loc, why: str) -> Sizes:
+        """With no symbols at all."""
+        made = self
+        for name in self.free:
+            if name not in made.parts:
+                made = made.static(name, loc, why)
+        return replace(made, known={**made.known, **{n: str(self.env[n]) for n in self.free}}, constraints=())
+
+    def again(self, guard: Guard) -> Sizes | None:
+        """What another program had to know, known of the sizes at hand; None where it does not hold of them."""
+        if any(name not in self.actual for text in (guard.left, guard.right) for name in names_in(text)):
+            return None
+        if guard.kind is Kind.STATIC:
+            return self.static(guard.left, guard.loc, guard.why) if guard.left in self.free else None
+        if guard.kind is Kind.ORDER and not guard.holds(self.actual):
+            guard = replace(guard, left=guard.right, right=plus_one(guard.left))
+        if not guard.holds(self.actual) or guard.op == "!=":
+            return None
+        if guard.kind is Kind.ORDER:
+            return self.ordered(guard)
+        for text, divisor in divisions(guard.left) if guard.left.startswith("mod(") and guard.right == "0" else ():
+            made = self.divided(text, divisor, guard.loc, guard.why, guard.kind)
+            if made is not None:
+                return made
+        return self.equal(guard)
+
+    def _resolved(self, text: str) -> str:
+        """An expression in free names alone."""
+        while any(name in self.known for name in names_in(text)):
+            text = renamed(text, self.known)
+        return text
+
+    # What JAX is given --------------------------------------------------------------------------------------------
+
+    def shapes(self, jax: Any) -> dict[int, tuple[Any, ...]]:
+        """The shapes of the symbolic leaves, with JAX's dimensions in a new scope.
+
+        Raises ValueError or NotImplementedError where JAX has no use for a constraint.
+        """
+        constraints = self._constraint_texts(self._dims(jax, ()))
+        env = self._dims(jax, constraints)
+        return {
+            leaf: tuple([axis if isinstance(axis, int) else evaluate(axis, env) for axis in axes])
+            for leaf, axes in self.axes.items()
+        }
+
+    def _dims(self, jax: Any, constraints: Sequence[str]) -> dict[str, Any]:
+        scope, free = jax.export.SymbolicScope(constraints), self.free
+        dims = jax.export.symbolic_shape(f"({', '.join(free)},)", scope=scope) if free else ()
+        env: dict[str, Any] = dict(zip(free, dims, strict=True))
+        missing = list(self.known)
+        while missing:
+            ready = [name for name in missing if all(n in env for n in names_in(self.known[name]))]
+            env |= {name: evaluate(self.known[name], env) for name in ready}
+            missing = [name for name in missing if name not in env]
+        return env
+
+    def _constraint_texts(self, env: Mapping[str, Any]) -> list[str]:
+        """The constraints in free names; those that have become plain are left out."""
+        texts: dict[str, None] = {}
+        for left, op, right in self.constraints:
+            try:
+                a, b = evaluate(left, env), evaluate(right, env)
+            except Exception:  # max and min compare, which JAX may refuse
+                a, b = left, right
+            if not isinstance(a, int) or not isinstance(b, int):
+                texts[f"{a} {op} {b}"] = None
+        return list(texts)
+
+    # How calls are told apart -------------------------------------------------------------------------------------
+
+    def matcher(self, position: Mapping[int, int]) -> Callable[[Any], bool] | None:
+        """A function of the symbolic leaves' shapes: whether the program is for them. None where it is for all."""
+        if not self.guards:
+            return None
+        places = {name: p.of(f"s[{position[p.leaf]}][{p.axis}]") for name, p in self.places.items()}
+        text = " and ".join(guard.text(places) for guard in self.guards)
+        # The text is made of numbers, operators and the places above: expressions let nothing else through.
+        return eval(f"lambda s: {text}", {"__builtins__": {"max": max, "min": min}})

@@ -1,0 +1,202 @@
+"""JAX's trace of a function for symbolic sizes: again and again, until JAX knows of them what it has to know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.errors import DynError, NotYetError
+from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.questions import listening
+from dyn.interop.jax.remedies import Failure, answered, remedies
+from dyn.interop.jax.sizes import Sizes
+
+#: A program that needs more traces than this is for its sizes alone.
+MOST_TRACES = 64
+_CUSTOM_CALL = re.compile(r"@([\w.$-]+)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class LeafType:
+    """What JAX takes an array argument for, but for its sizes."""
+
+    dtype: Any
+    weak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result of a program: its type, and what has to be done to its elements.
+
+    ``impl`` is the generator of typed keys, whose words the elements are. A result of dtype float0 has no elements, and
+    is made anew; ``shape`` is its shape then.
+    """
+
+    dtype: Any
+    weak: bool
+    impl: Any = None
+    shape: tuple[str, ...] | None = None
+
+
+@dataclass
+class _Outputs:
+    """What a trace found out about the results of the function."""
+
+    tree: Any = None
+    results: list[Result] = field(default_factory=list[Result])
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A function that JAX traced: the module, which arguments it takes, and its results."""
+
+    module: bytes
+    kept: tuple[int, ...]
+    tree: Any
+    results: tuple[Result, ...]
+    sizes: Sizes
+
+
+class Tracing:
+    """The traces of a function for one call: ``function(leaves)`` gives its results as a tree.
+
+    ``shapes`` are the leaves' shapes in the call, ``types`` the rest of their types.
+    """
+
+    def __init__(
+        self, parts: Internals, name: str, function: Callable[[Sequence[Any]], Any], types: Sequence[LeafType],
+        shapes: Sequence[tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        self.parts, self.name, self.function = parts, name, function
+        self.types, self.shapes = types, shapes
+        #: How often JAX has traced the function.
+        self.count = 0
+        self._custom_calls: list[str] = []
+        self._static_works = False
+
+    def run(self, sizes: Sizes) -> Exported:
+        """The program for a call, for as many other calls as can be.
+
+        Raises what the function raises for the very shapes of the call, and what JAX raises where it cannot export it.
+        """
+        made = self._attempt(sizes)
+        while self.count < MOST_TRACES:
+            if isinstance(made, Failure):
+                step = self._mended(made, sizes)
+                if step is None:
+                    break
+                made, sizes = step
+                continue
+            exported, questions = made
+            sizes, wrong = answered(questions, sizes)
+            if not wrong:
+                return self._finished(exported, sizes)
+            made = self._attempt(sizes)
+        failure = made if isinstance(made, Failure) else None
+        return self.static(sizes, failure)
+
+    def static(self, sizes: Sizes, failure: Failure | DynError | None) -> Exported:
+        """The program for the sizes of the call alone. ``failure`` is why."""
+        text = failure.text if isinstance(failure, Failure) else "" if failure is None else failure.problem
+        loc = failure.loc if failure is not None else None
+        from dyn.source import UNKNOWN
+
+        sizes = sizes.all_static(UNKNOWN if loc is None else loc, text)
+        made = self._attempt(sizes)
+        if isinstance(made, Failure):
+            raise made.error
+        return self._finished(made[0], sizes)
+
+    def _mended(self, failure: Failure, sizes: Sizes) -> tuple[Any, Sizes] | None:
+        """The first remedy that leads further; None where none does."""
+        for remedy in remedies(failure, sizes):
+            if remedy == sizes:
+                continue
+            if self.count >= MOST_TRACES:
+                return None
+            made = self._attempt(remedy)
+            if isinstance(made, Failure) and not self._static_works:
+                self._try_static(made)
+            if not isinstance(made, Failure) or failure.leads_on(made, sizes, remedy):
+                return made, remedy
+        return None
+
+    def _try_static(self, failure: Failure) -> None:
+        """Raise what the function raises for numbers, as ``jax.jit`` would."""
+        jax = self.parts.jax
+        self.count += 1
+        specs = [self._spec(number, shape) for number, shape in enumerate(self.shapes)]
+        try:
+            jax.eval_shape(self._closed(_Outputs()), *specs)
+        except Exception as error:
+            error.__context__ = None if error.__context__ is failure.error else error.__context__
+            raise
+        self._static_works = True
+
+    def _attempt(self, sizes: Sizes) -> Failure | tuple[tuple[Any, _Outputs], tuple[Any, ...]]:
+        jax = self.parts.jax
+        self.count += 1
+        outputs = _Outputs()
+        with listening(self.parts.dimension) as ear, self.parts.whole_tracebacks():
+            try:
+                shapes = sizes.shapes(jax)
+                specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
+                checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in self._custom_calls]
+                closed = jax.jit(self._closed(outputs))
+                exported = jax.export.export(closed, platforms=("cpu",), disabled_checks=checks)(*specs)
+            except DynError:
+                raise
+            except Exception as error:  # whatever it is: with the sizes at hand it may not come
+                if self._allow_custom_calls(str(error)):
+                    return self._attempt(sizes)
+                return Failure(error, tuple(ear.questions()))
+        return (exported, outputs), tuple(ear.questions())
+
+    def _allow_custom_calls(self, message: str) -> bool:
+        """JAX exports calls whose meaning may change only when asked to by name. Ours does not outlive the process."""
+        if "no compatibility guarantees" not in message:
+            return False
+        new = [name for name in dict.fromkeys(_CUSTOM_CALL.findall(message)) if name not in self._custom_calls]
+        self._custom_calls += new
+        return bool(new)
+
+    def _spec(self, number: int, shape: Sequence[Any]) -> Any:
+        type = self.types[number]
+        return self.parts.jax.ShapeDtypeStruct(tuple(shape), type.dtype, weak_type=type.weak)
+
+    def _closed(self, outputs: _Outputs) -> Callable[..., Any]:
+        """The function of its leaves, of which JAX exports nothing that StableHLO has no type for."""
+        jax = self.parts.jax
+
+        def closed(*leaves: Any) -> list[Any]:
+            made, outputs.tree = jax.tree.flatten(self.function(leaves))
+            arrays: list[Any] = []
+            outputs.results = []
+            for value in made:
+                aval = jax.typeof(value)
+                impl, shape = None, None
+                if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+                    impl, value = jax.random.key_impl(value), jax.random.key_data(value)
+                elif aval.dtype == jax.dtypes.float0:
+                    shape = tuple([str(d) for d in aval.shape])
+                if shape is None:
+                    arrays.append(value)
+                outputs.results.append(Result(aval.dtype, aval.weak_type, impl, shape))
+            return arrays
+
+        closed.__name__ = closed.__qualname__ = self.name
+        return closed
+
+    def _finished(self, made: tuple[Any, _Outputs], sizes: Sizes) -> Exported:
+        exported, outputs = made
+        known = {d.name for d in dtypes.ALL}
+        for aval in exported.out_avals:
+            if np.dtype(aval.dtype).name not in known:
+                raise NotYetError(f"{self.name}(): results of dtype {aval.dtype} come later.")
+        kept = tuple(exported.module_kept_var_idx)
+        return Exported(exported.mlir_module_serialized, kept, outputs.tree, tuple(outputs.results), sizes)

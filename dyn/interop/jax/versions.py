@@ -1,0 +1,151 @@
+"""One program of a JAX function: traced by JAX, compiled by dyn, for the calls that its guards let through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dyn.api import ShapeDtypeStruct
+from dyn.errors import DynError, NotYetError, TraceError
+from dyn.explain.words import counted
+from dyn.interop.jax.arguments import Plan
+from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.results import Wrapper, finish
+from dyn.interop.jax.sizes import Guard, Kind, Sizes
+from dyn.interop.jax.tracing import Exported, Tracing
+from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.decode import is_known
+from dyn.interop.stablehlo.load import function_of
+from dyn.ir.hlo import HloModule, HloOp
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
+
+    def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported, asserted: bool = True) -> None:
+        self._parts, self._plan = parts, plan
+        self.sizes: Sizes = exported.sizes
+        self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
+        self._wrappers = [Wrapper(parts, result) for result in exported.results]
+        self._plain = all(wrapper.plain for wrapper in self._wrappers)
+        self._single = len([r for r in exported.results if r.shape is None]) == 1
+        position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
+        self.matches: Callable[[Any], bool] | None = self.sizes.matcher(position)
+        self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
+        self.run = function_of(self._module)
+
+    def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
+        """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
+        made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
+        arrays = (made,) if self._single else made
+        if self._plain:
+            results = [wrap(array) for wrap, array in zip(self._wrappers, arrays, strict=True)]
+        else:
+            results = finish(self._parts, self._results, self._wrappers, arrays, lambda: self._env(shapes))
+        return self.tree.unflatten(results)
+
+    def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
+        position = {leaf: number for number, leaf in enumerate(self._plan.symbolic)}
+        places = self.sizes.places.items()
+        actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
+        return replace(self.sizes, actual=actual).env
+
+    def structs(self) -> list[ShapeDtypeStruct]:
+        """The arrays that dyn's function takes, without their elements."""
+        types = self._module.functions["main"].body.params
+        return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]
+
+    @property
+    def static(self) -> list[Guard]:
+        """What is a number because JAX took no symbol for it."""
+        return [guard for guard in self.sizes.guards if guard.kind is Kind.STATIC]
+
+    def places(self) -> dict[str, str]:
+        """Each name as a user would write it: ``x.shape[0]``."""
+        names = self._plan.names
+        return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
+
+    def guard_lines(self) -> list[str]:
+        """The guards, each with why and where."""
+        places, lines = self.places(), list[str]()
+        for guard in self.sizes.guards:
+            lines.append(f"{guard.text(places)}: {guard.kind.value}")
+            if guard.loc.line:
+                lines.append(f"  at {guard.loc.describe()}")
+            if guard.why:
+                lines.append(f"  JAX: {guard.why}")
+        return lines
+
+
+#: How JAX begins what it says of a constraint that was declared to it: by us, and each is a guard.
+_CONSTRAINT = "Input shapes do not match the symbolic shape constraint"
+
+
+def _module(exported: Exported, name: str, names: Sequence[str], asserted: bool) -> HloModule:
+    module = mlir.parse(exported.module, is_known)
+    plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
+    main = module.functions["main"]
+    body = main.body if asserted else replace(main.body, ops=tuple([op for op in main.body.ops if not _is_guarded(op)]))
+    main = replace(main, param_names=plain, body=body)
+    return replace(module, name=name, functions={**module.functions, "main": main})
+
+
+def _is_guarded(op: HloOp) -> bool:
+    return str(op.attrs.get("error_message", "")).startswith(_CONSTRAINT)
+
+
+def build(
+    parts: Internals, name: str, plan: Plan, tracing: Tracing, sizes: Sizes, leaves: Sequence[Any] | None,
+    shapes: Sequence[tuple[int, ...]],
+) -> tuple[Program, Any]:  # fmt: skip
+    """A program, and what it gives for the leaves of the call that it is made for (None without leaves).
+
+    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
+    cannot read are left out before that: the guards see to them.
+    """
+    exported = tracing.run(sizes)
+    last: DynError | None = None
+    for asserted in (True, False) if exported.sizes.constraints else (True,):
+        try:
+            return _tried(Program(parts, name, plan, exported, asserted), leaves, shapes)
+        except (TraceError, NotYetError) as error:
+            last = error
+    assert last is not None
+    if not exported.sizes.free:
+        raise last
+    return _tried(Program(parts, name, plan, tracing.static(exported.sizes, last)), leaves, shapes)
+
+
+def _tried(program: Program, leaves: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]) -> tuple[Program, Any]:
+    if leaves is None:
+        program.run.trace(*program.structs())
+        return program, None
+    return program, program(leaves, shapes)
+
+
+@dataclass(frozen=True)
+class JaxExplanation:
+    """What was traced and compiled of a JAX function, and why there is more than one program. Prints as text."""
+
+    name: str
+    traces: int
+    #: For each program its guards, as lines, and dyn's explanation.
+    programs: tuple[tuple[tuple[str, ...], str], ...]
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {counted(len(self.programs), 'program')}, {counted(self.traces, 'trace')} by JAX"
+        parts = [head if self.programs else f"{head}\n  not called yet: nothing is traced"]
+        for number, (guards, text) in enumerate(self.programs, 1):
+            lines = ["guards, which choose the program", *(f"  {line}" for line in guards)] if guards else []
+            lines = lines if lines else ["guards, which choose the program: none"]
+            title = f"program {number} of {len(self.programs)}"
+            parts.append("\n".join([title, *(f"  {line}" for line in lines), text]))
+        return "\n".join(parts)
+
+    __repr__ = __str__
