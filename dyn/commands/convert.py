@@ -50,7 +50,7 @@ def _version(form: str, text: str | None) -> str | int | None:
 
 def _exported(path: str) -> Model:
     """The module of a serialised ``jax.export.Exported``."""
-    from dyn.interop.jax.exported import import_jax
+    from dyn.interop.jax.internals import import_jax
     from dyn.interop.stablehlo import mlir
     from dyn.interop.stablehlo.decode import is_known
 

@@ -22,7 +22,6 @@ from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_fun
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
-
 #: A function of flat tracers, in a trace: what is differentiated.
 Again = Callable[[list[Tracer]], Sequence[Any]]
 
