@@ -12,7 +12,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax test random bench golden clean
+.PHONY: help demo train jax test random harnesses bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -20,6 +20,7 @@ help:
 	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
 	@echo 'make test     ruff, pyright and all tests'
 	@echo 'make random   look for programs that are compiled wrongly, for an hour or so'
+	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -51,6 +52,12 @@ test:
 random:
 	$(SETUP) test
 	$(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/models tests/stitch/test_random_programs.py $(ARGS)
+
+harnesses:
+	$(SETUP) test
+	$(BIN)/python -m tests.interop.harnesses --write $(ARGS)
+	$(BIN)/python -m tests.interop.symbolic_harnesses --write $(ARGS)
+	$(BIN)/python -m tests.coverage
 
 bench:
 	$(SETUP) bench

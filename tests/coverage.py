@@ -20,6 +20,7 @@ from dyn.ir.opdef import NOT_YET, REGISTRY, Composite, NoBatch, NoGrad, OpDef, O
 from dyn.ir.types import TensorType
 from dyn.shapes import Facts
 from dyn.source import Loc
+from tests.interop.harness_page import lines_for_coverage
 
 PATH = Path(dyn.__file__).resolve().parents[1] / "docs" / "coverage.md"
 
@@ -173,6 +174,7 @@ def table() -> str:
             *(f"- **{column.title}**: {column.meaning}" for column in COLUMNS), "",
             *_lines(("op", *(column.title for column in COLUMNS)), rows), "",
             *(f"{number}. {reason}" for reason, number in reasons.items()), "",
+            *lines_for_coverage(),
         ]
     )  # fmt: skip
 

@@ -6,7 +6,8 @@ compares with JAX. It prints a table by primitive, and the reasons of what did n
 name contains a text, and ``--only-read`` traces them and goes no further. Each runs in a process that may crash.
 
 ``--results FILE`` keeps the outcomes, so that the next run takes only those that have not passed. ``--write`` puts the
-totals into ``harnesses.json`` beside this file, from which ``python -m tests.coverage`` makes its table.
+totals into ``harnesses.json`` beside this file, from which ``python -m tests.coverage`` has them, and into
+``docs/harnesses.md``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.interop.harness_page import section, write_page
 from tests.interop.outcomes import Outcome, append, read_outcomes, summary, table, write_summary
 from tests.interop.processes import Lost, in_processes
 
@@ -186,6 +188,7 @@ def main() -> int:
     print(table(outcomes))
     if options.write:
         write_summary(options.write, summary(outcomes))
+        write_page("static", section(summary(outcomes)))
     return 0 if all(o.kind in ("passed", "refused", "not exported") for o in outcomes) else 1
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import collections
 import re
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.interop.harnesses import attempted, example, harnesses, short
-from tests.interop.outcomes import Outcome, append, judged, read_outcomes, share, summary, table
-from tests.interop.processes import Lost, in_processes
-from tests.interop.tolerances import DETERMINED, compared, differing
+from tests.interop.harnesses import example, harnesses
+from tests.interop.outcomes import Outcome, judged
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("absl")
