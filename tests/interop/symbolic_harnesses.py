@@ -198,8 +198,9 @@ def checked(jax: Any, harness: Any, function: Any, args: Any, program: Symbolic)
             if sizes and refuses(program, tree, given, jax):
                 continue
             raise
-        results = made if isinstance(made, tuple) else (made,)
-        kind, reason = compared(harness.group_name, results, [plain(a) for a in wanted])
+        results = [np.asarray(x) for x in (made if isinstance(made, tuple) else (made,))]
+        used = jax.tree.unflatten(tree, given)
+        kind, reason = compared(harness, used, results, [plain(a) for a in wanted])
         if kind != "passed":
             return kind, f"{reason}, at {'greater' if sizes else 'its own'} sizes"
         sizes += 1
