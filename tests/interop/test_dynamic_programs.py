@@ -283,6 +283,28 @@ def test_arithmetic_on_data() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "%d = tensor.dim %x, %five : tensor<?x4xf32>",
+            "tensor.dim of (f32[arg0_0, 4], i64[]) asks for the size of axis 5.",
+        ),
+        ("%w = shape.const_witness false", "shape.const_witness of () says that a constraint never holds."),
+        (
+            "%d = tensor.dim %x, %n : tensor<?x4xf32>",
+            "tensor.dim of (f32[arg0_0, 4], i64[]) asks for the size of an axis that is not known.",
+        ),
+    ],
+)
+def test_what_makes_no_sense(line: str, said: str) -> None:
+    f = main("%x: tensor<?x4xf32>, %n: index", "tensor<?x4xf32>", "%five = arith.constant 5 : index", line,
+             "%r = stablehlo.negate %x : tensor<?x4xf32>")  # fmt: skip
+    with pytest.raises(UnsupportedOpError) as refused:
+        f(ones(2, 4), np.int64(0))
+    assert str(refused.value) == f"{said}\n  at -:3"
+
+
 def test_casts_refine_sizes() -> None:
     f = main("%x: tensor<?x4xf32>", "tensor<3x4xf32>", "%r = tensor.cast %x : tensor<?x4xf32> to tensor<3x4xf32>")
     assert facts_of(f, ones(3, 4)) == ["arg0_0 == 3: tensor.cast gives 3 elements along axis 0 (-:2)"]

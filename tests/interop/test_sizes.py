@@ -52,6 +52,26 @@ def test_sizes_come_back(name: str) -> None:
     assert loaded.cache_info().compiles == 1
 
 
+def test_jax_s_divisions_come_back() -> None:
+    """``jax.export`` writes divisions that round to 0, and corrects them: each is one dim to the reader."""
+    jax = pytest.importorskip("jax")
+    from jax import export
+
+    fns = [
+        lambda b, s: -b // 2, lambda b, s: -b % 3, lambda b, s: (b - 3 * s) // 2, lambda b, s: (b - 3 * s) % 4,
+        lambda b, s: (b - s) // (s + 1), lambda b, s: -(-b // 4) + (1 - b) % 2, lambda b, s: 2 * b // s,
+    ]  # fmt: skip
+    with jax.enable_x64(True):
+        x = jax.ShapeDtypeStruct(export.symbolic_shape("b, s"), np.float32)
+        made = export.export(jax.jit(lambda x: [jax.numpy.asarray(fn(*x.shape)) for fn in fns]))(x)
+    loaded = load(made.mlir_module_serialized)
+    own = dyn.jit(lambda x: [dnp.asarray(fn(*x.shape)) for fn in fns], shapes="b s").trace(np.ones((3, 4)))
+    assert sizes_in(loaded.trace(np.ones((3, 4), np.float32)).function.ops) == sizes_in(own.function.ops)
+    for shape in ((1, 1), (7, 2), (2, 7), (64, 1000)):
+        assert [int(y) for y in loaded(np.ones(shape, np.float32))] == [fn(*shape) for fn in fns]
+    assert loaded.cache_info().compiles == 1
+
+
 def test_undecided_broadcasts_come_back() -> None:
     @dyn.jit(shapes="n, m")
     def f(x: Any, y: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -17,7 +16,8 @@ import numpy as np
 
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, UnsupportedOpError
-from dyn.interop.stablehlo import dialects, elements, sizes
+from dyn.interop.stablehlo import dialects, sizes
+from dyn.interop.stablehlo.claims import reason_of, relations
 from dyn.interop.stablehlo.elements import Open
 from dyn.interop.stablehlo.extra import EXTRA
 from dyn.interop.stablehlo.scopes import Scope
@@ -27,7 +27,7 @@ from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.calls import MEASURE
 from dyn.ops.custom_call import registered
-from dyn.shapes import Dim, OpaqueKind, Reason, Relation, RelKind, SymExpr, as_dim, symbol
+from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, as_dim, symbol
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import lift
@@ -263,13 +263,14 @@ class Reader:
             return
         if not isinstance(truth, Open):
             raise UnsupportedOpError(f"the imported program refuses all sizes: {message}", loc=self.loc)
-        for kind, lhs, rhs in _relations(truth, self):
-            self.demand(kind, lhs, rhs, _first_sentence(message))
+        for kind, lhs, rhs in relations(truth, self.fail):
+            self.demand(kind, lhs, rhs, reason_of(message))
 
     def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
-        """Demand a relation at the operation's line."""
+        """Demand a relation at the operation's line, where it has one: a name alone says nothing to the user."""
         if kind is not RelKind.EQ or lhs is not rhs:
-            self.b.facts = self.b.facts.assume(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+            loc = self.loc if self.loc is not None and self.loc.line else None
+            self.b.facts = self.b.facts.assume(Relation(kind, lhs, rhs, Reason(text, loc)))
 
     @property
     def loc(self) -> Loc | None:
@@ -474,34 +475,3 @@ def _taking(region: Region, free: Sequence[Value]) -> Region:
     ops: tuple[Op, ...] = tuple([with_operands(op, own) for op in region.ops])
     results = tuple([own.get(v, v) for v in region.results])
     return replace(region, params=(*region.params, *own.values()), ops=ops, results=results)
-
-
-def _first_sentence(message: str) -> str:
-    """What an assertion says, without what only its producer knows. Of dyn's own, why it was demanded."""
-    own = re.fullmatch(r".+ is required, but .*\{\d+\}: (.*)\.", message, re.DOTALL)
-    if own is not None:
-        return own[1]
-    text = message.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
-    return text.split(" Using the following", 1)[0].rstrip(". ")
-
-
-def _relations(truth: Open, reader: Reader) -> list[tuple[RelKind, Dim, Dim]]:
-    """What holds where an open question is answered with yes."""
-    if not truth.any or len(truth.relations) == 1:
-        return [_divisible(*r) for r in truth.relations]
-    sides = [(lhs, rhs) for kind, lhs, rhs in truth.relations if kind is RelKind.EQ]
-    if len(sides) == len(truth.relations):
-        pairs = [(a, b) for a, b in sides if a != 1 and b != 1]
-        ones = {a if b == 1 else b for a, b in sides if a == 1 or b == 1}
-        if len(pairs) == 1 and ones <= set(pairs[0]) and len(ones) == 2:
-            return [(RelKind.BROADCASTS, *pairs[0])]
-    reader.fail("asserts that one of several relations between sizes holds")
-
-
-def _divisible(kind: RelKind, lhs: Dim, rhs: Dim) -> tuple[RelKind, Dim, Dim]:
-    """``mod(n, 2) == 0`` is that 2 divides n."""
-    atom = elements.opaque(lhs)
-    if kind is RelKind.EQ and rhs == 0 and atom is not None and atom.kind is OpaqueKind.MOD:
-        dividend, divisor = atom.args
-        return RelKind.DIVIDES, divisor, dividend
-    return kind, lhs, rhs

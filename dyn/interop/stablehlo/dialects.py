@@ -80,7 +80,10 @@ def _place(d: Any, value: HloValue) -> int:
 
 
 def _dim(d: Any, op: HloOp) -> Sequence[Made]:
-    return [_number(d.value(op.operands[0]).shape[_place(d, op.operands[1])])]
+    shape, axis = d.value(op.operands[0]).shape, _place(d, op.operands[1])
+    if not 0 <= axis < len(shape):
+        d.fail(f"asks for the size of axis {axis}")
+    return [_number(shape[axis])]
 
 
 def _rank(d: Any, op: HloOp) -> Sequence[Made]:
@@ -185,6 +188,12 @@ def _shape_eq(d: Any, op: HloOp) -> Sequence[Made]:
     return [_number(truth)]
 
 
+def _const_witness(d: Any, op: HloOp) -> Sequence[Made]:
+    if not op.attrs["passing"]:
+        d.fail("says that a constraint never holds")
+    return [_TRUE]
+
+
 def _assuming(d: Any, op: HloOp) -> Sequence[Made]:
     return d.here(op.regions[0])
 
@@ -254,7 +263,7 @@ RULES: Mapping[str, Rule] = {
     "shape.cstr_broadcastable": _cstr_broadcastable,
     "shape.cstr_eq": _cstr_eq,
     "shape.cstr_require": _cstr_require,
-    "shape.const_witness": lambda d, op: [_number(bool(op.attrs["passing"]))],
+    "shape.const_witness": _const_witness,
     "shape.assuming_all": lambda d, op: [_TRUE],
     "shape.assuming": _assuming,
     "shape.is_broadcastable": _is_broadcastable,

@@ -126,6 +126,7 @@ def dim_names(function: HloFunction) -> dict[tuple[int, int], str]:
     return names
 
 
+_AGAIN = re.compile(r"dimension size \S+ \(= \{(\d+)\}\) and the specification '(\w+)' \(= \{\d+\}\)")
 _SPECIFIED = re.compile(r"'(\w+)' = \{(\d+)\} from specification '(\w+)' for dimension")
 
 
@@ -133,7 +134,14 @@ def _names_in(
     message: str, operands: Sequence[HloValue], sizes: Mapping[HloValue, tuple[int, int]],
     names: dict[tuple[int, int], str],
 ) -> None:  # fmt: skip
-    """What an assertion of ``jax.export`` says of the names: ``'b' = {0} from specification 'b' for dimension …``."""
+    """What an assertion of ``jax.export`` says of the names: ``'b' = {0} from specification 'b' for dimension …``.
+
+    And of other axes that are of the same size: ``dimension size args[1].shape[0] (= {0}) and the specification 'b'``.
+    """
+    for number, name in _AGAIN.findall(message):
+        place = sizes.get(operands[int(number)]) if int(number) < len(operands) else None
+        if place is not None and name.isidentifier():
+            names.setdefault(place, name)
     for name, number, specification in _SPECIFIED.findall(message):
         place = sizes.get(operands[int(number)]) if int(number) < len(operands) else None
         if place is not None and name == specification and name.isidentifier():

@@ -1,0 +1,41 @@
+"""What a program claims of its sizes: the relations, and the reason, of an assertion that it makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from dyn.interop.stablehlo.elements import Open, opaque
+from dyn.shapes import Dim, OpaqueKind, RelKind
+
+
+def reason_of(message: str) -> str:
+    """What an assertion says, without what only its producer knows. Of dyn's own, why it was demanded."""
+    own = re.fullmatch(r".+ is required, but .*\{\d+\}: (.*)\.", message, re.DOTALL)
+    if own is not None:
+        return own[1]
+    text = message.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
+    return re.sub(r" \(= \{\d+\}\)", "", text.split(" Using the following", 1)[0]).rstrip(". ")
+
+
+def relations(truth: Open, fail: Callable[[str], NoReturn]) -> list[tuple[RelKind, Dim, Dim]]:
+    """What holds where an open question is answered with yes."""
+    if not truth.any or len(truth.relations) == 1:
+        return [_divisible(*r) for r in truth.relations]
+    sides = [(lhs, rhs) for kind, lhs, rhs in truth.relations if kind is RelKind.EQ]
+    if len(sides) == len(truth.relations):
+        pairs = [(a, b) for a, b in sides if a != 1 and b != 1]
+        ones = {a if b == 1 else b for a, b in sides if a == 1 or b == 1}
+        if len(pairs) == 1 and ones <= set(pairs[0]) and len(ones) == 2:
+            return [(RelKind.BROADCASTS, *pairs[0])]
+    fail("asserts that one of several relations between sizes holds")
+
+
+def _divisible(kind: RelKind, lhs: Dim, rhs: Dim) -> tuple[RelKind, Dim, Dim]:
+    """``mod(n, 2) == 0`` is that 2 divides n."""
+    atom = opaque(lhs)
+    if kind is RelKind.EQ and rhs == 0 and atom is not None and atom.kind is OpaqueKind.MOD:
+        dividend, divisor = atom.args
+        return RelKind.DIVIDES, divisor, dividend
+    return kind, lhs, rhs
