@@ -1,8 +1,8 @@
 """dyn's programs as primitives of JAX, with rules for all that JAX does to programs.
 
 ``dyn_call`` is a program; ``dyn_linear`` is half of a derivative, which is linear in all but its residuals, and knows
-its transpose. Outside of JAX's traces they run at once, on the arrays' own memory; a program that XLA compiled calls
-the machine code with the memory of its buffers (``dyn.lower.xla_call``), or Python where that has a part in the program.
+its transpose. Outside of JAX's traces they run at once, on the arrays' own memory. A program that XLA compiled calls
+the machine code with the memory of its buffers (``dyn.lower.xla_call``), or Python where that has a part in it.
 
 Importing this module imports JAX.
 """
