@@ -1,14 +1,16 @@
 """dyn's programs as primitives of JAX, with rules for all that JAX does to programs.
 
 ``dyn_call`` is a program; ``dyn_linear`` is half of a derivative, which is linear in all but its residuals, and knows
-its transpose. Outside of JAX's traces they run at once, on the arrays' own memory; a program that XLA compiled calls
-back to this process with the memory of its buffers.
+its transpose. Outside of JAX's traces they run at once, on the arrays' own memory. A program that XLA compiled calls
+the machine code with the memory of its buffers (``dyn.lower.xla_call``), or Python where that has a part in it.
 
 Importing this module imports JAX.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.backends.xla_call import CALLS, PROCESS
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.hosts.jax import JaxHost
 from dyn.interop.jax.programs import Aval, Derivative, Family, Version
@@ -32,6 +35,8 @@ dyn_linear_p: Any = _core.Primitive("dyn_linear")
 dyn_call_p.multiple_results = dyn_linear_p.multiple_results = True
 
 _HOST = JaxHost()
+#: What XLA calls dyn's handler. Its attributes are found by their order, which is that of their names.
+_TARGET = "dyn_program"
 
 
 def aval_of(value: Any) -> Aval:
@@ -87,6 +92,10 @@ def _lower(ctx: Any, version: Version, operands: Sequence[Any]) -> Any:
             remedy="export dyn.interop.jax.exported(f.trace(...)).call instead.",
         )
     run = version.compiled.loaded
+    record = CALLS.record(run, version.family.name) if tuple(ctx.module_context.platforms) == ("cpu",) else None
+    if record is not None:
+        _register()
+        return jax.ffi.ffi_lowering(_TARGET)(ctx, *operands, process=np.int64(PROCESS), record=np.int64(record))
 
     def called(*arrays: Any) -> tuple[Any, ...]:
         return tuple(run([np.asarray(array) for array in arrays]))
@@ -95,6 +104,11 @@ def _lower(ctx: Any, version: Version, operands: Sequence[Any]) -> Any:
         ctx, called, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, returns_token=False
     )
     return results
+
+
+@functools.lru_cache(maxsize=1)
+def _register() -> None:
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(ctypes.CFUNCTYPE(None)(CALLS.handler())), platform="cpu")
 
 
 def _call_lowering(ctx: Any, *operands: Any, version: Version) -> Any:

@@ -1,0 +1,103 @@
+"""Programs as XLA calls them: the handler in memory, made once a process, and a record for each program."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+
+from dyn.backends.base import Effort, Source
+from dyn.backends.loading import loading
+from dyn.backends.programs import build_own
+from dyn.backends.x86 import X86Backend, host_target
+from dyn.backends.x86_runtime import RUNTIME_WORDS, LoadedProgram
+from dyn.forking import lock
+from dyn.ir.core import Op
+from dyn.ir.measured import measured_dims
+from dyn.lower.entry.layout import Tensor
+
+#: Tells the programs of this process from those of others: a program that XLA has kept in a file must not find an
+#: address of another process in it.
+PROCESS = secrets.randbits(62)
+
+
+class _Calls:
+    """The handler, and the records of this process. XLA may keep a program as long as the process lives: so do they."""
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._address: int | None = None
+        self._kept: dict[int, tuple[LoadedProgram, list[object]]] = {}
+        self._records: dict[int, int] = {}
+
+    def handler(self) -> int:
+        """The address of the ``XLA_FFI_Handler``."""
+        with self._lock:
+            if self._address is None:
+                backend = X86Backend(host_target())
+                self._address = backend.load(build_own(backend, "xla call", _source).binary).address("dyn_xla_call")
+            return self._address
+
+    def record(self, program: LoadedProgram, name: str) -> int | None:
+        """The address of what the handler reads of a program; None for one that it cannot run."""
+        with self._lock:
+            found = self._records.get(id(program))
+            if found is None and _fits(program):
+                found = self._make(program, name)
+            return found
+
+    def _make(self, program: LoadedProgram, name: str) -> int:
+        from dyn.lower.xla_call import Record
+
+        function, captured = program.interface.function, program.captured
+        message = ctypes.create_string_buffer(f"dyn: {name} failed, as there is no memory for it".encode())
+        tensors = (ctypes.c_int64 * max(len(captured) * Tensor.BYTES // 8, 1))()
+        shapes = [(ctypes.c_int64 * max(array.ndim, 1))(*array.shape) for array in captured]
+        for number, (array, shape) in enumerate(zip(captured, shapes, strict=True)):
+            first = number * Tensor.BYTES // 8
+            tensors[first] = array.__array_interface__["data"][0]
+            tensors[first + 1] = array.ndim << 32  # the upper half of a word
+            tensors[first + 2] = ctypes.addressof(shape)
+        ranks = [len(value.shape) for value in function.results]
+        rank_words = (ctypes.c_int64 * max(len(ranks), 1))(*ranks)
+        words = {
+            Record.RUN: program.address,
+            Record.CONTEXT: program.context,
+            Record.RUNTIME: program.runtime(),
+            Record.ARGUMENTS: len(function.params) - len(captured),
+            Record.CAPTURED: ctypes.addressof(tensors),
+            Record.CAPTURED_COUNT: len(captured),
+            Record.RESULTS: len(ranks),
+            Record.RANKS: ctypes.addressof(rank_words),
+            Record.DIMS: sum(ranks),
+            Record.MESSAGE: ctypes.addressof(message),
+        }
+        record = (ctypes.c_int64 * Record.WORDS)(*[words[8 * number] for number in range(Record.WORDS)])
+        address = ctypes.addressof(record)
+        self._kept[address] = (program, [message, tensors, shapes, rank_words, record])
+        self._records[id(program)] = address
+        return address
+
+
+CALLS = _Calls()
+
+
+def _source() -> Source:
+    with loading():  # a process that finds the object does without
+        from dyn.lower.xla_call import SYMBOL, xla_call_text
+
+    return Source(xla_call_text(RUNTIME_WORDS), (SYMBOL,), Effort.FULL)
+
+
+def _fits(program: LoadedProgram) -> bool:
+    """Whether a program runs without Python, has nothing to say of values when it fails, and has few enough tensors."""
+    from dyn.lower.xla_call import MOST_BYTES
+
+    function = program.interface.function
+    tensors = len(function.params) + len(function.results)
+    plain = program.native and not _demands(function.ops) and next(iter(measured_dims(function.ops)), None) is None
+    return plain and Tensor.BYTES * tensors + 8 * sum(len(v.shape) for v in function.results) <= MOST_BYTES
+
+
+def _demands(ops: tuple[Op, ...]) -> bool:
+    """Whether something is demanded of dims in a region, which is checked when that runs."""
+    return any(region.demands or _demands(region.ops) for op in ops for region in op.regions)

@@ -1,0 +1,146 @@
+"""What XLA calls of a program that it has compiled: an FFI handler that runs a host program on XLA's own buffers.
+
+``ptr dyn_xla_call(ptr frame)`` takes an ``XLA_FFI_CallFrame`` (``xla/ffi/api/c_api.h``, which is stable) whose second
+attribute, ``record``, is the address of a :class:`Record`. Arguments are read and results written where XLA has them;
+no Python runs. It gives null, or an error of XLA's.
+"""
+
+from __future__ import annotations
+
+from dyn.lower.entry.layout import Tensor
+from dyn.lower.host_llvm import ALLOC_OUTPUT, FAIL
+from dyn.lower.native import Function, Module
+
+SYMBOL = "dyn_xla_call"
+#: The version of the interface that this is written for.
+_MAJOR, _MINOR = 0, 3
+#: A call whose tensors need more bytes is not made so: they lie on the stack of one of XLA's threads.
+MOST_BYTES = 1 << 16
+
+
+class Record:
+    """A compiled program: words of 8 bytes. ``RANKS`` are those of the results, ``DIMS`` is their sum."""
+
+    RUN, CONTEXT, RUNTIME, ARGUMENTS, CAPTURED, CAPTURED_COUNT = 0, 8, 16, 24, 32, 40
+    RESULTS, RANKS, DIMS, MESSAGE = 48, 56, 64, 72
+    WORDS = 10
+
+
+class _Frame:
+    """``XLA_FFI_CallFrame``; ``ARGS``, ``RETS`` and ``ATTRS`` are the arrays of pointers in its parts."""
+
+    EXTENSION, API, ARGS, RETS, ATTRS = 8, 16, 72, 112, 160
+
+
+class _Buffer:
+    """``XLA_FFI_Buffer``"""
+
+    DATA, RANK, DIMS = 24, 32, 40
+
+
+def xla_call_text(runtime_words: int) -> str:
+    """The module's LLVM IR; a runtime table has ``runtime_words`` words."""
+    m = Module()
+    _define_alloc_output(m)
+    _define_fail(m)
+    f = m.function(SYMBOL, "ptr", [("ptr", "frame")])
+    extension = f.load("ptr", "%frame", _Frame.EXTENSION)
+    with f.if_(f.icmp("ne", extension, "null", "ptr")):
+        _tell_version(f, extension)
+    record = _record(f)
+    arguments, captured = f.load("i64", record, Record.ARGUMENTS), f.load("i64", record, Record.CAPTURED_COUNT)
+    results, dims = f.load("i64", record, Record.RESULTS), f.load("i64", record, Record.DIMS)
+    inputs = f.alloca(f.mul(f.add(arguments, captured), str(Tensor.BYTES)))
+    outputs = f.alloca(f.mul(results, str(Tensor.BYTES)))
+    sizes = f.alloca(f.mul(dims, "8"))
+    runtime = f.stack(f"[{runtime_words} x ptr]")
+    state = f.stack("ptr")
+    _inputs(f, record, inputs, arguments, captured)
+    _outputs(f, record, outputs, results, sizes)
+    shared = f.load("ptr", record, Record.RUNTIME)
+    for word in range(runtime_words):
+        f.store("ptr", f.load("ptr", shared, 8 * word), runtime, 8 * word)
+    f.store("ptr", f.load("ptr", "%frame", _Frame.RETS), state)
+    f.store("ptr", state, runtime)
+    f.store("ptr", "@xla_alloc_output", runtime, 8 * ALLOC_OUTPUT)
+    f.store("ptr", "@xla_fail", runtime, 8 * FAIL)
+    context = f.load("ptr", record, Record.CONTEXT)
+    given = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", outputs)]
+    status = f.call("i32", f.load("ptr", record, Record.RUN), given)
+    f.ret_if(f.icmp("eq", status, "0", "i32"), "ptr", "null")
+    # XLA_FFI_Error_Create_Args: its size, no extension, the message, and the code INTERNAL.
+    error = f.stack("[4 x i64]")
+    f.store("i64", "32", error)
+    f.store("ptr", "null", error, 8)
+    f.store("ptr", f.load("ptr", record, Record.MESSAGE), error, 16)
+    f.store("i64", "13", error, 24)
+    create = f.load("ptr", f.load("ptr", "%frame", _Frame.API), 48)
+    f.ret("ptr", f.call("ptr", create, [("ptr", error)]))
+    return m.text()
+
+
+def _tell_version(f: Function, extension: str) -> None:
+    """XLA asks, when it registers a handler, which version it is for: an extension of type 1 of the frame."""
+    kind = f.load("i32", extension, 8)
+    with f.if_(f.icmp("eq", kind, "1", "i32")):
+        metadata = f.load("ptr", extension, 24)
+        f.store("i32", str(_MAJOR), metadata, 24)
+        f.store("i32", str(_MINOR), metadata, 28)
+        f.store("i32", "0", metadata, 32)
+        f.store("i64", "0", metadata, 40)
+        f.ret("ptr", "null")
+
+
+def _record(f: Function) -> str:
+    """The second attribute: an ``XLA_FFI_Scalar`` whose value is an address."""
+    attributes = f.load("ptr", "%frame", _Frame.ATTRS)
+    scalar = f.load("ptr", attributes, 8)
+    return f.cast("inttoptr", f.load("i64", f.load("ptr", scalar, 8)), "i64", "ptr")
+
+
+def _inputs(f: Function, record: str, inputs: str, arguments: str, captured: str) -> None:
+    """The tensors of the arguments, whose dims XLA has, and those of captured arrays after them."""
+    buffers = f.load("ptr", "%frame", _Frame.ARGS)
+    with f.count(arguments) as number:
+        buffer = f.load("ptr", f.at(buffers, number, "ptr"))
+        tensor = f.at(inputs, f.mul(number, str(Tensor.BYTES)))
+        f.store("ptr", f.load("ptr", buffer, _Buffer.DATA), tensor, Tensor.DATA)
+        f.store("i64", "0", tensor, Tensor.RANK - 4)  # with the word before it, which says whose memory may be taken
+        rank = f.cast("trunc", f.load("i64", buffer, _Buffer.RANK), "i64", "i32")
+        f.store("i32", rank, tensor, Tensor.RANK)
+        f.store("ptr", f.load("ptr", buffer, _Buffer.DIMS), tensor, Tensor.DIMS)
+        f.store("ptr", "null", tensor, Tensor.STRIDES)
+    start = f.at(inputs, f.mul(arguments, str(Tensor.BYTES)))
+    source = f.load("ptr", record, Record.CAPTURED)
+    with f.count(f.mul(captured, str(Tensor.BYTES // 8))) as word:
+        f.store("i64", f.load("i64", f.at(source, word, "i64")), f.at(start, word, "i64"))
+
+
+def _outputs(f: Function, record: str, outputs: str, results: str, sizes: str) -> None:
+    """Tensors for the results, whose dims the host program will write."""
+    at = f.var("ptr", sizes)
+    ranks = f.load("ptr", record, Record.RANKS)
+    with f.count(results) as number:
+        tensor = f.at(outputs, f.mul(number, str(Tensor.BYTES)))
+        rank = f.load("i64", f.at(ranks, number, "i64"))
+        f.store("ptr", "null", tensor, Tensor.DATA)
+        f.store("i64", "0", tensor, Tensor.RANK - 4)
+        f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, Tensor.RANK)
+        f.store("ptr", at.get(), tensor, Tensor.DIMS)
+        f.store("ptr", "null", tensor, Tensor.STRIDES)
+        at.set(f.at(at.get(), rank, "i64"))
+
+
+def _define_alloc_output(m: Module) -> None:
+    """A result's memory is XLA's. It has none for a result without elements, which null would say is a failure."""
+    f = m.function("xla_alloc_output", "ptr", [("ptr", "rt"), ("i32", "number"), ("ptr", "tensor")], exported=False)
+    buffers = f.load("ptr", f.load("ptr", "%rt"))
+    number = f.cast("sext", "%number", "i32", "i64")
+    data = f.load("ptr", f.load("ptr", f.at(buffers, number, "ptr")), _Buffer.DATA)
+    f.ret("ptr", f.select(f.is_null(data), "%tensor", data, "ptr"))
+
+
+def _define_fail(m: Module) -> None:
+    """What failed is not told: sizes were checked when the program was traced, and what is left is memory."""
+    params = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
+    m.function("xla_fail", "void", params, exported=False).ret()
