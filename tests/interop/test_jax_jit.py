@@ -65,4 +65,7 @@ def test_static_arguments() -> None:
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(ArgumentError) as error:
         djax.jit(lambda x: x, shapes="a b")(jnp.ones(3))
-    assert str(error.value) == "shapes= gives argument 0 the axes 'a b', and it has 1."
+    assert str(error.value) == (
+        "<lambda>(): x has 1 axis, and shapes= declares 'a b'.\n"
+        "  help: pass an array of that rank, or change the declaration."
+    )

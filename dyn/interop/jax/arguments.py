@@ -118,7 +118,8 @@ class Arguments:
             entries = [None if group is None else " ".join(map(str, group)) or "()" for group in signature.groups]
         if len(entries) > len(names):
             raise ArgumentError(
-                f"{signature.name}(): shapes={shapes!r} declares {len(entries)} arguments, and the call has {len(names)}.",
+                f"{signature.name}(): shapes={shapes!r} declares {len(entries)} arguments, "
+                f"and the call has {len(names)}.",
                 remedy="write one group of dims an array argument, '...' for one that is not declared.",
             )
         return dict(zip(names, entries, strict=False))
@@ -149,7 +150,7 @@ class Arguments:
     def _no_spec(self, name: str, spec: Any) -> Axes:
         raise ArgumentError(
             f"{self.signature.name}(): shapes= declares {name} as {spec!r}.",
-            remedy="write text such as 'b s 768', a tree of such texts like the argument, or None for what is not declared.",
+            remedy="write text such as 'b s 768', or a tree of such texts; None for what is not declared.",
         )
 
     # The sizes of a call ------------------------------------------------------------------------------------------
@@ -157,7 +158,8 @@ class Arguments:
     def sizes(self, plan: Plan, shapes: Sequence[tuple[int, ...]]) -> Sizes:
         """The sizes of a call: a name for each symbolic axis. A size of 0 is a number, as JAX's names are at least 1.
 
-        Raises ArgumentError for a declaration with another number of axes, ShapeError for sizes that are not what was declared.
+        Raises ArgumentError for a declaration with another number of axes, ShapeError for sizes that are not what was
+        declared.
         """
         axes: dict[int, tuple[int | str, ...]] = {}
         for leaf in plan.symbolic:
@@ -220,7 +222,8 @@ class Arguments:
             if wanted != size:
                 value = "" if isinstance(word, int) else f", which is {wanted} here"
                 raise ShapeError(
-                    f"{self.signature.name}(): {plan.names[leaf]}.shape[{axis}] is {size}, and shapes= declares {word}{value}.",
+                    f"{self.signature.name}(): {plan.names[leaf]}.shape[{axis}] is {size}, "
+                    f"and shapes= declares {word}{value}.",
                     remedy="pass arrays whose shapes satisfy it, or change the declaration.",
                 )
 

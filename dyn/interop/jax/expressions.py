@@ -257,7 +257,7 @@ def difference(left: str, right: str) -> dict[str, int] | None:
 
 
 def solved(left: str, right: str, order: Mapping[str, int]) -> tuple[str, str] | None:
-    """What ``left == right`` says of one name: the name, and an expression without it. None where it says no such thing.
+    """What ``left == right`` says of one name: the name, and an expression without it. None where it says none.
 
     The name is the last in ``order`` of those for which the expression is positive wherever its names are, if any is.
     """

@@ -53,8 +53,8 @@ def jit(
 
     Where JAX cannot trace for every size, the program is for fewer: for sizes that are equal, or larger than some
     other, or divisible, as those at hand are, and in the end for one value of a size alone. Each of these is a guard,
-    with the line that made it necessary: other sizes get another program. :meth:`JaxJitted.explain` lists them. JAX takes
-    symbolic sizes to be at least 1, so that 0 is always a value of its own.
+    with the line that made it necessary: other sizes get another program. :meth:`JaxJitted.explain` lists them. JAX
+    takes symbolic sizes to be at least 1, so that 0 is always a value of its own.
 
     Results are ``jax.Array``, of the types that ``jax.jit`` gives, weak types too; large ones lie in the memory that
     dyn computed them in. Donated JAX arrays are deleted after the call. Under other transformations of JAX (``grad``,
@@ -258,8 +258,8 @@ class JaxJitted:
         return Tracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
 
     def _refused(self, parts: Internals, key: Any, call: _Call, program: Program, error: ShapeError) -> tuple[Any]:
-        """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or there is one for
-        them alone."""
+        """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or they get a
+        program of their own."""
         if not program.sizes.free:
             raise error
         shapes, family, tracing = key[3], _family(key), self._tracing(parts, call)

@@ -1,0 +1,334 @@
+"""``dyn.interop.jax.jit`` called as ``jax.jit`` is: arguments of every kind, types of results, memory, threads."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dyn.errors import ArgumentError, ShapeError
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+import dyn.interop.jax as djax  # noqa: E402
+
+SIZES = (1, 2, 7, 64, 1000)
+
+
+def same(actual: Any, wanted: Any, rtol: float = 1e-5) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(wanted)
+    for a, w in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
+        assert isinstance(a, jax.Array)
+        assert (a.shape, a.dtype, a.aval.weak_type) == (w.shape, w.dtype, w.aval.weak_type)
+        if not jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            np.testing.assert_allclose(a, w, rtol, 1e-5)
+
+
+def test_types_of_results() -> None:
+    def many(x: Any, s: Any) -> Any:
+        return x * s, s * 2, 3.0, 1, True, x.sum(), jnp.full((2,), 1.5), None
+
+    run, plain = djax.jit(many), jax.jit(many)
+    calls: list[tuple[Any, Any]] = [
+        (jnp.ones(3), 2.0), (jnp.ones(4), 2), (jnp.ones(4), True), (jnp.ones(4), 1j), (np.arange(3), 2.0),
+        (np.arange(3, dtype="i2"), 2), (np.arange(3.0), 2.0), (np.float64(2), np.int8(3)),
+        (jnp.ones(2, "bfloat16"), 2.0),
+    ]  # fmt: skip
+    for args in calls:
+        same(run(*args), plain(*args))
+    # A weak argument's result is weak, which is a type of its own.
+    assert run(jnp.asarray(2.0), 1.0)[0].weak_type
+
+
+def test_settings_are_part_of_the_key() -> None:
+    run = djax.jit(lambda x: x * 2.0 + jnp.arange(3))
+    assert run(np.ones(3)).dtype == np.float32
+    with jax.enable_x64(True):
+        assert run(np.ones(3)).dtype == np.float64
+    assert run(np.ones(3)).dtype == np.float32
+    assert run.cache_info().compiles == 2
+
+
+def test_static_arguments_keywords_and_defaults() -> None:
+    def f(x: Any, k: int = 2, *, scale: Any = 1.0, mode: str = "a") -> Any:
+        return x * k * scale if mode == "a" else x - k
+
+    choices: tuple[dict[str, Any], ...] = (
+        {"static_argnums": 1, "static_argnames": "mode"},
+        {"static_argnames": ("k", "mode")},
+    )
+    for options in choices:
+        run, plain = djax.jit(f, **options), jax.jit(f, **options)
+        x = jnp.arange(3.0)
+        for args, kwargs in [((x,), {}), ((x, 3), {}), ((x,), {"k": 3}), ((x, 3), {"mode": "b"}), ((x,), {"scale": x})]:
+            same(run(*args, **kwargs), plain(*args, **kwargs))
+    last = djax.jit(lambda x, k: x * k, static_argnums=-1)
+    assert last(jnp.ones(2), 2).tolist() == [2, 2]
+    assert last(jnp.ones(2), 2.5).tolist() == [2.5, 2.5]
+
+
+def test_wrong_arguments() -> None:
+    def f(x: Any, k: Any) -> Any:
+        return x
+
+    with pytest.raises(ArgumentError) as error:
+        djax.jit(f)(jnp.ones(2), "text")
+    assert str(error.value) == (
+        "f(): k is a str, which is not an array.\n"
+        "  help: pass an array or a number, or name the argument in static_argnames=."
+    )
+    with pytest.raises(ArgumentError) as error:
+        djax.jit(f, static_argnames="k")(jnp.ones(2), [])
+    assert str(error.value) == (
+        "f(): the static argument k is a list, which has no hash.\n"
+        "  help: pass a tuple or another immutable value, or make the argument an array."
+    )
+    with pytest.raises(ArgumentError) as error:
+        djax.jit(f, static_argnames="y")
+    assert str(error.value) == "static_argnames: f has no argument 'y'.\n  help: it has x, k."
+    with pytest.raises(ArgumentError) as error:
+        djax.jit(f, shapes="a b")(jnp.ones(3), 1)
+    assert str(error.value) == (
+        "f(): x has 1 axis, and shapes= declares 'a b'.\n  help: pass an array of that rank, or change the declaration."
+    )
+    with pytest.raises(ShapeError) as shape:
+        djax.jit(f, shapes="a, a")(jnp.ones(3), jnp.ones(4))
+    assert str(shape.value) == (
+        "f(): k.shape[0] is 4, and shapes= declares a, which is 3 here.\n"
+        "  help: pass arrays whose shapes satisfy it, or change the declaration."
+    )
+    with pytest.raises(ShapeError) as shape:
+        djax.jit(f, shapes="5")(jnp.ones(3), 1)
+    assert str(shape.value) == (
+        "f(): x.shape[0] is 3, and shapes= declares 5.\n"
+        "  help: pass arrays whose shapes satisfy it, or change the declaration."
+    )
+
+
+def test_shapes_inside_of_containers() -> None:
+    def loss(params: Any, batch: Any) -> Any:
+        return jnp.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
+
+    params = {"w": jnp.ones((3, 2))}
+    run = djax.jit(loss, shapes={"batch": {"x": "b 3", "y": "b 2"}})
+    other = djax.jit(loss)
+    for n in SIZES:
+        batch = {"x": jnp.ones((n, 3)), "y": jnp.ones((n, 2))}
+        same(run(params, batch), loss(params, batch))
+        same(other(params, batch), loss(params, batch))
+    assert run.cache_info() == (1, 1)
+    assert other.cache_info() == (len(SIZES), len(SIZES))
+    every = djax.jit(lambda xs: [x * 2 for x in xs], shapes=["..."])
+    assert [x.shape for x in every([jnp.ones(2), jnp.ones((3, 1))])] == [(2,), (3, 1)]
+    every([jnp.ones(7), jnp.ones((1, 5))])
+    assert every.cache_info() == (1, 1)
+    pair = djax.jit(lambda t: t[0] + t[1], shapes=[("n 3", "n 3")])
+    for n in SIZES:
+        pair((jnp.ones((n, 3)), jnp.ones((n, 3))))
+    assert pair.cache_info() == (1, 1)
+
+
+def test_size_0_has_programs_of_its_own() -> None:
+    run = djax.jit(lambda x: (x.sum(0), x * 2))
+    for shape in [(3, 2), (0, 2), (0, 5), (4, 0), (0, 0), (7, 7)]:
+        same(run(jnp.ones(shape)), (jnp.ones(shape).sum(0), jnp.ones(shape) * 2))
+    assert run.cache_info() == (4, 4)  # none is 0, the first, the second, both
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Linear:
+    """A module in the style of Equinox: a dataclass that is a tree."""
+
+    w: Any
+    b: Any
+
+    @djax.jit
+    def __call__(self, x: Any) -> Any:
+        """A layer's value."""
+        return x @ self.w + self.b
+
+
+def test_modules_with_methods() -> None:
+    layer = Linear(jnp.ones((3, 2)), jnp.arange(2.0))
+    for n in SIZES:
+        same(layer(jnp.ones((n, 3))), jnp.ones((n, 3)) @ layer.w + layer.b)
+    assert Linear.__call__.__doc__ == "A layer's value."
+    assert Linear.__call__.cache_info().compiles == 1
+
+    class Plain:
+        k = 3
+
+        @functools.partial(djax.jit, static_argnums=0)
+        def times(self, x: Any) -> Any:
+            return x * self.k
+
+    assert Plain().times(jnp.ones(2)).tolist() == [3, 3]
+
+
+def test_200_leaves_and_an_optimizer() -> None:
+    params = {f"layer{i}": {"w": jnp.eye(3) / 10, "b": jnp.zeros(3)} for i in range(100)}
+
+    def forward(params: Any, x: Any) -> Any:
+        for layer in params.values():
+            x = jnp.tanh(x @ layer["w"] + layer["b"])
+        return x
+
+    def step(params: Any, momentum: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda p: jnp.mean(forward(p, x) ** 2))(params)
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, gradients)
+        return jax.tree.map(lambda p, m: p - 0.1 * m, params, momentum), momentum
+
+    few = dict(list(params.items())[:3])
+    run = djax.jit(step)
+    state: Any = (few, jax.tree.map(jnp.zeros_like, few))
+    wanted = state
+    for n in (1, 7, 64):
+        x = jnp.ones((n, 3))
+        state, wanted = run(*state, x), step(*wanted, x)
+        same(state, wanted, 1e-4)
+    assert run.cache_info().compiles == 1
+    many = djax.jit(lambda p, x: x * sum([leaf.sum() for leaf in jax.tree.leaves(p)]))
+    for n in (1, 7, 64):
+        same(many(params, jnp.ones(n)), jnp.ones(n) * sum([leaf.sum() for leaf in jax.tree.leaves(params)]), 1e-4)
+    assert many.cache_info() == (1, 1)
+
+
+@jax.custom_vjp
+def clipped(x: Any) -> Any:
+    return x * 2
+
+
+clipped.defvjp(lambda x: (x * 2, x), lambda x, g: (jnp.clip(g, -1, 1) * x,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        jax.grad(lambda x: jnp.sum(clipped(x) ** 2)),
+        lambda x: jax.lax.scan(lambda c, y: (c + y, c * y), 0.0, x),
+        lambda x: jax.lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1] * 2), (0, x)),
+        lambda x: jax.lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i], 0.0),
+        jax.vmap(lambda y: jnp.sin(y) * 2),
+        lambda x: jnp.pad(x, ((0, -x.shape[0] % 8),)),
+        lambda x: x * x.shape[0] / 3 + jnp.arange(x.shape[0]),
+    ],
+    ids=["custom_vjp", "scan", "while", "fori", "vmap", "pad", "size"],
+)
+def test_one_compile_for_all_sizes(function: Any) -> None:
+    run = djax.jit(function)
+    for n in SIZES:
+        x = jnp.asarray(np.random.default_rng(n).standard_normal(n, np.float32))
+        same(run(x), jax.jit(function)(x), 1e-4)
+    assert run.cache_info() == (1, 1)
+
+
+def test_random_keys() -> None:
+    def noise(key: Any, x: Any) -> Any:
+        key, used = jax.random.split(key)
+        return key, jax.random.normal(used, x.shape) + x
+
+    old, new = djax.jit(noise, shapes="2"), djax.jit(noise)
+    for n in (1, 2, 7):
+        x = jnp.ones(n)
+        same(old(jax.random.PRNGKey(0), x), noise(jax.random.PRNGKey(0), x))
+        actual, wanted = new(jax.random.key(0), x), noise(jax.random.key(0), x)
+        same(actual, wanted)
+        assert (jax.random.key_data(actual[0]) == jax.random.key_data(wanted[0])).all()
+    assert (old.cache_info(), new.cache_info()) == ((1, 1), (1, 1))
+
+
+def test_under_transformations_of_jax() -> None:
+    run = djax.jit(lambda x: jnp.sum(x**3))
+    x = jnp.arange(3.0)
+    same(jax.grad(run)(x), 3 * x**2)
+    same(jax.vmap(run)(jnp.ones((4, 3))), jnp.array([3.0] * 4))
+    same(jax.jit(lambda x: run(x) + run(jnp.ones(3)))(x), run(x) + 3)
+    with jax.disable_jit():
+        same(run(x), jnp.sum(x**3))
+    # Over arrays that another trace has.
+    same(jax.jit(lambda y: djax.jit(lambda x: x + y)(jnp.ones(3)))(x), 1 + x)
+
+
+def test_memory_is_shared_both_ways() -> None:
+    seen: list[int] = []
+    run = djax.jit(lambda x: x + 1)
+    x = jnp.ones((512, 512))
+    run(x)  # calls after the first go through the native entry, whose results start at multiples of 64 bytes
+    program = run._in_order[0]
+    inner = program.run
+
+    def spy(*arrays: Any) -> Any:
+        result = inner(*arrays)
+        seen.extend([arrays[0].__array_interface__["data"][0], result.__array_interface__["data"][0]])
+        return result
+
+    program.run = spy
+    try:
+        result = run(x)
+    finally:
+        program.run = inner
+    assert seen == [x.unsafe_buffer_pointer(), result.unsafe_buffer_pointer()]
+    other = run(x * 5)
+    assert other.unsafe_buffer_pointer() != result.unsafe_buffer_pointer()
+    assert float(result[0, 0]) == 2  # nobody has written to it
+    del x
+    assert float(result.sum()) == 2 * 512 * 512
+
+
+def test_donated_arrays_are_given_back() -> None:
+    run = djax.jit(lambda p, x: {"w": p["w"] - x}, donate_argnums=0)
+    params = {"w": jnp.ones(3)}
+    x = jnp.ones(3)
+    result = run(params, x)
+    assert params["w"].is_deleted()
+    assert not x.is_deleted()
+    assert result["w"].tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="deleted"):
+        run(params, x)
+    by_name = djax.jit(lambda p: p + 1, donate_argnames="p")
+    assert by_name(np.ones(2)).tolist() == [2, 2]
+
+
+def test_threads_and_recursion() -> None:
+    run = djax.jit(lambda x: jnp.tanh(x) * 2)
+    results: dict[int, Any] = {}
+
+    def call(n: int) -> None:
+        results[n] = run(jnp.ones(n))
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {n: r.shape for n, r in results.items()} == {n: (n,) for n in range(1, 9)}
+    assert run.cache_info() == (1, 1)
+
+    @djax.jit
+    def halved(x: Any, k: Any) -> Any:
+        return run(x) / k
+
+    assert halved(jnp.zeros(3), 2.0).tolist() == [0, 0, 0]
+
+
+def test_stages() -> None:
+    def f(x: Any, p: Any) -> Any:
+        return x * p["w"]
+
+    run = djax.jit(f, shapes="n 3")
+    struct = jax.ShapeDtypeStruct((5, 3), jnp.float32)
+    traced = run.trace(struct, {"w": jnp.ones(3)})
+    assert traced.as_text().startswith('func @f(%x: f32[n, 3] "x", %p_w: f32[3] "p_w")')
+    assert "multiply" in run.lower(struct, {"w": jnp.ones(3)}).as_text("dhlo")
+    assert run.eval_shape(struct, {"w": jnp.ones(3)}).shape == (5, 3)
+    run(jnp.ones((2, 3)), {"w": jnp.ones(3)})
+    assert run.cache_info() == (1, 1)
+    run.clear_cache()
+    assert run.cache_info() == (0, 0)
+    assert repr(run) == "dyn.interop.jax.jit(f)"

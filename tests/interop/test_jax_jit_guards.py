@@ -1,0 +1,198 @@
+"""Where JAX cannot trace for every size: what the program is for instead, by which line, and how often it is traced."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+import dyn.interop.jax as djax  # noqa: E402
+
+
+def ones(*shape: int) -> Any:
+    return jnp.asarray(np.random.default_rng(sum(shape)).standard_normal(shape, np.float32))
+
+
+def guards(run: Any) -> list[list[str]]:
+    """For each program its guards, without why."""
+    return [[line.split(":")[0] for line in lines if not line.startswith(" ")] for lines, _ in run.explain().programs]
+
+
+def outcome(run: Callable[..., Any], args: Sequence[Any]) -> Any:
+    try:
+        return run(*args)
+    except Exception as error:  # whatever JAX raises is compared
+        return error
+
+
+def check(function: Callable[..., Any], calls: Sequence[Sequence[Any]], **options: Any) -> Any:
+    """Results, or errors, as ``jax.jit`` has them."""
+    run, plain = djax.jit(function, **options), jax.jit(function)
+    for args in calls:
+        wanted, actual = outcome(plain, args), outcome(run, args)
+        if isinstance(wanted, Exception):
+            assert (type(actual), str(actual)) == (type(wanted), str(wanted))
+            continue
+        assert jax.tree.structure(actual) == jax.tree.structure(wanted)
+        for a, w in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
+            assert (a.shape, a.dtype, a.weak_type) == (w.shape, w.dtype, w.weak_type)
+            np.testing.assert_allclose(a, w, 1e-4, 1e-5)
+    return run
+
+
+def test_sizes_that_have_to_be_equal() -> None:
+    run = check(lambda x, y: x @ y, [(ones(2, 3), ones(3, 4)), (ones(1, 7), ones(7, 4)), (ones(2, 3), ones(4, 3))])
+    assert guards(run) == [["x.shape[1] == y.shape[0]"]]
+    # One that failed and one that did not; and two that say what is wrong with the last call.
+    assert tuple(run.cache_info()) == (5, 1)
+
+
+def test_broadcasting_has_programs_of_its_own() -> None:
+    run = check(lambda x, y, z: x + y + z, [(ones(3),) * 3, (ones(7),) * 3, (ones(7), ones(7), ones(1))])
+    assert guards(run) == [
+        ["x.shape[0] == y.shape[0]", "x.shape[0] == z.shape[0]"],
+        ["x.shape[0] == y.shape[0]", "z.shape[0] == 1"],
+    ]
+
+
+def test_shapes_that_have_to_be_alike() -> None:
+    run = check(lambda x, y: jnp.stack([x, y]), [(ones(2, 3),) * 2, (ones(1, 7),) * 2, (ones(1, 7), ones(2, 7))])
+    assert guards(run) == [["x.shape[0] == y.shape[0]", "x.shape[1] == y.shape[1]"]]
+    assert run.cache_info().compiles == 1
+
+
+def test_a_size_that_has_to_be_what_the_function_has() -> None:
+    w = ones(5, 3)
+    run = check(lambda x: x @ w, [(ones(n, 5),) for n in (1, 2, 7, 64)] + [(ones(2, 4),)])
+    assert guards(run) == [["x.shape[1] == 5"]]
+    assert run.cache_info().compiles == 1
+
+
+def test_divisions() -> None:
+    run = check(lambda x: x.reshape(2, -1), [(ones(n),) for n in (4, 6, 100, 7)])
+    assert guards(run) == [["x.shape[0] % 2 == 0"]]
+    heads = check(lambda x: x.reshape(*x.shape[:2], 8, -1).swapaxes(1, 2), [(ones(3, 4, 16),), (ones(1, 2, 24),)])
+    assert guards(heads) == [["x.shape[2] % 8 == 0"]]
+    rows = check(lambda x: x.reshape(-1, 8), [(ones(n, 4),) for n in (4, 6, 100)])
+    assert guards(rows) == [["x.shape[1] == 4", "x.shape[0] % 2 == 0"]]
+    halves = check(lambda x: x[: x.shape[0] // 2] + x[x.shape[0] // 2 :], [(ones(n),) for n in (4, 6, 64, 7)])
+    assert guards(halves) == [["x.shape[0] % 2 == 0"]]
+    assert {r.cache_info().compiles for r in (run, heads, rows, halves)} == {1}
+
+
+def test_which_is_larger() -> None:
+    run = check(lambda x: jax.lax.top_k(x, 3), [(ones(n),) for n in (4, 64, 3, 2)])
+    assert guards(run) == [["x.shape[0] >= 3"]]
+    branch = check(lambda x: x if x.shape[0] > 5 else x * 2, [(ones(n),) for n in (4, 6, 64, 1, 5)])
+    assert guards(branch) == [["5 >= x.shape[0]"], ["x.shape[0] >= 6"]]
+    assert branch.cache_info().compiles == 2
+
+
+def test_equal_expressions() -> None:
+    table = ones(16, 4)
+    run = check(lambda x: x + table[: x.shape[1]], [(ones(2, n, 4),) for n in (3, 7, 16, 1, 17)])
+    assert guards(run) == [["x.shape[1] == min(16, x.shape[1])", "x.shape[2] == 4"]]
+    assert run.cache_info().compiles == 1
+
+
+def convolved(x: Any, w: Any, stride: int) -> Any:
+    return jax.lax.conv_general_dilated(
+        x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )  # fmt: skip
+
+
+def test_equal_divisions_of_residual_blocks() -> None:
+    w3, w1 = ones(3, 3, 4, 4), ones(1, 1, 4, 4)
+
+    def block(x: Any) -> Any:
+        return convolved(convolved(x, w3, 2), w3, 2) + convolved(x, w1, 4)
+
+    run = check(block, [(ones(2, n, n + 3, 4),) for n in (13, 16, 9)])
+    assert run.cache_info().compiles == 1
+    assert "x.shape[0]" not in " ".join(guards(run)[0])
+
+
+def test_what_the_lines_of_users_ask() -> None:
+    # A comparison that JAX answers with no for every size, and says nothing.
+    one = check(lambda x: x if x.shape[0] == 1 else x * 2, [(ones(n),) for n in (4, 1, 6)])
+    assert guards(one) == [["x.shape[0] != 1"], ["x.shape[0] == 1"]]
+    even = check(lambda x: x if not x.shape[0] % 2 else x * 2, [(ones(n),) for n in (4, 7, 6, 1)])
+    assert guards(even) == [["x.shape[0] % 2 == 0"], ["x.shape[0] % 2 != 0"]]
+    same = check(lambda x, y: x if x.shape == y.shape else y, [(ones(3), ones(3)), (ones(3), ones(4))])
+    assert guards(same) == [["x.shape[0] == y.shape[0]"], ["x.shape[0] != y.shape[0]"]]
+    among = check(lambda x: x * 2 if x.shape[0] in (4, 7) else x, [(ones(n),) for n in (4, 6, 7, 8)])
+    assert among.cache_info().compiles == 3
+
+
+def test_static_where_jax_takes_no_symbol() -> None:
+    run = check(lambda x: jnp.fft.fft(x) * 2, [(ones(n, 8),) for n in (1, 2, 7)])
+    assert guards(run) == [["x.shape[1] == 8"]]
+    loop = check(lambda x: x.sum(1) + sum(x[0, i] for i in range(x.shape[1])), [(ones(n, 3),) for n in (1, 2, 7)])
+    assert guards(loop) == [["x.shape[1] == 3"]]
+    # The second value is traced once: what the first has taught is known.
+    length = check(lambda x: len(x) * x, [(ones(n),) for n in (4, 6, 8)])
+    assert guards(length) == [["x.shape[0] == 4"], ["x.shape[0] == 6"], ["x.shape[0] == 8"]]
+    assert tuple(length.cache_info()) == (4, 3)
+
+
+def test_many_values_are_worth_a_word() -> None:
+    def scaled(x: Any) -> Any:
+        return x * len(x)
+
+    run = djax.jit(scaled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(1, 8):
+            run(ones(n))
+    with pytest.warns(UserWarning, match="compiled anew") as caught:
+        run(ones(8))
+    run(ones(9))
+    assert [str(w.message) for w in caught] == [
+        "scaled() is compiled anew for each value of x.shape[0], 8 times by now: "
+        "'_DimExpr' object cannot be interpreted as an integer"
+    ]
+    assert (caught[0].filename, caught[0].lineno) == (__file__, scaled.__code__.co_firstlineno + 1)
+
+
+def test_explain() -> None:
+    def added(x: Any, y: Any) -> Any:
+        return x + y
+
+    run = djax.jit(added)
+    assert str(run.explain()) == "added: 0 programs, 0 traces by JAX\n  not called yet: nothing is traced"
+    run(ones(3), ones(3))
+    line = added.__code__.co_firstlineno + 1
+    assert str(run.explain()).split("\nadded: 1 compile")[0] == (
+        "added: 1 program, 2 traces by JAX\n"
+        "program 1 of 1\n"
+        "  guards, which choose the program\n"
+        "    x.shape[0] == y.shape[0]: JAX wants equal sizes\n"
+        f"      at test_jax_jit_guards.py:{line}  return x + y\n"
+        "      JAX: add got incompatible shapes for broadcasting: (x_0,), (y_0,)."
+    )
+
+
+def test_a_demand_of_dyn_is_answered_by_jax() -> None:
+    # JAX reshapes a symbol to 12 without a word; the program is for 12 alone.
+    run = check(lambda x: x.reshape(3, 4), [(ones(12),), (ones(13),), (ones(12),)])
+    assert run.cache_info().compiles == 1
+
+
+def test_errors_are_those_of_jax() -> None:
+    calls = 0
+
+    def wrong(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as raised:
+        djax.jit(wrong)(ones(3))
+    assert raised.value.args == ("mine",)
+    assert calls <= 3
