@@ -266,13 +266,15 @@ def _tetragamma(a: Arithmetic, x: Value) -> Value:
         step = inverse(a.add(size, float(i)))
         steps = a.add(steps, a.mul(step, a.mul(step, step)))
     positive = a.sub(positive, a.mul(a.where(near, steps, 0.0), 2.0))
-    off = a.mul(a.sub(x, a.f("round_nearest_even", x)), _PI)
+    pole = a.f("and", a.cmp(x, "LE", 0.0), a.cmp(x, "EQ", a.f("floor", x)))
+    below = a.f("and", a.cmp(x, "LT", 0.0), a.f("not", pole))
+    # Of the others any number, so that no derivative is that of what is not chosen.
+    off = a.where(below, a.mul(a.sub(x, a.f("round_nearest_even", x)), _PI), 1.0)
     sine = inverse(a.f("sine", off))
     turn = a.mul(a.mul(a.f("cosine", off), -2 * _PI**3), a.mul(sine, a.mul(sine, sine)))
     own = inverse(size)
     negative = a.add(a.add(turn, positive), a.mul(a.mul(own, a.mul(own, own)), 2.0))
-    pole = a.f("and", a.cmp(x, "LE", 0.0), a.cmp(x, "EQ", a.f("floor", x)))
-    return a.where(pole, math.nan, a.where(a.cmp(x, "LT", 0.0), negative, positive))
+    return a.where(pole, math.nan, a.where(below, negative, positive))
 
 
 _gamma = draw(1, low=-4.6, high=20.0)

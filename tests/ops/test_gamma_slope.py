@@ -19,8 +19,10 @@ from dyn.ir.types import TensorType
 from dyn.ops.gamma_slope import logarithmic_slope
 from dyn.shapes import Facts
 from dyn.source import Loc
+from tests.ops.test_transform_rules import DRAWN
 
 Array = np.ndarray[Any, Any]
+KEY = random.key(4)
 
 
 def slopes(a: Array, x: Array) -> Array:
@@ -53,6 +55,20 @@ def test_slopes_where_there_are_none() -> None:
     a = np.array([0.0, -1.0, np.nan, 1.0, 1.0, np.inf])
     x = np.array([1.0, 1.0, 1.0, -1.0, np.nan, 2.0])
     assert np.isnan(slopes(a, x)[:5]).all()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("log_space", [False, True])
+def test_both_derivatives_of_draws(name: str, log_space: bool) -> None:
+    """Forward and backward, of the number drawn and of its logarithm: what mpmath's slopes are compared with."""
+    assert name == "random_gamma"
+    draw, a = random.loggamma if log_space else random.gamma, np.array([0.1, 1.0, 3.0, 40.0])
+    drawn, forward = dyn.jvp(lambda a: draw(KEY, a, (4,), "float64"), (a,), (np.ones(4),))
+    backward = dyn.grad(lambda a: draw(KEY, a, (4,), "float64").sum())(a)
+    x = np.exp(drawn) if log_space else np.asarray(drawn)
+    wanted = slopes(a, x) * (1 if log_space else x)
+    np.testing.assert_allclose(forward, wanted, rtol=1e-12)
+    np.testing.assert_allclose(backward, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

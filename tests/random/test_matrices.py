@@ -90,4 +90,4 @@ def test_refusals() -> None:
     assert axes.value.problem == "multivariate_normal: cov has 1 axes, and at least 2 are needed."
     with pytest.raises(UndecidedDimError) as greater:
         dyn.jit(lambda x, y: random.orthogonal(key, x.shape[0], (), None, y.shape[0]))(MEAN, MEAN)
-    assert greater.value.problem == "orthogonal: which of n and m is the greater is not known."
+    assert greater.value.problem == "orthogonal: which of x_0 and y_0 is the greater is not known."

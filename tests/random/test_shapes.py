@@ -11,7 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import random
-from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 
 Array = np.ndarray[Any, Any]
 KEY = random.key(3)
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str, str]] = {
         f"key takes a seed of 64 bits, not {2**64}.", "use seed % 2**64.",
     ),
     "another generator": (
-        lambda: random.key(0, impl="rbg"),
+        lambda: random.key(0, impl="rbg"), NotYetError,
         "key: the generator 'rbg' comes later.", "leave it out: it is 'threefry2x32'.",
     ),
     "integers of uniform": (
