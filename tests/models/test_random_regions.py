@@ -107,7 +107,8 @@ def check_derivatives(random: Random) -> None:
             np.testing.assert_allclose(
                 np.sum(ct * moved), np.sum(pulled * t), rtol=1e-8, atol=1e-8 * (1 + scale), err_msg=f"{text} at {size}"
             )
-        _check_differences(plain, x, t, y, moved, f"{text} at {size}")
+        if "stop_gradient" not in text:
+            _check_differences(plain, x, t, y, moved, f"{text} at {size}")
         many = rng.uniform(-1, 1, (3, *shape))
         try:
             rows = np.asarray(each(many))
