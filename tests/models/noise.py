@@ -37,6 +37,8 @@ _MOVES = frozenset({
 })  # fmt: skip
 #: Operations that round as they go on: what they are given is moved too.
 _SUMS = frozenset({"reduce", "dot_general", "cumulative", "convolution", "reduce_window", "scatter"})
+#: Functions that are 0 at numbers that are not: near those their error is one of what they are given, too.
+_ROOTS = frozenset({"lgamma", "digamma"})
 
 
 def noisy_runs(function: Function, arrays: Sequence[Array], count: int = RUNS) -> list[list[Array]]:
@@ -62,7 +64,7 @@ class _Noise:
             bound = bound_dim(op)
             name, rng = op.opdef.name, self.rng
             given = [values[v] for v in op.operands]
-            if name in _SUMS and op.attrs.get("combine") not in ("maximum", "minimum", "and", "or"):
+            if name in (_SUMS | _ROOTS) and op.attrs.get("combine") not in ("maximum", "minimum", "and", "or"):
                 given = [_moved(a, v.dtype, rng, None) for a, v in zip(given, op.operands, strict=True)]
             attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
             if op.regions:
