@@ -32,10 +32,14 @@ def expanded_vjp(expand: Expand) -> VjpRule:
     """Cotangents pulled back through the op's program, which is written out once more."""
 
     def rule(b: Any, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
+        # A value that is given twice has a cotangent for each: it is two values to the program.
+        own = op.operands
+        if len(set(own)) < len(own):
+            own = tuple([b.op("copy", v) for v in own])
         start = len(b.ops)
-        results = expand(b, op, op.operands)
+        results = expand(b, op, own)
         made = tuple(b.ops[start:])
-        return pull_back(b, made, gathered(b, results, cts), op.operands)
+        return pull_back(b, made, gathered(b, results, cts), own)
 
     return rule
 

@@ -213,7 +213,11 @@ def _trigamma(x: Num) -> Num:
 def _lgamma_array(x: Array) -> Array:
     from scipy.special import gammaln
 
-    return np.asarray(gammaln(x)).astype(x.dtype)
+    wide = np.abs(x.astype(np.float64))
+    # C's lgamma of both infinities is inf, SciPy's of the lower one is not; and of numbers that are not normal it is.
+    plain = np.where(np.isinf(wide), np.inf, gammaln(x.astype(np.float64)))
+    with np.errstate(divide="ignore"):
+        return np.where(wide < 1e-300, -np.log(wide), plain).astype(x.dtype)
 
 
 def _digamma_array(x: Array) -> Array:

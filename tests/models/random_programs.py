@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -24,13 +24,15 @@ from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
 from dyn.numpy._indexing import scatter_update
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.tracer import Tracer
+from tests.models import random_ops, raw_ops
 from tests.models.random_regions import control, transformed
+from tests.models.random_transforms import Step, make_steps
 
 Array = np.ndarray[Any, Any]
 Sizes = dict[str, int]
 
 #: What the text of a program may name.
-NAMES: Mapping[str, Any] = {"dyn": dyn, "dnp": dnp, "scatter_update": scatter_update}
+NAMES: dict[str, Any] = {"dyn": dyn, "dnp": dnp, "scatter_update": scatter_update, **raw_ops.NAMES}
 #: What a function may say to a trace that asks for too much.
 REFUSALS = (ShapeError, TraceError, NotYetError, ArgumentError)
 DTYPES = (
@@ -231,6 +233,8 @@ class Chooser:
     random: Random
     pool: dict[str, Tracer]
     made: list[str]
+    #: How many functions of the program the step stands in.
+    depth: int = 0
 
     def one(self, *options: Any) -> Any:
         return self.random.choice(options)
@@ -274,9 +278,6 @@ class Chooser:
         if number is not None and self.random.random() < 0.5:
             return f"dnp.arange({number}.shape[0]) {self.one('* 2 - 1', '// 2', '% 3', '- 3')}"
         return f"dnp.asarray({some}, dtype='{self.one('int64', 'int32', 'uint8' if min(some, default=0) >= 0 else 'int8')}')"  # noqa: E501
-
-
-Step = Callable[[Chooser], str | None]
 
 
 def _unary(names: str) -> Step:
@@ -345,7 +346,7 @@ def _where(c: Chooser) -> str | None:
     )  # fmt: skip
 
 
-def _cast(c: Chooser) -> str | None:
+def cast(c: Chooser) -> str | None:
     return f"dnp.astype({c.value()}, '{c.one(*DTYPES)}')"
 
 
@@ -481,7 +482,7 @@ def _layer(c: Chooser) -> str | None:
     )  # fmt: skip
 
 
-FAMILIES: tuple[tuple[Step, ...], ...] = (
+_STEPS: tuple[tuple[Step, ...], ...] = (
     (
         _unary("dnp.negative dnp.abs dnp.sign dnp.square dnp.conj dnp.real dnp.imag dnp.positive dnp.reciprocal"),
         _unary("dnp.exp dnp.log dnp.sqrt dnp.sin dnp.cos dnp.tan dnp.tanh dnp.log1p dnp.expm1 dnp.cbrt dnp.exp2"),
@@ -511,7 +512,7 @@ FAMILIES: tuple[tuple[Step, ...], ...] = (
     ),
     (_along("dnp.sort dnp.argsort dnp.cumsum dnp.cumprod dnp.sort dnp.cumsum", keep=False, empty=False),),
     (_where,),
-    (_cast,),
+    (cast,),
     (_move,),
     (_move, _slice),
     (_slice, _join),
@@ -524,3 +525,8 @@ FAMILIES: tuple[tuple[Step, ...], ...] = (
     (control,),
     (transformed,),
 )
+#: Bodies are drawn from everything, functions with bodies of their own among it.
+_BODIES: list[tuple[Step, ...]] = [*_STEPS, *random_ops.FAMILIES]
+_composed, _ruled = make_steps(_BODIES, NAMES, REFUSALS)
+_BODIES.append((_composed, _composed, _ruled))
+FAMILIES: tuple[tuple[Step, ...], ...] = (*_BODIES, (_composed,), (_composed, _ruled))

@@ -65,6 +65,16 @@ FOUND = {
         """,
         "v1", x="float32 6",
     ),
+    "the logarithm of the gamma function at the lower infinity": program(
+        "v0 = dyn.lax.lgamma(x)", "v0", special=True, x="float32 n",
+    ),
+    "a derivative of an operation that is given one array twice": program(
+        """
+        v0 = (dnp.sum(x, 1) * 0.1).astype('float64')
+        v1 = dyn.grad(lambda a: dnp.sum(dyn.lax.batch_norm_grad(a, v0, v0, v0 * v0, a, 0.1, 0)[0]))(x)
+        """,
+        "v1", x="float64 n 3",
+    ),
 }  # fmt: skip
 
 

@@ -28,12 +28,14 @@ def every_launch_is_split() -> Iterator[None]:
 
 
 @hypothesis.settings(
-    max_examples=6000 if _THOROUGH else 300,
+    max_examples=6000 if _THOROUGH else 60,
+    # A lesser seed is no smaller program: what fails is made smaller by ``checked.small``.
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate),
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
-@given(st.randoms(use_true_random=False))
-def test_compiled_agrees_with_the_reference(random: Random) -> None:
-    program = make_program(random, most=6)
+@given(st.integers(0, 2**32))
+def test_compiled_agrees_with_the_reference(seed: int) -> None:
+    program = make_program(Random(seed), most=6)
     hypothesis.note(repr(program))
     try:
         check_program(program)

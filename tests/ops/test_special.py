@@ -118,6 +118,8 @@ def test_special_values() -> None:
     )  # fmt: skip
     np.testing.assert_allclose(lax.erfc(x)[:9], [1, 1, 1.842700792949715, 1.9953222650189528, 0, 2, NAN,
                                                   0.15729920705028513, 0.004677734981047266], **near)  # fmt: skip
+    for function in (lax.lgamma, lax.digamma, lax.erfc):
+        np.testing.assert_allclose(dyn.jit(function).reference(x), function(x), **near)
     np.testing.assert_array_equal(np.signbit(lax.sinh(x)[:2]), [False, True])
     np.testing.assert_array_equal(lax.polygamma(1, x)[2:7], [INF, INF, 0, INF, NAN])
     np.testing.assert_allclose(lax.polygamma(1, np.array([1.0, 2.5, -0.5])), [np.pi**2 / 6, 0.49035775610023486,

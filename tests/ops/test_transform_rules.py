@@ -235,6 +235,41 @@ def test_cotangents_agree_with_differences(name: str) -> None:
         )
 
 
+def _pair(sample: Sample) -> tuple[int, int] | None:
+    """Two operands that can be one value."""
+    alike = [(x.shape, x.dtype) if is_smooth(x) and x.size else None for x in sample.operands]
+    pairs = ((i, j) for j in range(len(alike)) for i in range(j) if alike[j] is not None and alike[i] == alike[j])
+    return next(pairs, None)
+
+
+@pytest.mark.parametrize("name", [n for n in SMOOTH if n not in FORWARD_ONLY])
+def test_a_value_that_is_given_twice_has_a_cotangent_for_each(name: str) -> None:
+    """The cotangent of a value that is two operands is the sum of what two values with the same numbers have."""
+    opdef, rng = REGISTRY[name], np.random.default_rng(0)
+    with_pairs = ((sample, pair) for sample in smooth_samples(opdef) if (pair := _pair(sample)) is not None)
+    for sample, (i, j) in itertools.islice(with_pairs, 3):
+        found: list[Array] = []
+        arrays = [sample.operands[i] if k == j else x for k, x in enumerate(sample.operands)]
+        cotangents: list[Array] | None = None
+        for twice in (False, True):
+            program = Program()
+            b, operands = program.builder, list[Value]()
+            for k, x in enumerate(arrays):
+                operands.append(operands[i] if twice and k == j else program.param(x))
+            results = b.emit(opdef, operands, sample.regions, **sample.attrs)
+            ops = tuple(b.ops)
+            if cotangents is None:
+                cotangents = [random_like(rng, x) for x in program.run(results)]
+            cts = {v: program.like(ct, v.shape) for v, ct in zip(results, cotangents, strict=True) if is_smooth(ct)}
+            wanted = [operands[i]] if twice else [operands[i], operands[j]]
+            pulled = [
+                zeros(b, v.type) if ct is None else ct
+                for v, ct in zip(wanted, pull_back(b, ops, cts, wanted), strict=True)
+            ]
+            found.append(np.sum(program.run(pulled), axis=0))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-9, err_msg=str(sample))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_known_has_no_derivative(name: str) -> None:
     opdef = REGISTRY[name]
