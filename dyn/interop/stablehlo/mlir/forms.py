@@ -7,8 +7,8 @@ from typing import Any
 
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir.context import bindings
-from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode
-from dyn.interop.stablehlo.mlir.guarded import MAGIC, Diagnostics, parsed_bytecode
+from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode, has_bytes
+from dyn.interop.stablehlo.mlir.guarded import MAGIC, Diagnostics, is_readable, parsed_bytecode
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
 
 
@@ -61,4 +61,7 @@ def parsed(context: Any, source: str | bytes, *, trusted: bool) -> Any:
         raise ValueError("it is empty")
     if not trusted:
         check_text(text)
-    return bindings().ir.Module.parse(text, context)
+    module = bindings().ir.Module.parse(text, context)
+    if not trusted and has_bytes(text) and not is_readable(module):
+        raise ValueError("it has names that are no text")
+    return module

@@ -1,4 +1,4 @@
-"""Modules that nobody vouches for, before MLIR reads them in this process (docs/decisions/0014).
+"""Modules that nobody vouches for, before MLIR reads them in this process (docs/decisions/0015).
 
 Bytecode is read in a process of its own (``guarded``). Texts are read here: MLIR's parser refuses what is wrong in
 them, but it descends into brackets as deep as they go, and writes types out whole that share parts over and over.
@@ -29,6 +29,11 @@ _ALIAS = re.compile(r"([#!][\w.$-]+)\s*=(?!=)")
 _USE = re.compile(r"[#!][\w.$-]+")
 _CODE = re.compile(r"\n\s*(?:module|func|\"|[%@}])")
 _MINUS = re.compile(rf"(?:-\s*){{{DEEPEST}}}")
+_BYTE = re.compile(r"\\(?:00|[89A-Fa-f][0-9A-Fa-f])")
+#: MLIR makes room for as many results as the number of one says.
+_MANY_RESULTS = re.compile(r"%[\w$.-]+[#:]\d{6,}")
+#: Of integers that have a million bits and more MLIR makes some at once.
+_WIDE = re.compile(r"(?:[\d?]x|[^\w%@#!.$])([su]?i\d{6,})\b")
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"([{<")] = 1
 _STEPS[list(b")]}>")] = -1
@@ -37,7 +42,7 @@ _STEPS[list(b")]}>")] = -1
 def checked_bytecode(data: bytes) -> bytes:
     """Bytecode of the same module, as MLIR wrote it again in a process of its own.
 
-    Raises ArtifactError with MLIR's diagnosis, or saying how that process ended.
+    Raises ValueError with MLIR's diagnosis, ArtifactError that says how that process ended.
     """
     extra = len(data) >> 20
     header = {"path": sys.path, "seconds": _SECONDS + extra, "memory": _MEMORY + 16 * len(data)}
@@ -57,7 +62,7 @@ def checked_bytecode(data: bytes) -> bytes:
     if made.stdout[:1] == guarded.VALID and made.returncode == 0:
         return made.stdout[1:]
     if made.stdout[:1] == guarded.INVALID and made.returncode == 0:
-        raise ArtifactError(f"this is no StableHLO module: {made.stdout[1:].decode()}")
+        raise ValueError(made.stdout[1:].decode())
     raise _crashed(_ending(made.returncode, made.stderr))
 
 
@@ -84,7 +89,18 @@ def check_text(text: str) -> None:
         raise ArtifactError(f"this is no StableHLO module: its brackets are more than {DEEPEST} deep.")
     if _MINUS.search(quiet) is not None:
         raise ArtifactError(f"this is no StableHLO module: more than {DEEPEST} signs follow each other.")
+    many = _MANY_RESULTS.search(quiet)
+    if many is not None:
+        raise ArtifactError(f"this is no StableHLO module: no operation has as many results as {many[0]}.")
+    wide = _WIDE.search(quiet)
+    if wide is not None:
+        raise ArtifactError(f"this is no StableHLO module: no integer is {wide[1]}.")
     _check_aliases(quiet)
+
+
+def has_bytes(text: str) -> bool:
+    """Whether a text writes bytes that are no ASCII, or 0, by their numbers; names may be strings too."""
+    return _BYTE.search(text) is not None
 
 
 def _check_aliases(text: str) -> None:

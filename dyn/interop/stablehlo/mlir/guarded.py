@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 MAGIC = b"ML\xefR"
+#: A place in the text that is parsed.
+_PLACE = re.compile(r'loc\("-":([1-9]\d*):(\d+)\)')
+#: Names of locations in a text, and bytes in names that are none of ASCII.
+_LOCATED = re.compile(rb'loc\("((?:[^"\\]|\\.)*)"')
+_ATTRIBUTE = re.compile(rb'[{,] ?"((?:[^"\\]|\\.)*)" ?[=,}]')
+_LOCATIONS = re.compile(rb"^#loc[^\n]*", re.MULTILINE)
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(rb"\\([0-9A-F]{2})")
 #: The first byte of an answer.
 VALID, INVALID = b"\0", b"\1"
 
@@ -43,8 +52,10 @@ class Diagnostics:
 
     def note(self, diagnostic: Any) -> bool:
         """A handler of diagnostics. It never raises: that would be taken for one that wants none."""
-        parts = [readable(lambda: str(diagnostic.location), "?"), readable(lambda: diagnostic.message, "?")]
-        self.found.append(": ".join(parts))
+        place = readable(lambda: str(diagnostic.location), "?")
+        own = _PLACE.fullmatch(place)
+        where = place if own is None else f"line {own[1]}, column {own[2]}"
+        self.found.append(f"{where}: {readable(lambda: diagnostic.message, '?')}")
         return True
 
     def text(self, error: Exception) -> str:
@@ -69,6 +80,25 @@ def parsed_bytecode(context: Any, data: bytes) -> Any:
     return ir.Module.parse(data, context)
 
 
+def is_readable(module: Any) -> bool:
+    """Whether the names in a module are text. The bindings end the process where they are asked for one that is not.
+
+    Types and attributes that share their parts can be short in bytecode and endless as text: that is found out here.
+    """
+    text: bytes = module.operation.get_asm(binary=True, large_elements_limit=16, enable_debug_info=True)
+    names: list[bytes] = [*_LOCATED.findall(text), *_ATTRIBUTE.findall(text)]
+    names += [name for line in _LOCATIONS.findall(text) for name in _STRING.findall(line)]
+    try:
+        text.decode()
+        return not any("\0" in _ESCAPED.sub(_byte, name).decode() for name in names if b"\\" in name)
+    except UnicodeDecodeError:
+        return False
+
+
+def _byte(escaped: re.Match[bytes]) -> bytes:
+    return bytes([int(escaped[1], 16)])
+
+
 def rewritten(data: bytes) -> bytes:
     """``VALID`` and the module's bytecode, or ``INVALID`` and what MLIR says of it."""
     from jaxlib.mlir import ir
@@ -79,8 +109,8 @@ def rewritten(data: bytes) -> bytes:
             module = parsed_bytecode(context, data)
         except (ir.MLIRError, ValueError, RuntimeError) as error:
             return INVALID + said.text(error).encode(errors="replace")
-        # Types and attributes that share their parts can be short here and endless as text: that is found out here.
-        module.operation.get_asm(binary=True, large_elements_limit=16)
+        if not is_readable(module):
+            return INVALID + b"it has names that are no text"
         out = io.BytesIO()
         module.operation.write_bytecode(out)
         return VALID + out.getvalue()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArtifactError, UnsupportedOpError
+from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo.literals import parse_elements
 from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
 from dyn.interop.stablehlo.mlir.forms import parsed
@@ -51,10 +51,30 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, trusted: bool = 
         except (m.ir.MLIRError, ValueError, RuntimeError) as error:
             text = said.text(error)
             _refuse_dialect(text, source)
-            raise ArtifactError(f"this is no StableHLO module: {text}") from None
+            raise _refusal(text) from None
         if any(_is_foreign(op, known) for op in operations(module)):
             legalize_chlo(module)
-        return _Reader(m.ir).module(module)
+        try:
+            return _Reader(m.ir).module(module)
+        except DynError:
+            raise
+        except (KeyError, TypeError, RuntimeError) as error:  # of the bindings: names and attributes that they have not
+            raise ArtifactError(f"this module has something that jaxlib's bindings cannot read: {error}") from error
+
+
+_UNREGISTERED = re.compile(
+    r'(?:line (\d+), column \d+: )?`?([!#])"(\w+)"<"(.*)">`?.* created with unregistered dialect'
+)
+_KINDS = {"quant": "quantized types", "sparse_tensor": "sparse tensors"}
+
+
+def _refusal(said: str) -> ArtifactError | UnsupportedOpError:
+    """What is not read: types that dyn has not are named; the rest is as MLIR says it."""
+    found = _UNREGISTERED.search(said)
+    if found is None or found[3] not in _KINDS:
+        return ArtifactError(f"this is no StableHLO module: {said}")
+    loc = Loc("-", int(found[1])) if found[1] else None
+    return UnsupportedOpError(f"{_KINDS[found[3]]} ({found[2]}{found[3]}.{found[4]}) are not supported.", loc=loc)
 
 
 def _refuse_dialect(said: str, source: str | bytes) -> None:
