@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.errors import ArtifactError, UnsupportedOpError
+from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dialects, sizes
 from dyn.interop.stablehlo.claims import reason_of, relations
 from dyn.interop.stablehlo.elements import Open
@@ -41,6 +41,8 @@ CustomCall = Callable[..., Any]
 _DEEPEST = 100
 #: What puts sizes together: theirs are those of the parts.
 _PARTS = ("stablehlo.concatenate", "stablehlo.reshape", "stablehlo.convert", "tensor.from_elements")
+#: Operations that a module may be written out to, calls in calls: so many, and so many for each that it has.
+_LARGEST, _LARGEST_FOR_EACH = 100_000, 100
 
 
 @functools.lru_cache(maxsize=1)
@@ -103,6 +105,7 @@ class Reader:
         self.block = _Block(trace)
         self.op: HloOp | None = None
         self.depth = 0
+        self.left = _LARGEST + _LARGEST_FOR_EACH * _count(f.body for f in module.functions.values())
         #: The operation that made each value: for slices from a computed place to that and a size.
         self.makers: dict[HloValue, HloOp] = {}
 
@@ -134,6 +137,11 @@ class Reader:
 
     def step(self, op: HloOp) -> None:
         outer, self.op = self.op, op
+        self.left -= 1
+        if self.left < 0:
+            raise UnsupportedOpError(
+                "the functions of the module call each other too often: written out, it is too large."
+            )
         self.makers.update(dict.fromkeys(op.results, op))
         made = self._structural(op)
         if made is None:
@@ -232,7 +240,13 @@ class Reader:
                 else ""
             )
             self.fail("has no meaning in this version", remedy)
-        return [_Entry(v) for v in rule(self, op)]
+        try:
+            return [_Entry(v) for v in rule(self, op)]
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, DynError):
+                raise
+            # The verifier knows the attributes of StableHLO's operations, but not those of custom calls and composites.
+            self.fail(f"is not as it should be: {type(error).__name__}: {error}")
 
     def _custom(self, impl: CustomCall, op: HloOp) -> list[Value]:
         """What a user's function makes of the operands: arrays to arrays, with the attributes by name."""
@@ -467,6 +481,11 @@ class Reader:
             made.append(inner)
         free = list(dict.fromkeys(v for region in made for v in region.reads()))
         return tuple([_taking(region, free) for region in made]), free
+
+
+def _count(regions: Iterable[HloRegion]) -> int:
+    """The operations of regions and of those in them."""
+    return sum(1 + _count(op.regions) for region in regions for op in region.ops)
 
 
 def _taking(region: Region, free: Sequence[Value]) -> Region:

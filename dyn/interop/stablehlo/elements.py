@@ -31,6 +31,8 @@ from dyn.shapes import (
 )
 from dyn.shapes import broadcast as broadcast_dims
 
+#: What an expression has that is a size; a product of such has not many more.
+_MOST_TERMS, _HIGHEST_DEGREE = 64, 16
 _ASKED = Reason("asked by an imported program")
 
 
@@ -99,9 +101,17 @@ class Asked:
 
     def wrapped(self, value: Any) -> Any:
         """Numbers as the dtype has them; dims are taken to fit."""
+        if isinstance(value, SymExpr) and not _is_small(value):
+            raise UnknownError
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         return int(np.array(value & (1 << self.dtype.bits) - 1, np.uint64).astype(self.dtype.np))
+
+
+def _is_small(dim: SymExpr) -> bool:
+    """Whether an expression is of a kind that programs have; squares of squares of sums are no sizes."""
+    degrees = [sum(power for _, power in mono.factors) for mono, _ in dim.terms]
+    return len(degrees) <= _MOST_TERMS and max(degrees, default=0) <= _HIGHEST_DEGREE
 
 
 def ints(*values: Any) -> bool:

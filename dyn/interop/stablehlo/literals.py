@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -20,7 +21,7 @@ def parse_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     found = _BODY.search(text)
     if found is None:
         raise ArtifactError(f"no array of {dtype.name}: {text[:80]}")
-    body, count = found[1].strip(), int(np.prod(shape, dtype=np.int64))
+    body, count = found[1].strip(), math.prod(shape)
     if body.startswith('"0x'):
         values = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), dtype.np)
     else:
@@ -31,7 +32,7 @@ def parse_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
         else:
             values = np.array(numbers, dtype.np)
     if values.size == 1 and count != 1:
-        return np.full(shape, values[0], dtype.np)
+        return np.broadcast_to(values[0], shape)
     if values.size != count:
         raise ArtifactError(f"an array of shape {shape} has {values.size} elements")
     return np.array(values.reshape(shape))

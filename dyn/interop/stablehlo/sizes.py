@@ -8,6 +8,7 @@ dialects ``arith``, ``tensor`` and ``shape`` that other producers compute sizes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def computed(op: HloOp, operands: Sequence[Array], facts: Facts) -> Array | None
         return None
     result = op.results[0].type
     shape = tuple([d if isinstance(d, int) else None for d in result.shape])
-    if not followed(result.dtype) or int(np.prod([d or 1 for d in shape], dtype=np.int64)) > LARGEST:
+    if not followed(result.dtype) or math.prod([d or 1 for d in shape]) > LARGEST:
         return None
     try:
         made = np.asarray(rule(Asked(op, facts, result.dtype, shape), *operands), object)

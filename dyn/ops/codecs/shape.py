@@ -176,12 +176,20 @@ pad = Codec(
 # --- makers -----------------------------------------------------------------------------------------------------------
 
 
+#: Elements of which a constant need not be an array, where all of them are one number.
+_MANY = 1024
+
+
 def _encode_constant(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     return [e.constant(op.attrs["value"].array)]
 
 
 def _decode_constant(d: Any, op: HloOp) -> Sequence[Any]:
-    return [d.b.op("constant", value=Dense(op.attrs["value"]))]
+    value = op.attrs["value"]
+    if value.size > _MANY and not any(value.strides):  # one number for all of them
+        number = d.b.op("constant", value=Dense(value[(0,) * value.ndim]))
+        return [d.b.op("broadcast_in_dim", number, shape=value.shape, dims=())]
+    return [d.b.op("constant", value=Dense(value))]
 
 
 constant = Codec("stablehlo.constant", _encode_constant, {"stablehlo.constant": _decode_constant})

@@ -8,6 +8,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import BackendUnavailableError
+from dyn.interop.stablehlo.mlir.guarded import open_context
 
 #: MLIR's names of element types.
 ELEMENTS: dict[str, DType] = {
@@ -24,29 +25,22 @@ def bindings() -> Any:
     """``jaxlib.mlir`` with the dialects that programs are read with; BackendUnavailableError without jaxlib."""
     try:
         from jaxlib.mlir import ir, passmanager
-        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-        from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+        from jaxlib.mlir.dialects import stablehlo
     except ImportError as error:
         raise BackendUnavailableError(
             f"StableHLO is read and written with the MLIR bindings of jaxlib, which cannot be imported ({error}).",
             remedy='install them with: pip install "dyn[jax]"',
         ) from error
     stablehlo.register_stablehlo_passes()
-    return Bindings(ir, passmanager, _jax_mlir_ext, stablehlo, (stablehlo, chlo, sdy))
+    return Bindings(ir, passmanager, stablehlo)
 
 
 class Bindings:
-    def __init__(self, ir: Any, passmanager: Any, jax: Any, stablehlo: Any, dialects: tuple[Any, ...]) -> None:
-        self.ir, self.passmanager, self.jax, self.stablehlo = ir, passmanager, jax, stablehlo
-        self.dialects = dialects
+    """The modules of the bindings that are used."""
+
+    def __init__(self, ir: Any, passmanager: Any, stablehlo: Any) -> None:
+        self.ir, self.passmanager, self.stablehlo = ir, passmanager, stablehlo
 
     def context(self) -> Any:
         """A context of its own for each module: contexts are not shared between threads."""
-        context = self.ir.Context()
-        registry = self.ir.DialectRegistry()
-        self.jax.register_dialects(registry)
-        context.append_dialect_registry(registry)
-        context.load_all_available_dialects()
-        for dialect in self.dialects:
-            dialect.register_dialect(context)
-        return context
+        return open_context()

@@ -6,10 +6,10 @@ import io
 from typing import Any
 
 from dyn.errors import ArtifactError
-from dyn.interop.stablehlo.mlir.context import Bindings, bindings
+from dyn.interop.stablehlo.mlir.context import bindings
+from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode, has_bytes
+from dyn.interop.stablehlo.mlir.guarded import MAGIC, Diagnostics, is_readable, parsed_bytecode
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
-
-_MAGIC = b"ML\xefR"
 
 
 def text_of(module: Any, *, locations: bool = False) -> str:
@@ -27,8 +27,8 @@ def portable_artifact(module: Any, version: str) -> bytes:
 
     ``module`` is left as it is. Raises ArtifactError for versions that cannot be written.
     """
-    m = bindings()
-    with module.context, m.ir.Location.unknown():
+    m, said = bindings(), Diagnostics()
+    with module.context, m.ir.Location.unknown(), module.context.attach_diagnostic_handler(said.note):
         copy = m.ir.Module.parse(bytecode_of(module))
         if any(name.startswith("chlo.") for name in operation_names(copy)):
             legalize_chlo(copy)
@@ -37,7 +37,7 @@ def portable_artifact(module: Any, version: str) -> bytes:
         except (ValueError, m.ir.MLIRError) as error:
             low, high = m.stablehlo.get_minimum_version(), m.stablehlo.get_current_version()
             raise ArtifactError(
-                f"the program cannot be written for StableHLO {version}: {error}.",
+                f"the program cannot be written for StableHLO {version}: {said.text(error)}.",
                 remedy=f"use a version from {low} to {high} that has all of its operations.",
             ) from None
 
@@ -52,12 +52,16 @@ def version_of_weeks(weeks: int) -> str:
     raise ArtifactError(f"version={weeks} is a negative number of weeks.")
 
 
-def parsed(m: Bindings, context: Any, source: str | bytes) -> Any:
-    if isinstance(source, bytes) and source.startswith(_MAGIC):
-        if source[5:14] == b"StableHLO":
-            return m.stablehlo.deserialize_portable_artifact(context, source)
-        return m.ir.Module.parse(source, context)
+def parsed(context: Any, source: str | bytes, *, trusted: bool) -> Any:
+    """A module of MLIR; ``trusted``: without the guards against damaged and hostile ones."""
+    if isinstance(source, bytes) and source.startswith(MAGIC):
+        return parsed_bytecode(context, source if trusted else checked_bytecode(source))
     text = source if isinstance(source, str) else source.decode("utf-8", errors="strict")
     if not text.strip():
         raise ValueError("it is empty")
-    return m.ir.Module.parse(text, context)
+    if not trusted:
+        check_text(text)
+    module = bindings().ir.Module.parse(text, context)
+    if not trusted and has_bytes(text) and not is_readable(module):
+        raise ValueError("it has names that are no text")
+    return module

@@ -7,6 +7,7 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.interop.stablehlo.mlir.context import bindings
+from dyn.interop.stablehlo.mlir.guarded import Diagnostics
 
 
 def operations(module: Any) -> Iterator[Any]:
@@ -25,9 +26,10 @@ def operation_names(module: Any) -> set[str]:
 
 def legalize_chlo(module: Any) -> None:
     """Write CHLO out in StableHLO, in place."""
-    m = bindings()
+    m, said = bindings(), Diagnostics()
     pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),canonicalize)"
-    try:
-        m.passmanager.PassManager.parse(pipeline).run(module.operation)
-    except m.ir.MLIRError as error:
-        raise UnsupportedOpError(f"CHLO operations that have no form in StableHLO: {error}") from None
+    with module.context.attach_diagnostic_handler(said.note):
+        try:
+            m.passmanager.PassManager.parse(pipeline).run(module.operation)
+        except m.ir.MLIRError as error:
+            raise UnsupportedOpError(f"CHLO operations that have no form in StableHLO: {said.text(error)}") from None

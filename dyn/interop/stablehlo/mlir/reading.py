@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArtifactError, UnsupportedOpError
+from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo.literals import parse_elements
 from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
 from dyn.interop.stablehlo.mlir.forms import parsed
+from dyn.interop.stablehlo.mlir.guarded import Diagnostics, readable
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
 from dyn.interop.stablehlo.scopes import Scope
 from dyn.ir.hlo import (
@@ -34,45 +36,60 @@ Array = np.ndarray[Any, Any]
 _Values = Scope[Any, HloValue]
 
 
-def parse(source: str | bytes, known: Callable[[str], bool]) -> HloModule:
+def parse(source: str | bytes, known: Callable[[str], bool], *, trusted: bool = False) -> HloModule:
     """Text, bytecode or a portable artifact as records.
 
-    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. Raises
-    ArtifactError, with MLIR's line and column, for what is none of these.
+    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. What is
+    ``trusted`` is read without the guards against damaged and hostile modules. Raises ArtifactError, with MLIR's line
+    and column, for what is none of these.
     """
     m = bindings()
-    context = m.context()
-    found: list[str] = []
-
-    def note(diagnostic: Any) -> bool:
-        found.append(f"{diagnostic.location}: {diagnostic.message}")
-        return True
-
-    with context, m.ir.Location.unknown(), context.attach_diagnostic_handler(note):
+    context, said = m.context(), Diagnostics()
+    with context, m.ir.Location.unknown(), context.attach_diagnostic_handler(said.note):
         try:
-            module = parsed(m, context, source)
+            module = parsed(context, source, trusted=trusted)
         except (m.ir.MLIRError, ValueError, RuntimeError) as error:
-            said = "; ".join(found) or str(error).strip() or "it cannot be parsed"
-            _refuse_dialect(said, source)
-            raise ArtifactError(f"this is no StableHLO module: {said}") from None
+            text = said.text(error)
+            _refuse_dialect(text, source)
+            raise _refusal(text) from None
         if any(_is_foreign(op, known) for op in operations(module)):
             legalize_chlo(module)
-        return _Reader(m.ir).module(module)
+        try:
+            return _Reader(m.ir).module(module)
+        except DynError:
+            raise
+        except (KeyError, TypeError, RuntimeError) as error:  # of the bindings: names and attributes that they have not
+            raise ArtifactError(f"this module has something that jaxlib's bindings cannot read: {error}") from error
+
+
+_UNREGISTERED = re.compile(
+    r'(?:line (\d+), column \d+: )?`?([!#])"(\w+)"<"(.*)">`?.* created with unregistered dialect'
+)
+_KINDS = {"quant": "quantized types", "sparse_tensor": "sparse tensors"}
+
+
+def _refusal(said: str) -> ArtifactError | UnsupportedOpError:
+    """What is not read: types that dyn has not are named; the rest is as MLIR says it."""
+    found = _UNREGISTERED.search(said)
+    if found is None or found[3] not in _KINDS:
+        return ArtifactError(f"this is no StableHLO module: {said}")
+    loc = Loc("-", int(found[1])) if found[1] else None
+    return UnsupportedOpError(f"{_KINDS[found[3]]} ({found[2]}{found[3]}.{found[4]}) are not supported.", loc=loc)
 
 
 def _refuse_dialect(said: str, source: str | bytes) -> None:
     """Raise UnsupportedOpError where MLIR stopped at a dialect that it does not know; it says where, and not which."""
-    place = re.search(r'"([^"]*)":(\d+):(\d+): operation being parsed with an unregistered dialect', said)
+    place = re.search(r"line (\d+), column (\d+): operation being parsed with an unregistered dialect", said)
     if place is None:
         return
     lines = (source if isinstance(source, str) else source.decode("utf-8", errors="replace")).split("\n")
-    line, column = int(place[2]), int(place[3])
+    line, column = int(place[1]), int(place[2])
     words = re.finditer(r"[A-Za-z_][\w$-]*(?:\.[\w$-]+)+", lines[line - 1] if line <= len(lines) else "")
     names = [word[0] for word in words if word.start() < column]  # the place is that of the name, or behind it
     if names:
         dialect = names[-1].split(".")[0]
         raise UnsupportedOpError(
-            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc(place[1], line),
+            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc("-", line),
             remedy="lower the program to StableHLO; chlo, shape, tensor and arith are read beside it.",
         ) from None  # fmt: skip
 
@@ -91,6 +108,12 @@ _OF_SHAPES = {
     "!shape.size": HloType(dtypes.int64, ()),
     "!shape.witness": HloType(dtypes.bool_, ()),
 }
+#: Numbers in an attribute; more are nothing that an operation is told.
+_MANY = 100_000
+#: What NumPy has.
+MOST_AXES = 64
+#: Regions in each other: fewer than Python's own limit allows.
+DEEPEST = 100
 _FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
 
 
@@ -100,7 +123,7 @@ class _Reader:
     def __init__(self, ir: Any) -> None:
         self.ir = ir
         self.types: dict[str, HloType] = {}
-        self.locs: dict[Any, Loc] = {}
+        self.depth = 0
 
     def module(self, module: Any) -> HloModule:
         functions: dict[str, HloFunction] = {}
@@ -113,17 +136,17 @@ class _Reader:
             function = self.function(op)
             functions[function.name] = function
         attrs = module.operation.attributes
-        name = attrs["sym_name"].value if "sym_name" in attrs else "module"
+        name = _text(attrs["sym_name"]) if "sym_name" in attrs else "module"
         return HloModule(name, functions)
 
     def function(self, op: Any) -> HloFunction:
         attrs = op.operation.attributes
-        name = attrs["sym_name"].value
+        name = _text(attrs["sym_name"])
         if not list(op.operation.regions[0]):
             raise UnsupportedOpError(f"the function @{name} has no body.", loc=self.loc(op.operation.location))
         body = self.region(op.operation.regions[0], None)
         block = op.operation.regions[0].blocks[0]
-        public = "sym_visibility" not in attrs or attrs["sym_visibility"].value != "private"
+        public = "sym_visibility" not in attrs or _text(attrs["sym_visibility"]) != "private"
         return HloFunction(
             name, body, self.mappings(attrs, "arg_attrs"), self.mappings(attrs, "res_attrs"),
             tuple([self.loc(a.location) for a in block.arguments]), public,
@@ -138,6 +161,9 @@ class _Reader:
         if len(blocks) != 1:
             raise UnsupportedOpError(f"a region of {len(blocks)} blocks is not supported.")
         (block,) = blocks
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise UnsupportedOpError(f"regions are more than {DEEPEST} deep.")
         values: _Values = Scope(outer)
         params: list[HloValue] = []
         for argument in block.arguments:
@@ -147,6 +173,7 @@ class _Reader:
         *body, end = list(block.operations)
         for op in body:
             ops.append(self.op(op.operation, values))
+        self.depth -= 1
         return HloRegion(tuple(params), tuple(ops), tuple([values[v] for v in end.operands]))
 
     def op(self, op: Any, values: _Values) -> HloOp:
@@ -165,13 +192,14 @@ class _Reader:
         return {name: self.attribute(op.attributes[name]) for name in op.attributes}
 
     def constant(self, op: Any, type: HloType) -> Array:
-        """Where the bindings have no array for an element type, its text says what it is."""
+        """Its elements; without strides where all are one. Where the bindings have no array of a type there is text."""
         dtype, shape = type.dtype, tuple([int(d) for d in type.shape if isinstance(d, int)])
         try:
             attribute = op.attributes["value"]
-            found = np.array(attribute)
+            found = np.asarray(attribute)
             if found.dtype == dtype.np:
-                return np.array(found, order="C").reshape(shape)
+                alike = found.size > 1 and not any(found.strides)
+                return np.broadcast_to(found[(0,) * found.ndim].copy(), shape) if alike else found.copy().reshape(shape)
             text = str(attribute)
         except (TypeError, ValueError, BufferError):
             text = str(op)
@@ -180,14 +208,18 @@ class _Reader:
     def attribute(self, attr: Any) -> Any:
         ir = self.ir
         match attr:
-            case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.StringAttr():
+            case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr():
                 return attr.value
+            case ir.StringAttr():
+                return _text(attr)
             case ir.FlatSymbolRefAttr():
-                return HloSymbol(attr.value)
+                return HloSymbol(readable(lambda: attr.value, "?"))
             case ir.DenseI64ArrayAttr() | ir.DenseBoolArrayAttr() | ir.DenseI32ArrayAttr():
                 return tuple(attr)
             case ir.DenseIntElementsAttr():
-                found: Any = np.array(attr)
+                found: Any = np.asarray(attr)
+                if found.size > _MANY:
+                    return HloText(str(attr))
                 return tuple(map(tuple, found.tolist())) if found.ndim == 2 else tuple(found.ravel().tolist())
             case ir.ArrayAttr():
                 return tuple([self.attribute(a) for a in attr])
@@ -196,7 +228,7 @@ class _Reader:
             case ir.UnitAttr():
                 return True
             case _:
-                return self.text_attribute(str(attr))
+                return self.text_attribute(readable(lambda: str(attr), "?"))
 
     def text_attribute(self, text: str) -> Any:
         enum = re.fullmatch(r"#\w+<(\w+) (\w+)>", text)
@@ -214,7 +246,7 @@ class _Reader:
         return HloNumbers(numbers[1], fields)
 
     def type(self, type: Any, loc: Loc) -> HloType:
-        text = str(type)
+        text = readable(lambda: str(type), "?")
         found = self.types.get(text)
         if found is None:
             found = self.types[text] = self.new_type(type, text, loc)
@@ -232,6 +264,11 @@ class _Reader:
         if dtype is None:
             raise UnsupportedOpError(f"elements of type {element} ({text}) are not supported.", loc=loc)
         shape = tuple([None if type.is_dynamic_dim(a) else type.get_dim_size(a) for a in range(type.rank)])
+        if len(shape) > MOST_AXES or dtype.itemsize * math.prod([d for d in shape if d]) >= 1 << 63:
+            raise UnsupportedOpError(
+                f"values of type {text} are not supported: an array has {MOST_AXES} axes and 2**63 bytes at most.",
+                loc=loc,
+            )
         return HloType(dtype, shape, _bounds(type.encoding, text, loc))
 
     def loc(self, loc: Any) -> Loc:
@@ -240,9 +277,9 @@ class _Reader:
         for _ in range(64):
             match loc:
                 case ir.FileLineColLoc():
-                    return Loc(loc.filename, loc.start_line, name)
+                    return Loc(_name(loc, "filename"), loc.start_line, name)
                 case ir.NameLoc():
-                    name = name or loc.name_str
+                    name = name or _name(loc, "name_str")
                     loc = loc.child_loc
                 case ir.CallSiteLoc():
                     loc = loc.callee
@@ -253,7 +290,17 @@ class _Reader:
         return Loc(name) if name else UNKNOWN
 
     def name_of(self, loc: Any) -> str:
-        return loc.name_str if isinstance(loc, self.ir.NameLoc) else ""
+        return _name(loc, "name_str") if isinstance(loc, self.ir.NameLoc) else ""
+
+
+def _text(attr: Any) -> str:
+    """A string, which need not be UTF-8."""
+    return attr.value_bytes.decode(errors="backslashreplace")
+
+
+def _name(loc: Any, field: str) -> str:
+    """A text of a location."""
+    return readable(lambda: getattr(loc, field), "?")
 
 
 def _bounds(encoding: Any, text: str, loc: Loc) -> tuple[int | None, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir.context import NAMES, bindings
+from dyn.interop.stablehlo.mlir.guarded import Diagnostics
 from dyn.interop.stablehlo.scopes import Scope
 from dyn.ir.hlo import (
     HloEnum,
@@ -47,10 +48,12 @@ def write(module: HloModule) -> Any:
 
 
 def _verify(ir: Any, module: Any) -> None:
-    try:
-        module.operation.verify()
-    except ir.MLIRError as error:
-        raise ArtifactError(f"the program is not valid StableHLO: {error}") from None
+    said = Diagnostics()
+    with module.context.attach_diagnostic_handler(said.note):
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise ArtifactError(f"the program is not valid StableHLO: {said.text(error)}") from None
 
 
 def _write_function(ir: Any, body: Any, function: HloFunction) -> None:
