@@ -26,7 +26,7 @@ def test_one_compile_serves_all_requests(name: str) -> None:
     import stream
 
     outcome = stream.serve(name, 3)
-    assert (outcome.traces, outcome.compiles) == (1, 1)
+    assert outcome.compiles == 1
     assert outcome.difference <= stream.TOLERANCE
     assert name in stream.PROGRAMS
 
