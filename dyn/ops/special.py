@@ -216,7 +216,7 @@ def _lgamma_array(x: Array) -> Array:
     wide = x.astype(np.float64)
     size = np.abs(wide)
     with np.errstate(all="ignore"):
-        # C's lgamma of both infinities is inf, SciPy's of the lower one is not; and of numbers that are not normal it is.
+        # C's lgamma of both infinities is inf, SciPy's of the lower one is not; near 0 SciPy's is.
         plain = np.where(np.isinf(size), np.inf, gammaln(wide))
         return np.where(size < 1e-300, -np.log(size), plain).astype(x.dtype)
 
