@@ -213,11 +213,12 @@ def _trigamma(x: Num) -> Num:
 def _lgamma_array(x: Array) -> Array:
     from scipy.special import gammaln
 
-    wide = np.abs(x.astype(np.float64))
-    # C's lgamma of both infinities is inf, SciPy's of the lower one is not; and of numbers that are not normal it is.
-    plain = np.where(np.isinf(wide), np.inf, gammaln(x.astype(np.float64)))
-    with np.errstate(divide="ignore"):
-        return np.where(wide < 1e-300, -np.log(wide), plain).astype(x.dtype)
+    wide = x.astype(np.float64)
+    size = np.abs(wide)
+    with np.errstate(all="ignore"):
+        # C's lgamma of both infinities is inf, SciPy's of the lower one is not; near 0 SciPy's is.
+        plain = np.where(np.isinf(size), np.inf, gammaln(wide))
+        return np.where(size < 1e-300, -np.log(size), plain).astype(x.dtype)
 
 
 def _digamma_array(x: Array) -> Array:
