@@ -227,19 +227,14 @@ def _decode_bitcast(d: Any, op: HloOp) -> Sequence[Any]:
     x, to = d.value(op.operands[0]), op.results[0].dtype
     if x.dtype is to:
         return [x]
-    if x.dtype.bits != to.bits:
-        d.fail(
-            f"takes {x.dtype.name} to {to.name}, of another width",
-            "this version reinterprets numbers as others of their width.",
-        )
-    return [d.b.op("bitcast_convert", x, dtype=to)]
+    return [d.b.op("bitcast_convert" if x.dtype.bits == to.bits else "bitcast_regroup", x, dtype=to)]
 
 
 bitcast_convert = Codec(
-    "stablehlo.bitcast_convert",
-    lambda e, op, operands: [e.op("stablehlo.bitcast_convert", *operands, type=HloType.of(op.result.type))],
-    {"stablehlo.bitcast_convert": _decode_bitcast},
+    "stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"), {"stablehlo.bitcast_convert": _decode_bitcast}
 )
+#: The same operation, which is read by the codec above.
+bitcast_regroup = Codec("stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"))
 
 
 def _encode_map(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
