@@ -62,7 +62,8 @@ def _samples() -> list[Sample]:
         targets = [to for to in REALS if to.bits == source.bits]
         return [Sample(s.operands, {"dtype": to}) for to in targets for s in draw(1, (source,))()]
 
-    return [sample for source in REALS for sample in casts(source)]
+    moved = casts(dtypes.float8_e5m2) + casts(dtypes.float8_e4m3fnuz)
+    return [*moved, *[sample for source in REALS for sample in casts(source)]]
 
 
 #: The same bits as numbers of another dtype of that width.
@@ -131,6 +132,7 @@ _PAIRS = (
     (dtypes.float32, dtypes.uint8), (dtypes.float64, dtypes.float32), (dtypes.int64, dtypes.int8),
     (dtypes.bfloat16, dtypes.int8), (dtypes.uint64, dtypes.float16), (dtypes.int32, dtypes.bfloat16),
     (dtypes.float16, dtypes.uint8), (dtypes.float64, dtypes.uint8), (dtypes.uint64, dtypes.int32),
+    (dtypes.float32, dtypes.float8_e4m3fn),
 )  # fmt: skip
 
 

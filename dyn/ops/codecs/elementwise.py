@@ -99,7 +99,7 @@ SPECIAL["fused_multiply_add"] = Codec("decomposed: multiply, add", _encode_fma)
 def _encode_trigamma(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     """CHLO's polygamma of order 1, which is for numbers that are not negative, and its reflection."""
     narrow = operands[0].type
-    wide = HloType(dtypes.float32, narrow.shape) if narrow.dtype.bits == 16 else narrow
+    wide = HloType(dtypes.float32, narrow.shape) if narrow.dtype.is_narrow else narrow
     x = operands[0] if wide is narrow else e.op("stablehlo.convert", operands[0], type=wide)
     one, pi, truth = e.full(1, wide), e.full(np.pi, wide), HloType(dtypes.bool_, narrow.shape)
     below = e.op("stablehlo.compare", x, e.full(0, wide), type=truth, **e.direction("LT", "FLOAT"))
