@@ -39,6 +39,7 @@ from dyn.ops import (
     triangular,
     variadic_reduce,
     variadic_reduce_window,
+    variadic_scatter,
     window_choice,
 )
 from dyn.ops.scalar import Scalar
@@ -51,5 +52,6 @@ __all__ = [
     "contract", "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "factorizations",
     "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_precision", "reduce_window",
     "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by", "special",
-    "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window", "window_choice",
+    "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window", "variadic_scatter",
+    "window_choice",
 ]  # fmt: skip
