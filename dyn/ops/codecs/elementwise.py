@@ -149,6 +149,8 @@ def _encode_compare(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence
 
 def total_order(b: Any, x: Any) -> Any:
     """Floats as integers in IEEE 754's total order: -NaN, -inf, …, -0, 0, …, inf, NaN."""
+    if x.dtype.bits == 8:  # not all formats of 8 bits have their NaNs beyond the other numbers
+        x = b.op("convert", x, dtype=dtypes.float32)
     dtype = _signed_of(x.dtype)
     bits = b.op("bitcast_convert", x, dtype=dtype)
     zero = _like(b, 0, bits)
