@@ -29,6 +29,14 @@ from dyn.dtypes import (
     complex64,
     complex128,
     dtype,
+    float8_e3m4,
+    float8_e4m3,
+    float8_e4m3b11fnuz,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -43,7 +51,30 @@ from dyn.dtypes import (
 )
 from dyn.numpy._protocol import NAMESPACE
 from dyn.shapes import NamedDim as Dim
-from dyn.short import bf16, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from dyn.short import (
+    bf16,
+    c64,
+    c128,
+    f8e3m4,
+    f8e4m3,
+    f8e4m3b11fnuz,
+    f8e4m3fn,
+    f8e4m3fnuz,
+    f8e5m2,
+    f8e5m2fnuz,
+    f8e8m0fnu,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
@@ -117,8 +148,10 @@ __all__ = [
     "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
     "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "devices", "dtype",
-    "errors", "f16", "f32", "f64", "float16", "float32", "float64", "grad", "hessian", "hosts", "i16", "i32", "i64",
-    "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn",
-    "numpy", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64",
-    "uint8", "value_and_grad", "vjp", "vmap",
+    "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2",
+    "f8e5m2fnuz", "f8e8m0fnu", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "grad", "hessian", "hosts",
+    "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
+    "linearize", "nn", "numpy", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -26,6 +26,70 @@ class Kind(Enum):
     COMPLEX = 4
 
 
+class Special(Enum):
+    """What a float format has besides numbers."""
+
+    #: Infinities and NaNs, with the greatest exponent, as in IEEE 754.
+    IEEE = "inf and nan"
+    #: One NaN of either sign, all ones; no infinity.
+    NAN = "nan"
+    #: One NaN, in the place of -0; no infinity.
+    NAN_AT_MINUS_ZERO = "nan for -0"
+    #: One NaN, all ones; no infinity, zero or sign: powers of two alone.
+    POWERS = "powers of two"
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """How a float lies in its bits: sign, exponent, fraction, with ``bias`` as the exponent that is stored for 1."""
+
+    exponent: int
+    fraction: int
+    bias: int
+    special: Special = Special.IEEE
+
+    @property
+    def digits(self) -> int:
+        """Bits of the significand, the hidden one included."""
+        return self.fraction + 1
+
+    @property
+    def least(self) -> int:
+        """The exponent of the least number over 0."""
+        return -self.bias if self.special is Special.POWERS else 1 - self.bias - self.fraction
+
+    @property
+    def most(self) -> int:
+        """The exponent of the greatest number."""
+        reserved = self.special is Special.IEEE or (self.fraction == 0)
+        return (1 << self.exponent) - 1 - reserved - self.bias
+
+    @property
+    def greatest(self) -> int:
+        """The bits of the greatest number."""
+        if self.special is Special.IEEE:
+            return (((1 << self.exponent) - 1) << self.fraction) - 1
+        every = (1 << (self.exponent + self.fraction)) - 1
+        return every if self.special is Special.NAN_AT_MINUS_ZERO else every - 1
+
+    @property
+    def signed_zero(self) -> bool:
+        return self.special in (Special.IEEE, Special.NAN)
+
+    @property
+    def has_zero(self) -> bool:
+        return self.special is not Special.POWERS
+
+    def holds(self, other: FloatFormat) -> bool:
+        """Whether every number of another format is one of this, zeros and infinities included."""
+        if self == other:
+            return True
+        if not self.has_zero or (other.special is Special.IEEE and self.special is not Special.IEEE):
+            return False
+        zeros = self.signed_zero or not other.signed_zero
+        return zeros and self.digits >= other.digits and self.least <= other.least and self.most >= other.most
+
+
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
     """A dtype with a declared shape, as written in an annotation: ``dyn.f32["b", "s", 768]``."""
@@ -49,6 +113,8 @@ class DType:
     kind: Kind
     bits: int
     np: np.dtype[Any]
+    #: Of floats, their bits.
+    format: FloatFormat | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -63,6 +129,22 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind is Kind.FLOAT
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a float for storage: converted, moved, and computed with in float32."""
+        return self.kind is Kind.FLOAT and self.bits < 32
+
+    @property
+    def wide(self) -> DType:
+        """What is computed with: float32 for narrower floats, which it holds exactly; the dtype itself for others."""
+        return float32 if self.is_narrow else self
+
+    @property
+    def floating(self) -> FloatFormat:
+        """The format of a float."""
+        assert self.format is not None, f"{self.name} is no float"
+        return self.format
 
     @property
     def is_integer(self) -> bool:
@@ -91,16 +173,42 @@ uint8 = DType("uint8", "u8", Kind.UINT, 8, np.dtype(np.uint8))
 uint16 = DType("uint16", "u16", Kind.UINT, 16, np.dtype(np.uint16))
 uint32 = DType("uint32", "u32", Kind.UINT, 32, np.dtype(np.uint32))
 uint64 = DType("uint64", "u64", Kind.UINT, 64, np.dtype(np.uint64))
-float16 = DType("float16", "f16", Kind.FLOAT, 16, np.dtype(np.float16))
-bfloat16 = DType("bfloat16", "bf16", Kind.FLOAT, 16, np.dtype(ml_dtypes.bfloat16))
-float32 = DType("float32", "f32", Kind.FLOAT, 32, np.dtype(np.float32))
-float64 = DType("float64", "f64", Kind.FLOAT, 64, np.dtype(np.float64))
+
+
+def _float(
+    name: str, short: str, scalar: type[Any], exponent: int, fraction: int, bias: int, special: Special = Special.IEEE
+) -> DType:
+    numpy = np.dtype(scalar)
+    return DType(name, short, Kind.FLOAT, 8 * numpy.itemsize, numpy, FloatFormat(exponent, fraction, bias, special))
+
+
+float8_e3m4 = _float("float8_e3m4", "f8e3m4", ml_dtypes.float8_e3m4, 3, 4, 3)
+float8_e4m3 = _float("float8_e4m3", "f8e4m3", ml_dtypes.float8_e4m3, 4, 3, 7)
+float8_e4m3b11fnuz = _float(
+    "float8_e4m3b11fnuz", "f8e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz, 4, 3, 11, Special.NAN_AT_MINUS_ZERO
+)
+float8_e4m3fn = _float("float8_e4m3fn", "f8e4m3fn", ml_dtypes.float8_e4m3fn, 4, 3, 7, Special.NAN)
+float8_e4m3fnuz = _float("float8_e4m3fnuz", "f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, 4, 3, 8, Special.NAN_AT_MINUS_ZERO)
+float8_e5m2 = _float("float8_e5m2", "f8e5m2", ml_dtypes.float8_e5m2, 5, 2, 15)
+float8_e5m2fnuz = _float(
+    "float8_e5m2fnuz", "f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, 5, 2, 16, Special.NAN_AT_MINUS_ZERO
+)
+float8_e8m0fnu = _float("float8_e8m0fnu", "f8e8m0fnu", ml_dtypes.float8_e8m0fnu, 8, 0, 127, Special.POWERS)
+float16 = _float("float16", "f16", np.float16, 5, 10, 15)
+bfloat16 = _float("bfloat16", "bf16", ml_dtypes.bfloat16, 8, 7, 127)
+float32 = _float("float32", "f32", np.float32, 8, 23, 127)
+float64 = _float("float64", "f64", np.float64, 11, 52, 1023)
 complex64 = DType("complex64", "c64", Kind.COMPLEX, 64, np.dtype(np.complex64))
 complex128 = DType("complex128", "c128", Kind.COMPLEX, 128, np.dtype(np.complex128))
 
+#: Floats of 8 bits (https://arxiv.org/abs/2209.05433, https://arxiv.org/abs/2206.02915, OCP's OFP8 and MX formats).
+FLOAT8 = (
+    float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz,
+    float8_e8m0fnu,
+)  # fmt: skip
 ALL = (
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-    float16, bfloat16, float32, float64, complex64, complex128,
+    float16, bfloat16, float32, float64, complex64, complex128, *FLOAT8,
 )  # fmt: skip
 _BY_SHORT = {d.short: d for d in ALL}
 #: Short names, but for ``i1``, ``i8`` and ``u8``: to NumPy these are int8, int64 and uint64, counted in bytes.
@@ -129,15 +237,32 @@ def dtype(value: object) -> DType:
     return found
 
 
+def is_known(numpy: np.dtype[Any]) -> bool:
+    """Whether it is the NumPy dtype of one of these, in either byte order."""
+    return numpy.newbyteorder("=") in _BY_NUMPY
+
+
 def from_short(name: str) -> DType:
     """The dtype of a short or full name in IR text, where ``i8`` is int8."""
     return _BY_SHORT.get(name) or dtype(name)
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that two arrays combine to, as in NumPy 2."""
+    """The dtype that two arrays combine to, as in NumPy 2.
+
+    Floats of 8 bits meet integers and booleans alone, as in JAX: UnsupportedOpError beside other floats and complex
+    numbers.
+    """
     if a is b:
         return a
+    if a in FLOAT8 or b in FLOAT8:
+        small, other = (a, b) if a in FLOAT8 else (b, a)
+        if other.is_inexact:
+            raise UnsupportedOpError(
+                f"{a.name} and {b.name} do not combine: floats of 8 bits are not promoted beside other floats.",
+                remedy="convert one of them first, for example with .astype('float32').",
+            )
+        return small
     try:
         return dtype(np.promote_types(a.np, b.np))
     except TypeError:  # NumPy has no word on bfloat16 beside float16 and wide integers

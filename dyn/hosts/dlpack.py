@@ -1,7 +1,7 @@
 """Arrays of other libraries, by the protocols that they speak: ``__array_interface__``, ``__array__``, DLPack.
 
-NumPy reads and writes DLPack, but for bfloat16, which it does not have. Its bits go through as uint16; the dtype's code
-in the capsule says what they are. (https://dmlc.github.io/dlpack/latest/c_api.html)
+NumPy reads and writes DLPack, but for bfloat16 and floats of 8 bits, which it does not have. Their bits go through as
+unsigned integers; the dtype's code in the capsule says what they are. (https://dmlc.github.io/dlpack/latest/c_api.html)
 """
 
 from __future__ import annotations
@@ -9,16 +9,24 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.source import user_loc
 
 #: ``DLDeviceType.kDLCPU``
 CPU = 1
-_UINT, _BFLOAT = 1, 4
+_UINT = 1
+#: ``DLDataTypeCode`` of what NumPy does not have.
+_CODES = {
+    dtypes.bfloat16: 4, dtypes.float8_e3m4: 7, dtypes.float8_e4m3: 8, dtypes.float8_e4m3b11fnuz: 9,
+    dtypes.float8_e4m3fn: 10, dtypes.float8_e4m3fnuz: 11, dtypes.float8_e5m2: 12, dtypes.float8_e5m2fnuz: 13,
+    dtypes.float8_e8m0fnu: 14,
+}  # fmt: skip
+_BY_CODE = {(code, dtype.bits): dtype for dtype, code in _CODES.items()}
 #: Where ``DLDataType`` lies in ``DLManagedTensor`` and in ``DLManagedTensorVersioned``, by the capsule's name.
 _DTYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 _get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -28,45 +36,45 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 class _Renamed:
-    """A producer whose capsule says uint16 where it said bfloat16."""
+    """A producer whose capsule says that there are unsigned integers where it said what NumPy does not have."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.bfloat16 = False
+        self.dtype: DType | None = None
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self.value.__dlpack__(**options)
-        self.bfloat16 = _rename(capsule, _BFLOAT, _UINT)
+        code, bits = _code_of(capsule)
+        self.dtype = _BY_CODE.get((code.value, bits))
+        if self.dtype is not None:
+            code.value = _UINT
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.value.__dlpack_device__()
 
 
-def _rename(capsule: Any, old: int, new: int) -> bool:
-    """Change the code of a 16-bit dtype in a capsule that nobody has taken yet; whether there was one."""
+def _code_of(capsule: Any) -> tuple[ctypes.c_uint8, int]:
+    """The code of the dtype, which may be changed, and its width, of a capsule that nobody has taken yet."""
     name = _get_name(capsule)
     at = _get_pointer(capsule, name) + _DTYPE_AT[name]
-    code = ctypes.c_uint8.from_address(at)
-    if code.value != old or ctypes.c_uint8.from_address(at + 1).value != 16:
-        return False
-    code.value = new
-    return True
+    return ctypes.c_uint8.from_address(at), ctypes.c_uint8.from_address(at + 1).value
 
 
 def import_dlpack(value: Any) -> NumpyArray:
     """The memory of an object with ``__dlpack__``, as a NumPy array. BufferError or RuntimeError where it cannot be."""
     renamed = _Renamed(value)
     array = np.from_dlpack(renamed)
-    return array.view(ml_dtypes.bfloat16) if renamed.bfloat16 else array
+    return array if renamed.dtype is None else array.view(renamed.dtype.np)
 
 
 def export_dlpack(array: NumpyArray, **options: Any) -> Any:
     """A capsule for the memory of an array; ``options`` are those of ``__dlpack__``."""
-    if array.dtype != ml_dtypes.bfloat16:
+    own = dtypes.dtype(array.dtype)
+    if own not in _CODES:
         return array.__dlpack__(**options)
-    capsule = array.view(np.uint16).__dlpack__(**options)
-    _rename(capsule, _UINT, _BFLOAT)
+    capsule = array.view(f"u{own.itemsize}").__dlpack__(**options)
+    _code_of(capsule)[0].value = _CODES[own]
     return capsule
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
+from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.source import user_loc
+
+#: Dtypes that NumPy has not of its own, by their names here and in PyTorch.
+_OWN = frozenset(d.name for d in (dtypes.bfloat16, *dtypes.FLOAT8))
+
+
+def _bits(dtype: DType) -> Any:
+    """PyTorch's integers of that width, which NumPy takes."""
+    torch = sys.modules["torch"]
+    return torch.int16 if dtype.bits == 16 else torch.int8
 
 
 class TorchHost:
@@ -47,19 +55,29 @@ class TorchHost:
                 remedy="pass tensor.dequantize()." if value.is_quantized else "pass tensor.to_dense().",
             )
         value = value.detach().resolve_conj().resolve_neg()
-        if value.dtype is torch.bfloat16:
-            return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        name = str(value.dtype).removeprefix("torch.")
+        if name in _OWN:
+            own = dtypes.dtype(name)
+            return value.view(_bits(own)).numpy().view(own.np)
         try:
             return value.numpy()
         except (RuntimeError, TypeError) as error:  # a dtype or a subclass without plain memory
             raise UnsupportedOpError(
-                f"a torch tensor of dtype {str(value.dtype).removeprefix('torch.')}: {error}",
+                f"a torch tensor of dtype {name}: {error}",
                 loc=user_loc(),
                 remedy="convert it to a dtype that NumPy has as well.",
             ) from None
 
     def wrap(self, array: NumpyArray) -> Any:
         torch = sys.modules["torch"]
-        if array.dtype == ml_dtypes.bfloat16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        own = array.dtype.name
+        if own not in _OWN:
+            return torch.from_numpy(array)
+        if not hasattr(torch, own):
+            raise UnsupportedOpError(
+                f"a result of dtype {own}, which torch {torch.__version__} does not have.",
+                loc=user_loc(),
+                remedy="convert it with .astype before it is returned.",
+            )
+        bits = array.view(f"i{array.itemsize}")
+        return torch.from_numpy(bits).view(getattr(torch, own))

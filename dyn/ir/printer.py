@@ -235,7 +235,7 @@ def dense_text(value: Dense) -> str:
     flat = array.reshape(-1)
     if element.kind is Kind.COMPLEX:
         flat = np.stack([flat.real, flat.imag], axis=-1).reshape(-1)
-    if element.is_float and array.dtype.kind != "f":  # bfloat16: every one is a float32
+    if element.is_narrow:  # every one is a float32
         flat = flat.astype(np.float32)
     items = "".join([f", {number_text(item)}" for item in flat.tolist()])
     return f"dense({element.short}[{shape}]{items})"

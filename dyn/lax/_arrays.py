@@ -21,6 +21,7 @@ from dyn.lax._operands import (
     dtype_of,
     lifted,
     lifted_all,
+    lifted_each,
     raw,
     settled,
     sizes_of,
@@ -98,13 +99,14 @@ def dot_general(
 ) -> Array:  # fmt: skip
     """Sums of products: ``dimension_numbers`` are ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
 
-    With ``preferred_element_type`` the operands are converted to it first. ``precision`` is a hint that is not needed
-    here.
+    With ``preferred_element_type`` the operands, which may have two dtypes then, are converted to it first.
+    ``precision`` is a hint that is not needed here.
     """
     trace = trace_of(lhs, rhs)
-    values = [settled(trace, v) for v in lifted_all("dot_general", trace, (lhs, rhs))]
-    if preferred_element_type is not None:
-        to = dtype_of(preferred_element_type)
+    to = None if preferred_element_type is None else dtype_of(preferred_element_type)
+    both = lifted_all("dot_general", trace, (lhs, rhs)) if to is None else lifted_each("dot_general", trace, (lhs, rhs))
+    values = [settled(trace, v) for v in both]
+    if to is not None:
         values = [v if v.dtype is to else trace.emit("convert", v, dtype=to) for v in values]
     (contracting, batch) = dimension_numbers
     attrs = {

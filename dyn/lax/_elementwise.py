@@ -228,10 +228,18 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 @raw
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The same bits as numbers of another dtype of that width."""
+    """The same bits as numbers of another dtype, as in ``jax.lax.bitcast_convert_type``.
+
+    A narrower dtype makes several numbers of each, along a new last axis, lowest bits first; a wider one joins the
+    last axis, which has as many elements as go into one (a ShapeError says so otherwise). Neither dtype may be bool or
+    complex, unless they are the same.
+    """
     trace = trace_of(operand)
-    value = settled(trace, lifted("bitcast_convert_type", trace, operand))
-    return Tracer(trace, trace.emit("bitcast_convert", value, dtype=dtype_of(new_dtype)))
+    value, to = settled(trace, lifted("bitcast_convert_type", trace, operand)), dtype_of(new_dtype)
+    if value.dtype is to:
+        return Tracer(trace, value)
+    name = "bitcast_convert" if value.dtype.bits == to.bits else "bitcast_regroup"
+    return Tracer(trace, trace.emit(name, value, dtype=to))
 
 
 @raw

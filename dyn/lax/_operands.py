@@ -105,6 +105,11 @@ def lifted(what: str, trace: Trace, value: Any) -> Value:
     return lift(trace, value)
 
 
+def lifted_each(what: str, trace: Trace, values: Sequence[Any]) -> list[Value]:
+    """Operands, each of its own dtype and in its own shape."""
+    return [lifted(what, trace, value) for value in values]
+
+
 def lifted_all(what: str, trace: Trace, values: Sequence[Any]) -> list[Value]:
     """Operands of one dtype, each in its own shape: weak ones take the dtype of the others."""
     found = [lifted(what, trace, value) for value in values]

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dyn import dtypes
 from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.lower.elements import Elements, Index
@@ -22,8 +21,6 @@ from dyn.ops.contract import free_axes
 from dyn.ops.scalar import Scalar
 from dyn.shapes import free_symbols, linear_in, substitute
 from dyn.stitch.groups import Group, Plan
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def lower_contract(plan: Plan, group: Group, target: Target) -> Launch:
@@ -66,7 +63,7 @@ class TileLowering(ABC):
         (self.op,) = (op for op in group.ops if op.opdef.kind is OpKind.CONTRACT)
         self.outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
         element = self.op.result.dtype
-        self.wide = dtypes.float32 if element in _HALVES else element
+        self.wide = element.wide
         self.acc = Ref("acc", self.wide)
 
     @abstractmethod

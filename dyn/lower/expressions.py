@@ -40,8 +40,6 @@ from dyn.shapes import symbol as new_symbol
 from dyn.shapes.expr import atom_dim
 from dyn.shapes.walk import map_atoms, rebuild
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pair:
@@ -55,7 +53,7 @@ class Pair:
 class ExprBuilder:
     """The :class:`~dyn.ir.opdef.ScalarBuilder` that makes kernel expressions.
 
-    16-bit floats are computed with in float32 and rounded after each function, so that fusing changes no result.
+    Narrow floats are computed with in float32 and rounded after each function, so that fusing changes no result.
     """
 
     def __init__(self) -> None:
@@ -135,7 +133,7 @@ class ExprBuilder:
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
             return self.cast(args[0], dtype)
-        if fn in (Scalar.SELECT, Scalar.BITCAST) or not any(a.dtype in _HALVES for a in args):
+        if fn in (Scalar.SELECT, Scalar.BITCAST) or not any(a.dtype.is_narrow for a in args):
             return self._apply(fn, tuple(args), dtype)
         wide = tuple(self.cast(a, dtypes.float32) for a in args)
         if fn in COMPARISONS or fn is Scalar.IS_FINITE:
@@ -151,10 +149,10 @@ class ExprBuilder:
             return value
         if isinstance(value, Const) and _same_number(value, dtype):
             return self.const(dtype, value.value)
-        # A 16-bit float goes anywhere else through float32, which holds it exactly.
-        if value.dtype in _HALVES and dtype is not dtypes.float32:
-            return self.cast(self.cast(value, dtypes.float32), dtype)
-        if dtype in _HALVES and value.dtype is not dtypes.float32:
+        # A narrow float comes from anything and goes anywhere through float32, which holds it exactly; float64 is
+        # rounded to it at once.
+        narrow = value.dtype.is_narrow or (dtype.is_narrow and value.dtype is not dtypes.float64)
+        if narrow and dtypes.float32 not in (value.dtype, dtype):
             return self.cast(self.cast(value, dtypes.float32), dtype)
         return self._apply(Scalar.CAST, (value,), dtype)
 

@@ -30,7 +30,7 @@ What every kernel keeps to (``check`` says so):
   respect to that loop. The order of combination depends on the extents and the target alone.
 * Carries belong to SERIAL loops, whose iterations run in order: in each, every ``state`` is what ``value`` was in the
   iteration before, ``init`` in the first; after the loop ``ref`` is the last ``value``, or ``init`` where there was
-  none. ``init`` is known before the loop and reads no scratch. All values are taken before any state changes. 16-bit
+  none. ``init`` is known before the loop and reads no scratch. All values are taken before any state changes. Narrow
   floats may be carried, for that is no computation.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
@@ -40,7 +40,7 @@ What every kernel keeps to (``check`` says so):
   ``in_place``, what the buffer held before), and counts as a store: the buffer is not loaded. Iterations of a SERIAL
   loop update in their order, those of a LANE loop distinct places.
 * Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
-* Boolean elements take a byte in memory. float16 and bfloat16 are loaded, stored and cast, never computed with.
+* Boolean elements take a byte in memory. Floats of less than 32 bits are loaded, stored and cast, never computed with.
 * There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
 """
 
@@ -195,7 +195,7 @@ class Update:
 
     With a ``state`` and no ``combine`` the value may be any function of what was there: that is what ``state`` is.
     ``bound`` names the symbols of ``index`` that stand for computed values, as in a Load: where they lead outside of
-    the buffer, ``mask`` is false, and nothing is read or written. float16 and bfloat16 are combined in float32 and
+    the buffer, ``mask`` is false, and nothing is read or written. Narrow floats are combined in float32 and
     rounded after each update.
     """
 
@@ -398,7 +398,7 @@ class _Checker:
                 for fold in stmt.folds:
                     if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
                         raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
-                    if fold.ref.dtype in (dtypes.float16, dtypes.bfloat16):
+                    if fold.ref.dtype.is_narrow:
                         raise self.fail(f"fold {fold.ref.name} computes in {fold.ref.dtype}")
                     self.exprs((fold.value,), inner, inner_refs)
                 self.exprs(tuple(carry.value for carry in stmt.carries), inner, inner_refs)
@@ -499,5 +499,5 @@ class _Checker:
         is_bool = expr.fn in COMPARISONS or expr.fn is Scalar.IS_FINITE
         if expr.dtype is not (dtypes.bool_ if is_bool else values[0].dtype):
             raise self.fail(f"{expr.fn.text} of {values[0].dtype} is not {expr.dtype}")
-        if values[0].dtype in (dtypes.float16, dtypes.bfloat16) and expr.fn is not Scalar.SELECT:
+        if values[0].dtype.is_narrow and expr.fn is not Scalar.SELECT:
             raise self.fail(f"{expr.fn.text} computes in {values[0].dtype}")

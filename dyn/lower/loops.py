@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, OrderedReduction, Reduction
 from dyn.lower.elements import Elements, Index
@@ -27,8 +26,6 @@ from dyn.ops.reduce import identity
 from dyn.shapes import Dim, Symbol, dim_max, product, substitute
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import Group, Plan
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
@@ -215,7 +212,7 @@ class LoopLowering:
     def fold_of(self, op: Op, value: Expr) -> Fold:
         """A reduction of a value, with the monoid of an op."""
         dtype = op.result.dtype
-        wide = dtypes.float32 if dtype in _HALVES else dtype
+        wide = dtype.wide
         loops = op.opdef.loops
         assert isinstance(loops, Reduction)
         init = self.k.const(wide, identity(op.attrs["combine"], wide))

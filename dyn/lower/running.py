@@ -12,7 +12,6 @@ the back, where ``reverse``), one by one. 16-bit floats are carried in float32, 
 
 from __future__ import annotations
 
-from dyn import dtypes
 from dyn.ir.opdef import Running
 from dyn.lower.elements import Elements
 from dyn.lower.expressions import Rewriter, stmt_dims
@@ -25,8 +24,6 @@ from dyn.ops.reduce import identity
 from dyn.shapes import substitute
 from dyn.stitch.groups import Group, Plan
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
 
 def lower_running(plan: Plan, group: Group, target: Target) -> Launch:
     """The launch of a running reduction."""
@@ -35,7 +32,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> Launch:
     elements, along = Elements(plan, group), op.attrs["dimension"]
     k = elements.k
     dtype = op.result.dtype
-    wide = dtypes.float32 if dtype in _HALVES else dtype
+    wide = dtype.wide
     out = Buffer("out", dtype)
 
     axes = [None if d == 1 and a != along else axis(f"i{a}", d) for a, d in enumerate(group.space)]

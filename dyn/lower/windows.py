@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dyn import dtypes
 from dyn.ir.core import Op
 from dyn.ir.opdef import OpKind, OrderedWindows, WindowFold
 from dyn.lower.elements import Elements, Index
@@ -24,8 +23,6 @@ from dyn.lower.target import Target
 from dyn.ops.complex_parts import part_dtype
 from dyn.shapes import substitute
 from dyn.stitch.groups import Group, Plan
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
@@ -64,7 +61,7 @@ def lower_folds(plan: Plan, group: Group, target: Target, op: Op, windows: Windo
 def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tuple[tuple[Stmt, ...], tuple[Expr]]:
     """The loops over the taps of the window at ``index``, and the folded element."""
     k, dtype = elements.k, op.result.dtype
-    wide = dtypes.float32 if dtype in _HALVES else dtype
+    wide = dtype.wide
     taps = _taps(windows, op)
 
     def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:

@@ -57,7 +57,7 @@ def dot_product_attention(
 
 def _scores(q: Tracer, k: Tracer, scale: ArrayLike | None) -> Tracer:
     """The scaled scores ``[b, n, t, s]``."""
-    wide = dtypes.float32 if q.element_type in (dtypes.float16, dtypes.bfloat16) else q.element_type
+    wide = q.element_type.wide
     width = shape_of(q)[-1]
     if scale is None:
         scale = 1 / math.sqrt(width) if isinstance(width, int) and width > 0 else wrap_dim(q._trace, width) ** -0.5

@@ -18,8 +18,6 @@ __all__ = [
     "standardize",
 ]  # fmt: skip
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
 
 def _float(what: str, x: ArrayLike) -> Array:
     return promote(what, x, choose=to_float)[0]
@@ -73,7 +71,7 @@ def logsumexp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> 
 
 
 def _wide(dtype: DType) -> DType:
-    return dtypes.float32 if dtype in _HALVES else dtype
+    return dtype.wide
 
 
 def _scaled(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, dtype: DType) -> Array:
@@ -82,7 +80,7 @@ def _scaled(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, dtyp
     if bias is not None:
         value = value + bias
     # A 16-bit input was computed in float32 only for precision; wider weights make a wider result.
-    return cast(value, dtype) if value.element_type is dtypes.float32 and dtype in _HALVES else value
+    return cast(value, dtype) if value.element_type is dtypes.float32 and dtype.is_narrow else value
 
 
 @public
@@ -138,7 +136,7 @@ def batch_norm(
     number = one_axis("batch_norm", axis, value.ndim)
     after = (None,) * (value.ndim - 1 - number)
     result = value * scale[..., *after] + shift[..., *after]
-    return cast(result, given.element_type) if given.element_type in _HALVES else result
+    return cast(result, given.element_type) if given.element_type.is_narrow else result
 
 
 @public

@@ -58,7 +58,7 @@ def avg_pool(
     and a window of padding alone gives NaN.
     """
     (given,) = promote("avg_pool", x, choose=to_float)
-    half = given.element_type in (dtypes.float16, dtypes.bfloat16)
+    half = given.element_type.is_narrow
     value = cast(given, dtypes.float32) if half else given
     total = _pool("avg_pool", "add", value, window_shape, strides, padding, 1, dimension_numbers)
     places = _places("avg_pool", value, dimension_numbers)

@@ -42,7 +42,7 @@ def rotary_embedding(
     value._trace.require(Relation(RelKind.DIVIDES, 2, width, even))
     half = floordiv(width, 2)
     pairs_of = wrap_dim(value._trace, half)
-    wide = dtypes.float32 if value.element_type in (dtypes.float16, dtypes.bfloat16) else value.element_type
+    wide = value.element_type.wide
     angles = _angles(value, positions, half, wide, base)
     cosines, sines = dnp.cos(angles), dnp.sin(angles)
     pairs = dnp.reshape(cast(value, wide), (*value.shape[:-1], *((pairs_of, 2) if interleaved else (2, pairs_of))))

@@ -11,7 +11,17 @@ from importlib import import_module
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from ml_dtypes import bfloat16
+from ml_dtypes import (
+    bfloat16,
+    float8_e3m4,
+    float8_e4m3,
+    float8_e4m3b11fnuz,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
+)
 from numpy import (
     bool_,
     complex64,
@@ -332,7 +342,9 @@ __all__ = [
     "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff",
     "digitize", "divide", "divmod", "dot", "dsplit", "dstack", "e", "ediff1d", "einsum", "empty", "empty_like",
     "equal", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "fft", "fill_diagonal", "finfo",
-    "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64", "float_power",
+    "flatnonzero", "flatten", "flip", "fliplr", "flipud", "float16", "float32", "float64", "float8_e3m4",
+    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float_power",
     "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack", "fromfunction", "full",
     "full_like", "gcd", "geomspace", "gradient", "greater", "greater_equal", "hamming", "hanning", "heaviside",
     "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit", "hstack", "hypot", "i0",

@@ -59,7 +59,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Whether a dtype is of a kind: ``"integral"``, ``"real floating"``, …, a dtype, or a tuple of these."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     own = dtype_of(dtype)
-    if own is dtypes.bfloat16:
+    if own.np.type.__module__ == "ml_dtypes":  # NumPy does not know its kind
         return any(k in ("real floating", "numeric") if isinstance(k, str) else dtype_of(k) is own for k in kinds)
     return bool(np.isdtype(own.np, tuple(k if isinstance(k, str) else dtype_of(k).np for k in kinds)))
 

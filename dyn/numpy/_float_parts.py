@@ -32,10 +32,6 @@ _LAYOUTS = {
     dtypes.float32: _Layout(dtypes.int32, 23, 127),
     dtypes.float64: _Layout(dtypes.int64, 52, 1023),
 }
-#: The digits of a number, the first included, and the exponent of the least one.
-_LIMITS = {
-    dtypes.float16: (11, -24), dtypes.bfloat16: (8, -133), dtypes.float32: (24, -149), dtypes.float64: (53, -1074),
-}  # fmt: skip
 
 
 def _exponent(x: Tracer) -> Tracer:
@@ -73,7 +69,7 @@ def _parts(x: Tracer) -> tuple[Tracer, Tracer]:
 
 
 def _wide(x: Tracer) -> Tracer:
-    return cast(x, dtypes.float32) if x.element_type.bits == 16 else cast(x, x.element_type)
+    return cast(x, x.element_type.wide)
 
 
 @public
@@ -128,7 +124,7 @@ def spacing(x: ArrayLike, /) -> Array:
     """The distance from each number to the next one away from 0, with the sign of ``x``; NaN of what is not finite."""
     (value,) = real_float("spacing", x)
     wide = _wide(value)
-    digits, least = _LIMITS[value.element_type]
+    digits, least = value.element_type.floating.digits, value.element_type.floating.least
     exponent = emit("subtract", _exponent(wide), filled(_exponent(wide), digits))
     exponent = emit("maximum", exponent, filled(exponent, least))
     exponent = emit("select", flag("EQ", wide, 0.0), filled(exponent, least), exponent)

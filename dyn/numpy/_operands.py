@@ -151,8 +151,11 @@ def combine(strong: Sequence[DType], weak: Sequence[Kind], *, scalar: bool = Tru
     if not strong:
         assert kind is not None
         return _weak_dtype(kind, scalar), True
-    dtype = functools.reduce(dtypes.promote, strong)
-    return (dtype if kind is None else dtypes.weak_promote(kind, dtype, default_float())), False
+    try:
+        dtype = functools.reduce(dtypes.promote, strong)
+        return (dtype if kind is None else dtypes.weak_promote(kind, dtype, default_float())), False
+    except UnsupportedOpError as error:
+        raise UnsupportedOpError(error.problem, loc=user_loc(), remedy=error.remedy) from None
 
 
 def promote(what: str, *values: Any, choose: Choose | None = None) -> list[Tracer]:

@@ -218,7 +218,7 @@ def _quantiles(what: str, x: ArrayLike, q: Tracer, axis: Axis, method: str, keep
 def _between(low: Array, high: Array, weight: Array) -> Tracer:
     """``low + weight * (high - low)``, from the nearer end, so that neither end is missed; 16-bit floats in float32."""
     element = low.element_type
-    if element.bits == 16:
+    if element.is_narrow:
         low, high = cast(low, dtypes.float32), cast(high, dtypes.float32)
     gap = high - low
     share: Array = cast(weight, low.element_type)
@@ -289,7 +289,7 @@ def _median(what: str, x: ArrayLike, axis: Axis, keepdims: bool, ignore_nan: boo
     )
     low, high = (_at(ordered, half, counts) for half in halves)
     element = to_float(low.element_type)
-    wide = dtypes.float32 if element.bits == 16 else element
+    wide = element.wide
     both: Array = emit("add", cast(low, wide), cast(high, wide))
     found = both / 2
     missing = counts == 0 if poisoned is None else (counts == 0) | view(poisoned, shape_of(counts))

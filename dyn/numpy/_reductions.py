@@ -201,7 +201,7 @@ def folded_size(x: Tracer, axes: tuple[int, ...]) -> Dim:
 
 def _wide(dtype: DType) -> DType:
     """The dtype that moments are computed in: sums of 16-bit floats may not fit in 16 bits."""
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else to_float(dtype)
+    return to_float(dtype).wide
 
 
 def _mean(x: Tracer, axes: tuple[int, ...], where: ArrayLike | None, keepdims: bool, less: Any = 0) -> Tracer:

@@ -18,8 +18,6 @@ from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
 
 class Stacks:
     """Operands in the dtype that LAPACK computes with: 16-bit floats as float32, integers as the default float."""
@@ -28,12 +26,12 @@ class Stacks:
         self.what = what
         given = promote(what, *values, choose=to_float)
         self.given = given[0].element_type
-        self.dtype = dtypes.float32 if self.given in _HALVES else self.given
+        self.dtype = self.given.wide
         self.arrays = [cast(x, self.dtype) for x in given]
 
     def back(self, x: Tracer) -> Tracer:
         """A result in the dtype of the operands; what is complex stays so."""
-        return cast(x, self.given) if self.given in _HALVES and x.element_type is self.dtype else x
+        return cast(x, self.given) if self.given.is_narrow and x.element_type is self.dtype else x
 
 
 def one_stack(what: str, x: ArrayLike) -> tuple[Stacks, Tracer]:

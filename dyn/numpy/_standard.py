@@ -90,7 +90,7 @@ def _kinds(kind: str | tuple[str, ...] | None) -> set[Kind]:
 
 
 def _in_standard(dtype: DType) -> bool:
-    return dtype not in (dtypes.float16, dtypes.bfloat16)
+    return not dtype.is_narrow
 
 
 def __array_namespace_info__() -> _Info:

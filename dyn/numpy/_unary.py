@@ -62,7 +62,7 @@ def flag(direction: str, x: Tracer, value: bool | int | float) -> Tracer:
 def composed(formula: Callable[..., Tracer], *values: Tracer) -> Tracer:
     """A formula of several ops; of 16-bit floats in float32, rounded once at its end."""
     dtype = values[0].element_type
-    if dtype not in (dtypes.float16, dtypes.bfloat16):
+    if not dtype.is_narrow:
         return formula(*values)
     wide = [cast(v, dtypes.float32, weak=v.weak) for v in values]
     return cast(formula(*wide), dtype, weak=all_weak(values))

@@ -45,8 +45,7 @@ def _input(what: str, x: ArrayLike, kind: str) -> Tracer:
     """The operand in a dtype that the transform takes."""
     (value,) = promote(what, x, choose=to_float)
     element = value.element_type
-    if element in (dtypes.float16, dtypes.bfloat16):
-        value = cast(value, dtypes.float32)
+    value = cast(value, element.wide)
     if kind != "RFFT":
         return cast(value, complex_of(value.element_type))
     if element.kind is Kind.COMPLEX:

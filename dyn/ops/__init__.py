@@ -4,6 +4,7 @@ from dyn.ir.opdef import REGISTRY
 from dyn.ops import (
     barrier,
     batch_norm,
+    bitcasts,
     bits,
     checkpoint,
     complex,
@@ -38,6 +39,7 @@ from dyn.ops import (
     triangular,
     variadic_reduce,
     variadic_reduce_window,
+    variadic_scatter,
     window_choice,
 )
 from dyn.ops.scalar import Scalar
@@ -46,9 +48,10 @@ from dyn.ops.scalar import Scalar
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "barrier", "batch_norm", "bits", "checkpoint", "complex", "composite", "contract",
-    "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "factorizations", "fft", "gather",
-    "indexing", "library", "map", "measure", "reduce", "reduce_precision", "reduce_window", "rejection",
-    "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by", "special", "spectral",
-    "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window", "window_choice",
+    "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "complex", "composite",
+    "contract", "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "factorizations",
+    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_precision", "reduce_window",
+    "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by", "special",
+    "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window", "variadic_scatter",
+    "window_choice",
 ]  # fmt: skip

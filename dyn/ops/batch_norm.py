@@ -46,10 +46,10 @@ class _Normal(Arithmetic):
         self.others = tuple(a for a in range(len(x.shape)) if a != self.axis)
 
     def wide(self, x: Value) -> Value:
-        return self.b.op("convert", x, dtype=dtypes.float32) if self.dtype.bits == 16 else x
+        return self.b.op("convert", x, dtype=dtypes.float32) if self.dtype.is_narrow else x
 
     def narrow(self, x: Value) -> Value:
-        return self.b.op("convert", x, dtype=self.dtype) if self.dtype.bits == 16 else x
+        return self.b.op("convert", x, dtype=self.dtype) if self.dtype.is_narrow else x
 
     def spread(self, x: Value) -> Value:
         """What there is for each feature, for each element."""
@@ -109,7 +109,7 @@ def _numpy(expand: Callable[..., Sequence[Array]]) -> Callable[..., Array | tupl
 
     def reference(*operands: Array, epsilon: float, feature_index: int) -> Array | tuple[Array, ...]:
         dtype = operands[0].dtype
-        wide = np.float32 if dtype.itemsize == 2 else dtype
+        wide = dtypes.dtype(dtype).wide.np
         moved = [np.moveaxis(x.astype(wide), feature_index, -1) if x.ndim > 1 else x.astype(wide) for x in operands]
         with np.errstate(all="ignore"):
             made = expand(*moved, np.asarray(epsilon, wide))

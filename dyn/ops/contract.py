@@ -57,7 +57,7 @@ def _reference(
     batch = tuple(lhs.shape[a] for a in lhs_batch)
     m, n = tuple(lhs.shape[a] for a in free_l), tuple(rhs.shape[a] for a in free_r)
     k = int(np.prod([lhs.shape[a] for a in lhs_contracting], dtype=np.int64))
-    half = dtypes.dtype(lhs.dtype) in (dtypes.float16, dtypes.bfloat16)
+    half = dtypes.dtype(lhs.dtype).is_narrow
     x, y = (lhs.astype(np.float32), rhs.astype(np.float32)) if half else (lhs, rhs)
     x = x.transpose(*lhs_batch, *free_l, *lhs_contracting).reshape(*batch, int(np.prod(m, dtype=np.int64)), k)
     y = y.transpose(*rhs_batch, *rhs_contracting, *free_r).reshape(*batch, k, int(np.prod(n, dtype=np.int64)))
@@ -68,9 +68,11 @@ def _reference(
 def _samples() -> list[Sample]:
     rng = np.random.default_rng(0)
 
-    def make(a: tuple[int, ...], b: tuple[int, ...], *numbers: tuple[int, ...]) -> Sample:
+    def make(
+        a: tuple[int, ...], b: tuple[int, ...], *numbers: tuple[int, ...], dtype: dtypes.DType = dtypes.float32
+    ) -> Sample:
         names = ("lhs_batch", "rhs_batch", "lhs_contracting", "rhs_contracting")
-        arrays = (rng.standard_normal(a).astype(np.float32), rng.standard_normal(b).astype(np.float32))
+        arrays = (rng.standard_normal(a).astype(dtype.np), rng.standard_normal(b).astype(dtype.np))
         return Sample(arrays, dict(zip(names, numbers, strict=True)))
 
     return [
@@ -82,6 +84,7 @@ def _samples() -> list[Sample]:
         make((2, 3, 4), (3, 4, 2), (), (), (1, 2), (0, 1)),
         make((5,), (5,), (), (), (0,), (0,)),
         make((2, 3, 7, 4), (7, 2, 4, 6), (0, 2), (1, 0), (3,), (2,)),
+        make((3, 40), (40, 9), (), (), (1,), (0,), dtype=dtypes.float8_e4m3fn),
     ]
 
 

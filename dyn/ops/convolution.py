@@ -22,7 +22,6 @@ from dyn.ops.transform_rules import bilinear
 from dyn.shapes import Dim, RelKind, SymExpr, floordiv, format_dim
 
 Array = np.ndarray[Any, Any]
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def _extents(op: Any) -> tuple[Dim, ...]:
 
 
 def _reference(lhs: Array, rhs: Array, **attrs: Any) -> Array:
-    half = dtypes.dtype(lhs.dtype) in _HALVES
+    half = dtypes.dtype(lhs.dtype).is_narrow
     x, w = (lhs.astype(np.float32), rhs.astype(np.float32)) if half else (lhs, rhs)
     g = Geometry.of(x.shape, w.shape, attrs)
     x, w = x.transpose(g.lhs), w.transpose(g.rhs)
@@ -255,6 +254,7 @@ def _samples() -> list[Sample]:
         dtypes.complex64,
         dtypes.bfloat16,
         dtypes.float16,
+        dtypes.float8_e4m3fn,
         dtypes.int8,
         dtypes.int32,
         dtypes.uint16,

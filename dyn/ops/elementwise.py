@@ -42,7 +42,7 @@ from dyn.ops.identities import (
     one_branch,
 )
 from dyn.ops.pointwise import BITS as BITS_DTYPES
-from dyn.ops.pointwise import COMPLEXES, FLOATS, INTS, NUMBERS, REALS, draw, pointwise_op
+from dyn.ops.pointwise import COMPLEXES, FLOATS, FLOATS8, INTS, NUMBERS, REALS, draw, pointwise_op
 from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, INEXACT, NUMBER, REAL, pointwise, predicate, same_type
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import again, elementwise_vjp, linear, pointwise_batch, unbroadcast
@@ -121,7 +121,7 @@ _any1 = draw(1)
 _inexact1 = draw(1, _INEXACT)
 _positive1 = draw(1, _INEXACT, low=0.01, high=9.0)
 negative = pointwise_op(
-    "negate", Scalar.NEG, np.negative, draw(1, NUMBERS), same_type(NUMBER),
+    "negate", Scalar.NEG, np.negative, draw(1, (*NUMBERS, *FLOATS8)), same_type(NUMBER),
     grad=derivatives.negate, simplify=involution, parts=complex_parts.componentwise,
 )  # fmt: skip
 abs_ = pointwise_op(
@@ -133,7 +133,7 @@ sign = pointwise_op(
     grad=PIECEWISE_CONSTANT, simplify=idempotent_reals, parts=complex_parts.sign,
 )  # fmt: skip
 exponential = pointwise_op(
-    "exponential", Scalar.EXP, np.exp, _inexact1, same_type(INEXACT),
+    "exponential", Scalar.EXP, np.exp, draw(1, (*_INEXACT, *FLOATS8)), same_type(INEXACT),
     grad=derivatives.exponential, parts=complex_parts.exponential,
 )  # fmt: skip
 exponential_minus_one = pointwise_op(
@@ -209,8 +209,8 @@ not_ = pointwise_op(
     "not", Scalar.NOT, np.invert, draw(1, BITS_DTYPES), same_type(BITS), grad=NOT_CONTINUOUS, simplify=involution
 )
 
-_numbers2 = draw(2, NUMBERS)
-_reals2 = draw(2, REALS)
+_numbers2 = draw(2, (*NUMBERS, FLOATS8[0]))
+_reals2 = draw(2, (*REALS, FLOATS8[1]))
 _bits2 = draw(2, BITS_DTYPES)
 add = pointwise_op(
     "add", Scalar.ADD, np.add, _numbers2, same_type(NUMBER),
@@ -327,7 +327,7 @@ def _clamp_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool,
 
 def _clamp_samples() -> list[Sample]:
     calls: list[Sample] = []
-    for sample in draw(3, REALS)():
+    for sample in draw(3, (*REALS, FLOATS8[0]))():
         a, x, b = sample.operands
         calls.append(Sample((np.minimum(a, b), x, np.maximum(a, b))))
         calls.append(Sample((np.asarray(1, x.dtype), x, np.asarray(2, x.dtype))))
@@ -424,10 +424,27 @@ def _convert_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
     return (TensorType(attrs["dtype"], x.shape, attrs.get("weak", False)),)
 
 
+def _to_odd(x: Array) -> Array:
+    """float64 as float32 whose last bit is set where it is inexact: rounding that once more rounds right, which
+    ml_dtypes does not do, and XLA does. (S. Boldo, G. Melquiond, "When double rounding is odd", 2005.)
+    """
+    with np.errstate(all="ignore"):
+        near = np.array(x, np.float32, ndmin=1)
+        back = near.astype(np.float64)
+        inexact = (back < x) | (back > x)
+        bits = near.view(np.int32)
+        bits -= inexact & (np.abs(back) > np.abs(x))
+        bits |= inexact
+    return near.reshape(x.shape)
+
+
 def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
-    """NumPy's astype where C leaves it undefined too: floats saturate in integers, and NaN gives 0."""
-    if x.dtype.kind != "f" and dtypes.dtype(x.dtype).is_float:
-        x = x.astype(np.float32)
+    """NumPy's astype where C leaves it undefined too: floats saturate in integers, and NaN gives 0. Rounded once."""
+    if x.dtype == dtype.np:
+        return np.array(x)
+    x = x.astype(dtypes.dtype(x.dtype).wide.np, copy=False)
+    if dtype.is_narrow and x.dtype == np.float64:
+        x = _to_odd(x)
     if x.dtype.kind == "f" and dtype.is_integer:
         info = np.iinfo(dtype.np)
         with np.errstate(all="ignore"):
@@ -468,11 +485,15 @@ def _convert_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | Non
 
 
 def _convert_samples() -> list[Sample]:
-    """Every dtype to every dtype but complex to real ones."""
+    """Every dtype to every dtype but complex to real ones; floats of 8 bits from and to some."""
+    small = dtypes.FLOAT8
+    every = [d for d in dtypes.ALL if d not in small]
+    pairs = [(source, to) for source in every for to in every]
+    pairs += [pair for d in small for pair in ((d, dtypes.float32), (dtypes.float64, d), (d, dtypes.int32))]
+    pairs += [(small[0], dtypes.complex64), (dtypes.bool_, small[1]), (small[2], small[3]), (dtypes.int64, small[4])]
     return [
         Sample(sample.operands, {"dtype": to})
-        for source in dtypes.ALL
-        for to in dtypes.ALL
+        for source, to in pairs
         if source.kind is not Kind.COMPLEX or to.kind is Kind.COMPLEX
         for sample in draw(1, (source,))()[1:4]
     ]

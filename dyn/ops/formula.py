@@ -15,7 +15,7 @@ from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import Formula, elementwise_vjp, pointwise_batch
 from dyn.shapes import Dim
 
-BITS = {16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
+BITS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,13 @@ NumFormula = Callable[..., Num]
 
 
 def at_least_float32(dtype: DType) -> DType:
-    """Floats of 16 bits are computed with in float32, and rounded once."""
-    return dtypes.float32 if dtype.bits == 16 else dtype
+    """Narrow floats are computed with in float32, and rounded once."""
+    return dtype.wide
 
 
 def double(dtype: DType) -> DType:
-    """Floats of 32 bits are computed with in float64, those of 16 in float32."""
-    return dtypes.float32 if dtype.bits == 16 else dtypes.float64
+    """Floats of 32 bits are computed with in float64, narrower ones in float32."""
+    return dtypes.float32 if dtype.is_narrow else dtypes.float64
 
 
 def unchanged(dtype: DType) -> DType:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.dtypes import DType, Kind, bfloat16, float16, float32, float64
+from dyn.dtypes import DType, Kind
 from dyn.shapes import broadcast, product
 
 #: Takes the builder and the op; gives values in its stead, or None.
@@ -67,6 +67,8 @@ def neutral(ints: int, floats: float, *, left: bool = False, bits: int | None = 
     def is_neutral(array: Array | None, dtype: DType) -> bool:
         if array is None or dtype.kind is Kind.COMPLEX or (dtype.kind is Kind.BOOL and bits is None):
             return False
+        if dtype.is_float and floats == 0 and not dtype.floating.has_zero:
+            return False
         e = floats if dtype.is_float else bits if dtype.kind is Kind.BOOL else ints
         return array.tobytes() == np.array(e).astype(dtype.np).tobytes()
 
@@ -88,22 +90,19 @@ def one_branch(b: Any, op: Any) -> tuple[Any, ...] | None:
     return None if known is None else (on_true if known.item() else on_false,)
 
 
-#: Bits of the significand, the hidden one included.
-_DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
-_EXACT_FLOATS = {(float16, float32), (float16, float64), (bfloat16, float32), (bfloat16, float64), (float32, float64)}
-
-
 def holds(wide: DType, narrow: DType) -> bool:
     """Whether ``wide`` has every value of ``narrow``. Complex dtypes are not considered."""
     if Kind.COMPLEX in (wide.kind, narrow.kind):
         return False
-    if wide is narrow or narrow.kind is Kind.BOOL:
+    if wide is narrow:
         return True
+    if narrow.kind is Kind.BOOL:
+        return not wide.is_float or wide.floating.has_zero
     if narrow.is_integer and wide.is_integer:
         return bool(np.can_cast(narrow.np, wide.np, "safe"))
     if narrow.is_integer and wide.is_float:
-        return narrow.bits - (narrow.kind is Kind.INT) <= _DIGITS[wide]
-    return (narrow, wide) in _EXACT_FLOATS
+        return narrow.bits - (narrow.kind is Kind.INT) <= wide.floating.digits
+    return narrow.is_float and wide.is_float and wide.floating.holds(narrow.floating)
 
 
 def converted_once(b: Any, op: Any) -> tuple[Any, ...] | None:

@@ -23,7 +23,7 @@ from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
 
 Array = np.ndarray[Any, Any]
-_DTYPES = (dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.uint8, dtypes.bool_)
+_DTYPES = (dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.uint8, dtypes.bool_, dtypes.float8_e5m2)
 
 
 def _axis_samples(*attrs: dict[str, Any]) -> list[Sample]:

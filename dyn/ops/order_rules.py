@@ -145,7 +145,7 @@ def _of_product(b: Any, op: Op, moved: Value, smooth: Callable[..., Value], exac
 def _running_product(b: Any, op: Op, operands: tuple[Value, ...]) -> tuple[Value]:
     """A running product as a scan, of halves in float32."""
     (x,), axis = operands, op.attrs["dimension"]
-    half = x.dtype in (dtypes.float16, dtypes.bfloat16)
+    half = x.dtype.is_narrow
     wide = b.op("convert", x, dtype=dtypes.float32) if half else x
     front = (axis, *(a for a in range(len(x.shape)) if a != axis))
     rows = b.op("transpose", wide, permutation=front)

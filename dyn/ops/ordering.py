@@ -25,9 +25,8 @@ _LOWER = np.int64(0xFFFFFFFF)
 
 
 def widened(x: Array) -> Array:
-    """16-bit floats as float32, which holds them exactly: NumPy is slow at them, and adds them up in their own."""
-    half = dtypes.dtype(x.dtype) in (dtypes.float16, dtypes.bfloat16)
-    return x.astype(np.float32) if half else x
+    """Narrow floats as float32, which holds them exactly: NumPy is slow at them, and adds them up in their own."""
+    return x.astype(dtypes.dtype(x.dtype).wide.np, copy=False)
 
 
 def _kind(x: Array) -> Any:
@@ -43,7 +42,7 @@ def sort_into(out: Array, x: Array, axis: int, descending: bool) -> None:
 
     ``descending`` turns the order of what is not equal round, and has NaN first.
     """
-    own = x.dtype if x.dtype.kind in "biuf" and x.dtype != np.float16 else np.dtype(np.float32)
+    own = dtypes.dtype(x.dtype).wide.np
     work = out if own == out.dtype and not np.may_share_memory(out, x) else np.empty(x.shape, own)
     work[...] = x
     work.sort(axis=axis, kind=_kind(work))

@@ -18,6 +18,8 @@ from dyn.ops.transform_rules import Formula, elementwise_vjp, pointwise_batch
 
 Array = np.ndarray[Any, Any]
 
+#: Two floats of 8 bits for the samples of some ops: one with infinities, one with its NaN in the place of -0.
+FLOATS8 = (dtypes.float8_e5m2, dtypes.float8_e4m3fnuz)
 FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 COMPLEXES = (dtypes.complex64, dtypes.complex128)
 SIGNED = (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)
@@ -38,7 +40,7 @@ def quiet(fn: Callable[..., Any]) -> Reference:
     """NumPy's function without its warnings, in at least float32, rounded back to the operands' dtype."""
 
     def reference(*arrays: Array, **attrs: Any) -> Array:
-        half = arrays[0].dtype.itemsize == 2 and arrays[0].dtype.kind not in "iu"
+        half = dtypes.dtype(arrays[0].dtype).is_narrow
         wide = [a.astype(np.float32) for a in arrays] if half else arrays
         with np.errstate(all="ignore"):
             result = np.asarray(fn(*wide, **attrs))

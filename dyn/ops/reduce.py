@@ -87,9 +87,8 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) -> Array:
     kind = dtypes.dtype(x.dtype)
-    half = kind in (dtypes.float16, dtypes.bfloat16)
-    wide = x.astype(np.float32) if half else x
-    initial = np.asarray(identity(combine, dtypes.float32 if half else kind)).astype(wide.dtype)
+    wide = x.astype(kind.wide.np, copy=False)
+    initial = np.asarray(identity(combine, kind.wide)).astype(wide.dtype)
     if not axes:
         return x
     with np.errstate(all="ignore"):
@@ -98,7 +97,7 @@ def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) ->
 
 def _samples() -> list[Sample]:
     calls: list[Sample] = []
-    for sample in samples(1, (dtypes.float32, dtypes.int32, dtypes.bfloat16))():
+    for sample in samples(1, (dtypes.float32, dtypes.int32, dtypes.bfloat16, dtypes.float8_e4m3fn))():
         rank = sample.operands[0].ndim
         for axes in {(), (0,), (rank - 1,), tuple(range(rank))} if rank else [()]:
             for combine in ("add", "maximum", "minimum", "multiply"):

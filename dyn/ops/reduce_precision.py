@@ -20,8 +20,6 @@ from dyn.ops.rules import FLOAT, same_type
 from dyn.ops.scalar import Scalar as S
 
 Array = np.ndarray[Any, Any]
-#: How many bits the fraction has.
-_FRACTION = {dtypes.float16: 10, dtypes.bfloat16: 7, dtypes.float32: 23, dtypes.float64: 52}
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -35,14 +33,14 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 def _limits(dtype: DType, exponent_bits: int) -> tuple[int, int, int]:
     """The mask of the exponent, the greatest exponent that stays, and the greatest that becomes zero, as bits."""
-    fraction = _FRACTION[dtype]
+    fraction = dtype.floating.fraction
     own = dtype.bits - 1 - fraction
     bias, narrow = (1 << (own - 1)) - 1, (1 << (exponent_bits - 1)) - 1
     return ((1 << own) - 1) << fraction, (bias + narrow) << fraction, (bias - narrow) << fraction
 
 
 def _formula(x: Num, exponent_bits: int, mantissa_bits: int) -> Num:
-    dtype, fraction = x.dtype, _FRACTION[x.dtype]
+    dtype, fraction = x.dtype, x.dtype.floating.fraction
     bits = x.bits()
     lost = fraction - mantissa_bits
     if lost > 0:
@@ -60,14 +58,14 @@ def _formula(x: Num, exponent_bits: int, mantissa_bits: int) -> Num:
 def _array(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     dtype = dtypes.dtype(x.dtype)
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    bits, lost = np.asarray(x).view(unsigned), max(_FRACTION[dtype] - mantissa_bits, 0)
+    bits, lost = np.asarray(x).view(unsigned), max(dtype.floating.fraction - mantissa_bits, 0)
     one = unsigned.type(1)
     with np.errstate(over="ignore"):
         if lost:
             rest = (bits >> unsigned.type(lost) & one) + unsigned.type((1 << (lost - 1)) - 1)
             bits = (bits + rest) >> unsigned.type(lost) << unsigned.type(lost)
     exponents, most, least = _limits(dtype, exponent_bits)
-    if exponent_bits < BITS[dtype.bits].bits - 1 - _FRACTION[dtype]:
+    if exponent_bits < BITS[dtype.bits].bits - 1 - dtype.floating.fraction:
         size, sign = bits & unsigned.type(exponents), bits & unsigned.type(1 << (dtype.bits - 1))
         bits = np.where(size > most, sign | unsigned.type(exponents), np.where(size <= least, sign, bits))
     return np.where(x != x, x, bits.astype(unsigned).view(x.dtype))

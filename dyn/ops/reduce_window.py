@@ -21,7 +21,6 @@ from dyn.ops.window_rules import window_batch, window_jvp, window_vjp
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -50,7 +49,7 @@ def _reference(
     combine: str,
 ) -> Array:
     kind = dtypes.dtype(x.dtype)
-    wide = x.astype(np.float32) if kind in _HALVES else x
+    wide = x.astype(kind.wide.np, copy=False)
     neutral = identity(combine, dtypes.dtype(wide.dtype))
     padded = dilate_and_pad(wide, base_dilations, padding, neutral)
     counts = window_counts(padded.shape, window, strides, window_dilations)
@@ -81,7 +80,7 @@ def _samples() -> list[Sample]:
         for dtype, combine in (
             (dtypes.float32, "maximum"), (dtypes.float64, "add"), (dtypes.bfloat16, "add"), (dtypes.float16, "minimum"),
             (dtypes.int32, "multiply"), (dtypes.uint8, "maximum"), (dtypes.int8, "minimum"), (dtypes.bool_, "or"),
-            (dtypes.int16, "xor"), (dtypes.uint32, "and"),
+            (dtypes.int16, "xor"), (dtypes.uint32, "and"), (dtypes.float8_e5m2fnuz, "add"),
         ):  # fmt: skip
             add((size,), dtype, combine, (3,), (2,), ((1, 1),), (1,), (1,))
         add((2, size), dtypes.float32, "add", (1, 2), (1, 2), ((0, 0), (0, 0)), (1, 1), (1, 1))

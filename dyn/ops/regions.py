@@ -69,6 +69,34 @@ def _types(dtypes: Any) -> str:
     return f"({', '.join(f'{dtype.short}[]' for dtype in dtypes)})"
 
 
+def taken_apart(region: Region) -> tuple[Region, ...] | None:
+    """A body of n arrays as n bodies of one each; None where a result depends on another's array."""
+    count = len(region.results)
+    makers = {result: op for op in region.ops for result in op.results}
+    found: list[Region] = []
+    for number, value in enumerate(region.results):
+        own = (region.params[number], region.params[number + count])
+        needed, pending = set[Op](), [value]
+        while pending:
+            op = makers.get(read := pending.pop())
+            if op is None and read not in own:
+                return None
+            if op is not None and op not in needed:
+                needed.add(op)
+                pending += op.operands
+        found.append(Region(own, tuple([op for op in region.ops if op in needed]), (value,)))
+    return tuple(found)
+
+
+def way_to_combine(region: Region) -> str:
+    """What a body of one array does: a monoid's name, ``replace``, ``keep``, or ``body`` for anything else."""
+    old, new = region.params
+    if region.results[0] in (old, new):
+        return "replace" if region.results[0] is new else "keep"
+    known = monoid_of(region)
+    return "body" if known is None else known[0]
+
+
 def region_values(k: ScalarBuilder, region: Region, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """The results of a region that ``check_scalar_region`` takes, as scalar code, for arguments of its dtypes.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,16 @@ BITS = INTEGER | BOOL
 ANY = NUMBER | BOOL
 
 
-def require_same_shapes(ctx: TypeContext, operands: tuple[TensorType, ...]) -> None:
-    """Demand that operands have one shape, axis by axis."""
+def require_same_shapes(
+    ctx: TypeContext, operands: Sequence[TensorType], why: str = "operands of an elementwise op agree"
+) -> None:
+    """Demand that operands have one shape, axis by axis: ``why`` they do."""
     first = operands[0]
     for other in operands[1:]:
         if other.rank != first.rank:
             raise ctx.fail(f"operands have ranks {first.rank} and {other.rank}: {first} and {other}")
         for axis, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)):
-            ctx.require(RelKind.EQ, a, b, f"operands of an elementwise op agree on axis {axis}")
+            ctx.require(RelKind.EQ, a, b, f"{why} on axis {axis}")
 
 
 def require_kinds(ctx: TypeContext, operands: tuple[TensorType, ...], kinds: frozenset[Kind]) -> None:
@@ -124,7 +126,7 @@ def samples(
 ALL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
     d.np
     for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int64,
-              dtypes.bool_, dtypes.complex64)
+              dtypes.bool_, dtypes.complex64, dtypes.float8_e5m2)
 )  # fmt: skip
 
 

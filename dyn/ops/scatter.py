@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from dyn.ops.windows import Windows
 from dyn.shapes import RelKind
 
 Array = np.ndarray[Any, Any]
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -37,6 +37,12 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
         check_scalar_region(ctx, ctx.regions[0], "its body", [x.dtype, x.dtype], [x.dtype])
     elif combine != "replace" and (combine not in COMBINES or not _combines(x, combine)):
         raise ctx.unsupported(f"cannot combine {x.dtype.name} with {combine}", "convert it with .astype")
+    check_updates(ctx, windows, starts, updates)
+    return (TensorType(x.dtype, x.shape, x.weak and updates.weak),)
+
+
+def check_updates(ctx: TypeContext, windows: Windows, starts: Sequence[TensorType], updates: TensorType) -> None:
+    """Demand that there is an update for each start index."""
     batch = windows.batch_shape(starts[0])
     if updates.rank != len(batch) + len(windows.window_dims):
         raise ctx.fail(
@@ -44,7 +50,6 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
         )
     for axis, size in zip(windows.batch_axes(updates.rank), batch, strict=True):
         ctx.require(RelKind.EQ, updates.shape[axis], size, f"there is an update for each index along axis {axis}")
-    return (TensorType(x.dtype, x.shape, x.weak and updates.weak),)
 
 
 def _combines(x: TensorType, combine: str) -> bool:
@@ -55,19 +60,27 @@ def _combines(x: TensorType, combine: str) -> bool:
     return x.dtype.kind is not Kind.BOOL
 
 
+def update_places(
+    attrs: Attrs, shape: tuple[int, ...], starts: Sequence[Array], updates: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The places, as numbers of elements, of those updates that lie inside of an array; and which those are."""
+    windows = Windows.of_scatter(attrs, len(shape))
+    places = windows.places(windows.starts(starts, shape), updates)
+    inside = np.ones(updates, bool)
+    for place, size in zip(places, shape, strict=True):
+        inside &= (place >= 0) & (place < size)
+    where: Array = np.zeros(int(inside.sum()), np.int64)
+    for place, size in zip(places, shape, strict=True):
+        where = where * size + place[inside]
+    return where, inside
+
+
 def _reference(x: Array, *rest: Array, combine: str, regions: tuple[RegionFunction, ...] = (), **attrs: Any) -> Array:
     *arrays, updates = rest
-    windows = Windows.of_scatter(attrs, x.ndim)
-    places = windows.places(windows.starts(arrays, x.shape), updates.shape)
-    inside = np.ones(updates.shape, bool)
-    for place, size in zip(places, x.shape, strict=True):
-        inside &= (place >= 0) & (place < size)
+    where, inside = update_places(attrs, x.shape, arrays, updates.shape)
     result = np.array(x, order="C")  # so that ``flat`` is a view of it
     flat: Array = result.reshape(-1)
     values: Array = updates[inside]
-    where: Array = np.zeros(values.shape, np.int64)
-    for place, size in zip(places, x.shape, strict=True):
-        where = where * size + place[inside]
     if combine == "replace":
         for place, value in zip(where.tolist(), values, strict=True):  # the last one stays: NumPy does not promise it
             flat[place] = value
@@ -76,7 +89,7 @@ def _reference(x: Array, *rest: Array, combine: str, regions: tuple[RegionFuncti
         with np.errstate(all="ignore"):
             for place, value in zip(where.tolist(), values, strict=True):
                 (flat[place],) = body(flat[place], value)
-    elif dtypes.dtype(x.dtype) in _HALVES:
+    elif dtypes.dtype(x.dtype).is_narrow:
         for place, value in zip(where.tolist(), values.astype(np.float32), strict=True):
             flat[place] = UFUNCS[combine](flat[place].astype(np.float32), value)
     else:
@@ -149,7 +162,7 @@ def _samples() -> list[Sample]:
                 operands = _values((5, 3), t, 0), rows.astype(np.int32), _values((7, 3), t, 1)
                 attrs = scatter_attrs(combine, update_window_dims=(1,), wrap=combine == "add", **_ROWS)
                 calls.append(Sample(operands, attrs))
-    for t in (dtypes.float32, dtypes.bfloat16, dtypes.int8, dtypes.bool_, dtypes.uint64):
+    for t in (dtypes.float32, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.int8, dtypes.bool_, dtypes.uint64):
         body = scalar_region((t, t), _toggled if t is dtypes.bool_ else _reflected)
         operands = _values((5, 3), t.np, 0), rows.astype(np.int32), _values((7, 3), t.np, 1)
         calls.append(Sample(operands, scatter_attrs("body", update_window_dims=(1,), **_ROWS), (body,)))

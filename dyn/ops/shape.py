@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
@@ -360,16 +361,27 @@ concatenate = OpDef(
 def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
     """A number, or for an array of several a choice by position: such arrays are small, others are captured."""
     array, dtype = op.attrs["value"].array, op.result.dtype
-    numbers = array.ravel().tolist()
-    value = k.const(dtype, numbers[-1] if numbers else 0)
+    numbers = _literals(k, array.ravel(), dtype)
+    value = numbers[-1] if numbers else k.const(dtype, 0)
     place: Dim = 0
     for i, size in zip(index, array.shape, strict=True):
         place = place * size + i
     position = k.index(dtypes.int64, place)
     for number, element in reversed(list(enumerate(numbers[:-1]))):
         here = k.apply(Scalar.EQ, [position, k.const(dtypes.int64, number)], dtypes.bool_)
-        value = k.apply(Scalar.SELECT, [here, k.const(dtype, element), value], dtype)
+        value = k.apply(Scalar.SELECT, [here, element, value], dtype)
     return value
+
+
+def _literals(k: ScalarBuilder, flat: Array, dtype: DType) -> list[Any]:
+    """Numbers as constants; of NaNs that are not the usual one the bits."""
+    numbers = [k.const(dtype, number) for number in flat.tolist()]
+    if dtype.is_float:
+        unsigned = dtypes.dtype(f"uint{dtype.bits}")
+        bits, usual = flat.view(unsigned.np), np.array(np.nan).astype(dtype.np).view(unsigned.np)
+        for place in np.flatnonzero((flat != flat) & (bits != usual)).tolist():
+            numbers[place] = k.apply(Scalar.BITCAST, [k.const(unsigned, int(bits[place]))], dtype)
+    return numbers
 
 
 def _constant_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:

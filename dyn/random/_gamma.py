@@ -26,7 +26,7 @@ __all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "poisson", "t"
 def drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_space: bool) -> Tracer:
     """Gamma's numbers with the parameters ``a``, each from a key of its own; 16-bit floats in float32."""
     dtype = a.element_type
-    wide = cast(spread_to(what, a, shape), dtypes.float32 if dtype.bits == 16 else dtype)
+    wide = cast(spread_to(what, a, shape), dtype.wide)
     return cast(emit("random_gamma", split_key(key, shape), wide, log_space=log_space), dtype)
 
 

@@ -28,10 +28,11 @@ from dyn.trace.tracer import Tracer
 __all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]
 
 _UINTS = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
+_FLOATS = tuple(d for d in dtypes.ALL if d.is_float)
 #: Explicit bits of the mantissa.
-MANTISSA = {dtypes.float16: 10, dtypes.bfloat16: 7, dtypes.float32: 23, dtypes.float64: 52}
+MANTISSA = {d: d.floating.fraction for d in _FLOATS}
 #: The least normal numbers.
-TINY = {dtypes.float16: 2.0**-14, dtypes.bfloat16: 2.0**-126, dtypes.float32: 2.0**-126, dtypes.float64: 2.0**-1022}
+TINY = {d: 2.0 ** (1 - d.floating.bias) for d in _FLOATS}
 
 
 def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:

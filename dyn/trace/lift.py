@@ -93,7 +93,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
             loc=user_loc(),
             remedy="use array.filled(value), and pass the mask as an array of its own.",
         )
-    if array.dtype.kind in "OSUMmV" and array.dtype.name not in ("bfloat16",):
+    if array.dtype.kind in "OSUMmV" and not dtypes.is_known(array.dtype):
         raise UnsupportedOpError(
             f"an array of dtype {array.dtype} has no place in a compiled program.",
             loc=user_loc(),

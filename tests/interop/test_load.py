@@ -223,6 +223,8 @@ def test_no_such_function() -> None:
 
 
 def test_types_that_are_not_there() -> None:
-    text = "func.func @main(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN> { return %x : tensor<2xf8E4M3FN> }"
-    with pytest.raises(UnsupportedOpError, match=r"elements of type f8E4M3FN \(tensor<2xf8E4M3FN>\) are not supported"):
-        load(text)
+    for name in ("i4", "ui2", "f4E2M1FN"):
+        text = f"func.func @main(%x: tensor<2x{name}>) -> tensor<2x{name}> {{ return %x : tensor<2x{name}> }}"
+        said = rf"elements of type {name} \(tensor<2x{name}>\) are not supported"
+        with pytest.raises(UnsupportedOpError, match=said):
+            load(text)

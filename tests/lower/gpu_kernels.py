@@ -28,8 +28,8 @@ from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
 
 F32, I32, I64, BOOL = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_
-STORED = tuple(d for d in dtypes.ALL if d.kind is not dtypes.Kind.COMPLEX)
-COMPUTED = tuple(d for d in STORED if d not in (dtypes.float16, dtypes.bfloat16))
+STORED = tuple(d for d in dtypes.ALL if d.kind is not dtypes.Kind.COMPLEX and d not in dtypes.FLOAT8)
+COMPUTED = tuple(d for d in STORED if not d.is_narrow)
 
 
 def call(fn: Scalar, *args: Expr, to: DType | None = None) -> Apply:
@@ -270,6 +270,20 @@ def casts(source: DType) -> Kernel:
     )
 
 
+def float8s() -> Kernel:
+    """``cast(x[i])`` and ``cast(z[i])`` to each float of 8 bits, and its codes ``c[i]`` as float32."""
+    n, i = var("n"), var("i")
+    x, z = Buffer("x", F32), Buffer("z", dtypes.float64)
+    codes = [Buffer(f"c_{d.short}", d) for d in dtypes.FLOAT8]
+    outputs: list[Buffer] = []
+    stores: list[Stmt] = []
+    for code in codes:
+        for source, to in ((x, code.dtype), (z, code.dtype), (code, F32)):
+            outputs.append(Buffer(f"{source.name}_{code.dtype.short}", to))
+            stores.append(Store(outputs[-1], i, call(Scalar.CAST, Load(source, i), to=to)))
+    return kernel("float8s", (x, z, *codes, *outputs), (n,), lane(i, n, *stores))
+
+
 def same_width(dtype: DType) -> tuple[DType, ...]:
     """The numbers that have as many bits."""
     return tuple([to for to in STORED if to.bits == dtype.bits and to is not BOOL])
@@ -288,7 +302,7 @@ def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), gather(), concat(), turn(),
-        norms(), reductions(),
+        norms(), reductions(), float8s(),
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

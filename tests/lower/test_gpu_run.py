@@ -21,6 +21,7 @@ from dyn.ops import bits, elementwise
 from dyn.ops.scalar import Scalar
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
+from tests.lower.float8_inputs import dense
 from tests.shim.run import ShimModule
 
 Array = np.ndarray[Any, Any]
@@ -281,21 +282,9 @@ def test_maximum_of_zeros_and_nans(machine: Machine) -> None:
     assert (np.signbit(least[zeros]) == (np.signbit(a) | np.signbit(b))[zeros]).all()
 
 
-def expected_cast(x: Array, to: DType) -> Array:
-    """Halves of float64 are rounded once, which ml_dtypes does not do."""
-    if to is dtypes.bfloat16 and x.dtype == np.float64:
-        single = x.astype(np.float32)
-        back = single.astype(np.float64)
-        bits = single.view(np.int32) - (np.abs(back) > np.abs(x))
-        odd = np.where((back < x) | (back > x), bits | 1, single.view(np.int32)).astype(np.int32)
-        return odd.view(np.float32).astype(ml_dtypes.bfloat16)
-    return elementwise.convert_array(x, to)
-
-
 @pytest.mark.parametrize("source", gpu_kernels.STORED, ids=str)
 def test_casts(machine: Machine, source: DType) -> None:
-    wide = dtypes.float32 if source in (dtypes.float16, dtypes.bfloat16) else source
-    x = np.unique(sample_pairs(wide)[0])
+    x = np.unique(sample_pairs(source.wide)[0])
     if source.is_float:
         ties = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-40, 1 + 2**-11, 65519.0, 65520.0, 6e-8, 3e-8, 1e-45, 255.9]
         edges = [127.5, 128.0, -128.9, -129.0, 2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 2.0**64, 1.5e19, -0.9]
@@ -307,11 +296,28 @@ def test_casts(machine: Machine, source: DType) -> None:
     machine.run(kernel.name, [x, *outputs], [len(x)])
     for to, y in zip(gpu_kernels.STORED, outputs, strict=False):
         with np.errstate(all="ignore"):
-            expected = expected_cast(x, to)
+            expected = elementwise.convert_array(x, to)
         if y.dtype == ml_dtypes.bfloat16:
             y, expected = y.astype(np.float32), expected.astype(np.float32)
         np.testing.assert_array_equal(y, expected, err_msg=f"{source} to {to}")
     assert (outputs[-1] == np.ones(len(x), source.np)).all()
+
+
+def test_floats_of_8_bits(machine: Machine) -> None:
+    """Bit for bit, from float32 and float64 and to float32."""
+    x, z = dense(dtypes.float32), dense(dtypes.float64)
+    n = max(len(x), len(z))
+    x, z = np.resize(x, n), np.resize(z, n)
+    codes = [np.resize(dense(d), n) for d in dtypes.FLOAT8]
+    kernel = machine.kernels["float8s"][0]
+    outputs = [np.empty(n, buffer.dtype.np) for buffer in kernel.buffers[2 + len(codes) :]]
+    machine.run(kernel.name, [x, z, *codes, *outputs], [n])
+    for d, code, *made in zip(dtypes.FLOAT8, codes, *(outputs[k::3] for k in range(3)), strict=True):
+        for y, source in zip(made, (x, z, code), strict=True):
+            expected = elementwise.convert_array(source, dtypes.dtype(y.dtype))
+            bits = f"u{y.dtype.itemsize}"
+            bad = np.flatnonzero(y.view(bits) != expected.view(bits))[:5]
+            assert not bad.size, [(d.short, source[i], y[i], expected[i]) for i in bad]
 
 
 @pytest.mark.parametrize("source", [d for d in gpu_kernels.STORED if d is not dtypes.bool_], ids=str)

@@ -26,6 +26,7 @@ OPS = sorted(name for name, op in REGISTRY.items() if op.kind is OpKind.POINTWIS
 TOLERANCE = {
     "float16": 2e-3,
     "bfloat16": 1.6e-2,
+    **{d.name: 2.0**-d.floating.fraction for d in dtypes.FLOAT8},
     "float32": 2e-6,
     "float64": 2e-14,
     "complex64": 4e-6,

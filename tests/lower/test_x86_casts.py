@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,12 +12,16 @@ from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
 from dyn.lower.x86.emit import emit_kernel
+from dyn.ops.elementwise import convert_array
 from dyn.ops.scalar import Scalar
+from tests.lower.float8_inputs import dense
 from tests.lower.test_x86_scalars import values
 from tests.lower.x86_run import F32, Compiled, ap, compile_kernels, elementwise
 
-REAL = tuple(d for d in dtypes.ALL if d.kind is not Kind.COMPLEX)
+REAL = tuple(d for d in dtypes.ALL if d.kind is not Kind.COMPLEX and d not in dtypes.FLOAT8)
 HALVES = (dtypes.float16, dtypes.bfloat16)
+#: What floats of 8 bits are converted from and to by way of float32.
+NEAR = (dtypes.bool_, dtypes.int8, dtypes.uint64, dtypes.float16, dtypes.bfloat16)
 CASES = [(a, b) for a in REAL for b in REAL]
 
 
@@ -93,6 +99,24 @@ def test_cast(source: DType, compiled: dict[tuple[DType, DType, bool], Compiled]
             assert not bad.size, [(source.short, to.short, scalar, x[i], got[i], expected[i]) for i in bad]
 
 
+def test_floats_of_8_bits() -> None:
+    """Bit for bit as ml_dtypes has it; of float64 as XLA does, which rounds once."""
+    pairs = [pair for d in dtypes.FLOAT8 for pair in ((d, F32), (F32, d), (dtypes.float64, d))]
+    pairs += [pair for d in NEAR for pair in ((d, dtypes.float8_e4m3fn), (dtypes.float8_e5m2, d))]
+    pairs += itertools.pairwise(dtypes.FLOAT8)
+    keys = [(*pair, scalar) for pair in pairs for scalar in ((False, True) if F32 in pair else (False,))]
+    kernels = [
+        elementwise(f"{a.short}_{b.short}", lambda x, b=b: ap(Scalar.CAST, x, dtype=b), [a], b, scalar=scalar)
+        for a, b, scalar in keys
+    ]
+    for (a, b, scalar), run in zip(keys, compile_kernels(kernels), strict=True):
+        x = dense(a)
+        got, expected = np.empty(len(x), b.np), convert_array(x, b)
+        run([len(x)], [x, got])
+        bad = np.flatnonzero(got.view(f"u{b.itemsize}") != expected.view(f"u{b.itemsize}"))[:5]
+        assert not bad.size, [(a.short, b.short, scalar, x[i], got[i], expected[i]) for i in bad]
+
+
 def test_float16_without_the_instruction() -> None:
     pairs = [(dtypes.float16, F32), (F32, dtypes.float16), (dtypes.float64, dtypes.float16)]
     kernels = [elementwise("c", lambda x, b=b: ap(Scalar.CAST, x, dtype=b), [a], b) for a, b in pairs]
@@ -104,7 +128,8 @@ def test_float16_without_the_instruction() -> None:
 
 
 def test_bitcasts() -> None:
-    pairs = [(a, b) for a in REAL for b in REAL if a.bits == b.bits and dtypes.bool_ not in (a, b)]
+    numbers = (*REAL, dtypes.float8_e4m3fn, dtypes.float8_e8m0fnu)
+    pairs = [(a, b) for a in numbers for b in numbers if a.bits == b.bits and dtypes.bool_ not in (a, b)]
     keys = [(a, b, scalar) for a, b in pairs for scalar in (False, True)]
     kernels = [
         elementwise("c", lambda x, b=b: ap(Scalar.BITCAST, x, dtype=b), [a], b, scalar=scalar) for a, b, scalar in keys

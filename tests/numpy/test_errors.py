@@ -315,7 +315,8 @@ CASES: dict[str, Raises] = {
         "'nope' is not a dtype that dyn has.\n"
         "  at <the line>\n"
         "  help: use one of bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, "
-        "bfloat16, float32, float64, complex64, complex128.",
+        "bfloat16, float32, float64, complex64, complex128, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, "
+        "float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu.",
     ),
     "complex": (
         UnsupportedOpError, lambda x: dnp.cbrt(x), ("complex64 n",),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dyn.numpy as dnp
-from dyn import nn
+from dyn import dtypes, nn
 from dyn.errors import ShapeError
 from dyn.numpy._protocol import NAMESPACE
 from dyn.trace.tracer import Tracer
@@ -44,7 +44,7 @@ def test_public_names_exist_and_are_documented(module: Any) -> None:
 
 
 def test_names_that_numpy_has_are_numpy_s() -> None:
-    own = {"bfloat16", "flatten"}
+    own = {"bfloat16", "flatten", *(d.name for d in dtypes.FLOAT8)}
     assert [name for name in dnp.__all__ if not hasattr(np, name) and name not in own] == []
 
 

@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 LOC = Loc("sample.py", 1)
 OPS = sorted(REGISTRY)
 #: Ops whose vjp refuses, and whose jvp does, and which have neither.
-FORWARD_ONLY = ("while",)
+FORWARD_ONLY = ("while", "variadic_scatter")
 #: Ops whose complex results have phases that nothing determines, so that differences say nothing of them:
 #: tests/ops/test_linear_algebra.py looks at what does not depend on them.
 PHASES = ("eig", "eigh", "svd")
@@ -411,9 +411,9 @@ def _check_batch(opdef: OpDef, sample: Sample, flags: tuple[bool, ...], count: i
         wanted = run_sample(opdef, replace(sample, operands=tuple(one)))
         for array, expected in zip(found, wanted, strict=True):
             assert array[i].shape == expected.shape
-            if expected.dtype.kind in "fc" or expected.dtype.itemsize == 2:
+            if dtypes.dtype(expected.dtype).is_inexact:
                 a, e = array[i].astype(np.complex128), expected.astype(np.complex128)
-                loose = 1e-2 if expected.dtype.itemsize == 2 else 1e-4
+                loose = {1: 0.13, 2: 1e-2}.get(expected.dtype.itemsize, 1e-4)
                 np.testing.assert_allclose(a, e, rtol=loose, atol=loose, err_msg=f"{sample} {flags}")
             else:
                 np.testing.assert_array_equal(array[i], expected, err_msg=f"{sample} {flags}")

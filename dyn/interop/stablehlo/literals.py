@@ -25,12 +25,7 @@ def parse_elements(text: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     if body.startswith('"0x'):
         values = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), dtype.np)
     else:
-        numbers = [_number(token, dtype) for token in _NUMBER.findall(body)]
-        if dtype.kind is Kind.COMPLEX:
-            parts = np.array(numbers, _part(dtype))
-            values = parts.view(dtype.np)
-        else:
-            values = np.array(numbers, dtype.np)
+        values = _numbers(_NUMBER.findall(body), dtype)
     if values.size == 1 and count != 1:
         return np.broadcast_to(values[0], shape)
     if values.size != count:
@@ -42,10 +37,12 @@ def _part(dtype: DType) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind is Kind.COMPLEX else dtype.np
 
 
-def _number(token: str, dtype: DType) -> Any:
-    if token in ("true", "false"):
-        return token == "true"
-    if token.startswith("0x") and (dtype.is_float or dtype.kind is Kind.COMPLEX):
-        part = _part(dtype)
-        return np.array(int(token, 16), np.dtype(f"u{part.itemsize}")).view(part)[()]
-    return int(token, 0) if dtype.is_integer else float(token)
+def _numbers(tokens: list[str], dtype: DType) -> Array:
+    """Floats that are no numbers are written as their bits, which a conversion would not keep."""
+    if not dtype.is_inexact:
+        return np.array([t == "true" if t in ("true", "false") else int(t, 0) for t in tokens], dtype.np)
+    coded = [place for place, token in enumerate(tokens) if token.startswith("0x")]
+    parts = np.array([0.0 if token.startswith("0x") else float(token) for token in tokens]).astype(_part(dtype))
+    bits = parts.view(f"u{parts.itemsize}")
+    bits[coded] = [int(tokens[place], 16) for place in coded]
+    return parts.view(dtype.np)

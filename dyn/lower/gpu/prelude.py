@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from dyn.lower.gpu import float8
 from dyn.lower.gpu.dialect import Dialect
 
 #: Name to definition, a definition after those it uses. ``FN`` is the head of a device function; ``HALF_TO_FLOAT`` and
@@ -25,6 +26,7 @@ FN dyn_bf16 dyn_float_to_bf16(float x) {  // to nearest even; NaN stays NaN
     const unsigned rounded = x != x ? bits | 0x00400000u : bits + 0x7fffu + (bits >> 16 & 1u);
     return dyn_bf16{(unsigned short)(rounded >> 16)};
 }""",
+    **float8.HELPERS,
     "dyn_round_to_odd": """\
 FN float dyn_round_to_odd(double x) {  // an inexact result gets its last bit set: rounding that once more rounds right
     const float near = (float)x;

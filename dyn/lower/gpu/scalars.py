@@ -25,9 +25,9 @@ C_TYPES = {
     dtypes.bool_: "bool", dtypes.int8: "signed char", dtypes.uint8: "unsigned char",
     dtypes.int16: "short", dtypes.uint16: "unsigned short", dtypes.int32: "int", dtypes.uint32: "unsigned int",
     dtypes.int64: "long long", dtypes.uint64: "unsigned long long",
-    dtypes.float16: "dyn_f16", dtypes.bfloat16: "dyn_bf16", dtypes.float32: "float", dtypes.float64: "double",
+    dtypes.float32: "float", dtypes.float64: "double",
+    **{d: f"dyn_{d.short}" for d in dtypes.ALL if d.is_narrow},
 }  # fmt: skip
-HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def c_type(dtype: DType) -> str:
@@ -53,7 +53,7 @@ def _row(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", b
     """
 
     def row(source: DType, result: DType, args: tuple[str, ...]) -> str:
-        if source in HALVES:
+        if source.is_narrow:
             template = ""
         elif source is dtypes.bool_:
             template = booleans
@@ -116,15 +116,15 @@ def _select(source: DType, result: DType, args: tuple[str, ...]) -> str:
 
 
 def cast(source: DType, result: DType, args: tuple[str, ...]) -> str:
-    """As the documentation of ``Scalar.CAST`` says. Halves are rounded once, to nearest even: a float64 passes through
-    a float32 that is rounded to odd, and an integer that a float32 does not hold is past float16's range; for bfloat16
-    it is rounded to float32 first, as ml_dtypes does it."""
+    """As the documentation of ``Scalar.CAST`` says. Narrow floats are rounded once, to nearest even: a float64 passes
+    through a float32 that is rounded to odd, and an integer that a float32 does not hold is past most formats' range;
+    for the others it is rounded to float32 first, as ml_dtypes does it."""
     (a,) = args
     if source is result:
         return a
-    if source in HALVES:
+    if source.is_narrow:
         return cast(dtypes.float32, result, (f"{C_TYPES[source]}_to_float({a})",))
-    if result in HALVES:
+    if result.is_narrow:
         single = a if source is dtypes.float32 else f"(float){a}"
         if source is dtypes.float64:
             single = f"dyn_round_to_odd({a})"
@@ -208,8 +208,9 @@ def literal(const: Const) -> str:
     dtype, value = const.dtype, const.value
     if dtype is dtypes.bool_:
         return "true" if value else "false"
-    if dtype in HALVES:
-        return f"{C_TYPES[dtype]}{{{int(np.asarray(value).astype(dtype.np).view(np.uint16)):#06x}}}"
+    if dtype.is_narrow:
+        bits = int(np.asarray(value).astype(dtype.np).view(f"u{dtype.itemsize}"))
+        return f"{C_TYPES[dtype]}{{{bits:#0{2 + dtype.bits // 4}x}}}"
     return _float_literal(float(value), dtype) if dtype.is_float else _integer_literal(int(value), dtype)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.lower.x86 import float8
 from dyn.lower.x86.llvm_text import VType, constant
 from dyn.lower.x86.machine import Machine
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def cast(m: Machine, source: DType, result: DType, ty: VType, to: VType, a: str) -> str:
@@ -15,15 +14,15 @@ def cast(m: Machine, source: DType, result: DType, ty: VType, to: VType, a: str)
     fn = m.fn
     if source is result:
         return a
-    if source in _HALVES:
+    if source.is_narrow:
         wide = ty.of("float")
-        return cast(m, dtypes.float32, result, wide, to, from_half(m, source, ty, a))
-    if result in _HALVES:
+        return cast(m, dtypes.float32, result, wide, to, _from_narrow(m, source, ty, a))
+    if result.is_narrow:
         if source is dtypes.float64:
             a, source = round_to_odd(m, ty, a), dtypes.float32
             ty = ty.of("float")
         wide = ty.of("float")
-        return to_half(m, result, wide, cast(m, source, dtypes.float32, ty, wide, a))
+        return _to_narrow(m, result, wide, cast(m, source, dtypes.float32, ty, wide, a))
     if result is dtypes.bool_:
         return fn.op("fcmp une" if ty.is_float else "icmp ne", ty, a, constant(0, ty))
     if to.is_float:
@@ -43,6 +42,14 @@ def float_to_integer(m: Machine, result: DType, ty: VType, to: VType, a: str) ->
     """Truncating and saturating; NaN gives 0."""
     sign = "s" if result.kind is Kind.INT else "u"
     return m.fn.call(f"llvm.fpto{sign}i.sat.{to.mangled}.{ty.mangled}", to, [(ty, a)])
+
+
+def _from_narrow(m: Machine, dtype: DType, ty: VType, a: str) -> str:
+    return float8.decode(m, dtype, ty, a) if dtype.bits == 8 else from_half(m, dtype, ty, a)
+
+
+def _to_narrow(m: Machine, dtype: DType, ty: VType, a: str) -> str:
+    return float8.encode(m, dtype, ty, a) if dtype.bits == 8 else to_half(m, dtype, ty, a)
 
 
 def from_half(m: Machine, dtype: DType, ty: VType, a: str) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
@@ -46,11 +48,11 @@ from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, Symbol, floordiv, linear_in
 
-#: What an element is in a register. float16 and bfloat16 are their bits, for nothing computes with them.
+#: What an element is in a register. Narrow floats are their bits, for nothing computes with them.
 _REGISTER = {
     dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
     dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64",
-    dtypes.float16: "i16", dtypes.bfloat16: "i16", dtypes.float32: "float", dtypes.float64: "double",
+    dtypes.float32: "float", dtypes.float64: "double", **{d: f"i{d.bits}" for d in dtypes.ALL if d.is_narrow},
 }  # fmt: skip
 
 
@@ -145,7 +147,7 @@ class KernelEmitter:
     # --- types and indices -------------------------------------------------------------------------------------
 
     def register(self, dtype: DType, width: int = 1) -> VType:
-        """The type of ``width`` elements in registers. Booleans are i1, float16 and bfloat16 their bits as i16."""
+        """The type of ``width`` elements in registers. Booleans are i1, narrow floats their bits."""
         return vtype(self._elem(dtype, _REGISTER), width)
 
     def memory(self, dtype: DType, width: int = 1) -> VType:
@@ -236,8 +238,8 @@ class KernelEmitter:
 
     def literal(self, const: Const) -> str:
         """A constant as a scalar literal."""
-        if const.dtype in (dtypes.float16, dtypes.bfloat16):
-            return str(int(const.dtype.np.type(const.value).view("int16")))
+        if const.dtype.is_narrow:
+            return str(int(np.asarray(const.value).astype(const.dtype.np).view(f"i{const.dtype.itemsize}")))
         return constant(const.value, self.register(const.dtype))
 
     def _apply(self, expr: Apply) -> Value:

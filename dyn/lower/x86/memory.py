@@ -203,8 +203,8 @@ def _update_lanes(em: KernelEmitter, stmt: Update, value: Value | None, masks: t
 
 
 def _combined(em: KernelEmitter, combine: Scalar, dtype: DType, ty: VType, old: str, new: str) -> str:
-    """``combine(old, new)``; 16-bit floats by way of float32."""
-    if dtype not in (dtypes.float16, dtypes.bfloat16):
+    """``combine(old, new)``; narrow floats by way of float32."""
+    if not dtype.is_narrow:
         return apply(em.machine, combine, dtype, ty, (old, new))
     wide = em.register(dtypes.float32, ty.lanes)
     first, second = (cast(em.machine, dtype, dtypes.float32, ty, wide, part) for part in (old, new))

@@ -99,7 +99,7 @@ SPECIAL["fused_multiply_add"] = Codec("decomposed: multiply, add", _encode_fma)
 def _encode_trigamma(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     """CHLO's polygamma of order 1, which is for numbers that are not negative, and its reflection."""
     narrow = operands[0].type
-    wide = HloType(dtypes.float32, narrow.shape) if narrow.dtype.bits == 16 else narrow
+    wide = HloType(dtypes.float32, narrow.shape) if narrow.dtype.is_narrow else narrow
     x = operands[0] if wide is narrow else e.op("stablehlo.convert", operands[0], type=wide)
     one, pi, truth = e.full(1, wide), e.full(np.pi, wide), HloType(dtypes.bool_, narrow.shape)
     below = e.op("stablehlo.compare", x, e.full(0, wide), type=truth, **e.direction("LT", "FLOAT"))
@@ -149,6 +149,8 @@ def _encode_compare(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence
 
 def total_order(b: Any, x: Any) -> Any:
     """Floats as integers in IEEE 754's total order: -NaN, -inf, …, -0, 0, …, inf, NaN."""
+    if x.dtype.bits == 8:  # not all formats of 8 bits have their NaNs beyond the other numbers
+        x = b.op("convert", x, dtype=dtypes.float32)
     dtype = _signed_of(x.dtype)
     bits = b.op("bitcast_convert", x, dtype=dtype)
     zero = _like(b, 0, bits)
@@ -227,19 +229,14 @@ def _decode_bitcast(d: Any, op: HloOp) -> Sequence[Any]:
     x, to = d.value(op.operands[0]), op.results[0].dtype
     if x.dtype is to:
         return [x]
-    if x.dtype.bits != to.bits:
-        d.fail(
-            f"takes {x.dtype.name} to {to.name}, of another width",
-            "this version reinterprets numbers as others of their width.",
-        )
-    return [d.b.op("bitcast_convert", x, dtype=to)]
+    return [d.b.op("bitcast_convert" if x.dtype.bits == to.bits else "bitcast_regroup", x, dtype=to)]
 
 
 bitcast_convert = Codec(
-    "stablehlo.bitcast_convert",
-    lambda e, op, operands: [e.op("stablehlo.bitcast_convert", *operands, type=HloType.of(op.result.type))],
-    {"stablehlo.bitcast_convert": _decode_bitcast},
+    "stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"), {"stablehlo.bitcast_convert": _decode_bitcast}
 )
+#: The same operation, which is read by the codec above.
+bitcast_regroup = Codec("stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"))
 
 
 def _encode_map(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:

@@ -219,7 +219,10 @@ def _decode_scatter(d: Any, op: HloOp) -> Sequence[Any]:
     attrs |= {"index_vector_dim": numbers.fields.get("index_vector_dim", 0), "wrap": False}
     (region,) = op.regions
     if count > 1:
-        d.fail(f"scatters into {count} arrays at once", "scatter into one after the other.")
+        body = d.scalar_region(region)
+        return d.b.op_all(
+            "variadic_scatter", *(d.value(v) for v in op.operands), regions=(body,), combine="body", **attrs
+        )
     x, updates = d.value(op.operands[0]), d.value(op.operands[-1])
     combine = combine_of(region)
     if combine == "keep":
@@ -231,6 +234,23 @@ def _decode_scatter(d: Any, op: HloOp) -> Sequence[Any]:
 
 
 scatter = Codec("stablehlo.scatter", _encode_scatter, {"stablehlo.scatter": _decode_scatter})
+
+
+def _encode_several(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    count, attrs = len(op.results), op.attrs
+    arrays, starts, updates = operands[:count], operands[count:-count], operands[-count:]
+    axes = attrs["scatter_dims_to_operand_dims"]
+    indices, dim = _indices(e, arrays[0], starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
+    fields = {**{name: attrs[name] for name in _SCATTER}, "index_vector_dim": dim}
+    return e.ops(
+        "stablehlo.scatter", [*arrays, indices, *updates], [HloType.of(v.type) for v in op.results],
+        [e.region(op.regions[0])], indices_are_sorted=False, unique_indices=False,
+        scatter_dimension_numbers=HloNumbers("scatter", fields),
+    )  # fmt: skip
+
+
+#: The same operation of several arrays, which is read by the codec above.
+variadic_scatter = Codec("stablehlo.scatter", _encode_several)
 
 
 # --- threefry2x32 -----------------------------------------------------------------------------------------------------

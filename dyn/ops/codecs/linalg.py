@@ -64,7 +64,7 @@ def _decode_solve(d: Any, op: HloOp) -> Sequence[Any]:
     """Numbers of 16 bits are solved in 32, and rounded once."""
     attrs = {name: op.attrs[name] for name in ("left_side", "lower", "unit_diagonal")}
     given, dtype = [d.value(v) for v in op.operands], op.results[0].dtype
-    if half := dtype in (dtypes.float16, dtypes.bfloat16):
+    if half := dtype.is_narrow:
         given = [d.b.op("convert", v, dtype=dtypes.float32) for v in given]
     made = d.b.op("triangular_solve", *given, transpose_a=op.attrs["transpose_a"].value, **attrs)
     return [d.b.op("convert", made, dtype=dtype) if half else made]

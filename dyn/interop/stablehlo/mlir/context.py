@@ -14,6 +14,7 @@ from dyn.interop.stablehlo.mlir.guarded import open_context
 ELEMENTS: dict[str, DType] = {
     "i1": dtypes.bool_, "i8": dtypes.int8, "i16": dtypes.int16, "i32": dtypes.int32, "i64": dtypes.int64,
     "ui8": dtypes.uint8, "ui16": dtypes.uint16, "ui32": dtypes.uint32, "ui64": dtypes.uint64,
+    **{f"f8{d.short[2:].upper()}": d for d in dtypes.FLOAT8},
     "f16": dtypes.float16, "bf16": dtypes.bfloat16, "f32": dtypes.float32, "f64": dtypes.float64,
     "complex<f32>": dtypes.complex64, "complex<f64>": dtypes.complex128,
 }  # fmt: skip

@@ -156,8 +156,8 @@ def _elements(ir: Any, array: Array) -> Any:
     element = ir.Type.parse(NAMES[dtype])
     if dtype is dtypes.bool_:
         data = np.packbits(data, bitorder="little")
-    elif dtype is dtypes.bfloat16:
-        data = data.view(np.uint16)
+    elif dtype.is_narrow:
+        data = data.view(f"u{dtype.itemsize}")
     if array.size == 0:
         return ir.Attribute.parse(f"dense<> : {_type(ir, HloType(dtype, array.shape))}")
     return ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
