@@ -63,7 +63,8 @@ def _case(name: str, shape: tuple[int, ...], skip_jax: bool) -> Case:
 
     work = WORK[name]
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
-    x = x @ np.swapaxes(x, -1, -2) + 4 * np.eye(shape[-1], dtype=np.float32)
+    # Positive definite, with determinants that float32 has.
+    x = x @ np.swapaxes(x, -1, -2) / shape[-1] + np.float32(0.5) * np.eye(shape[-1], dtype=np.float32)
     own = dyn.jit(lambda x: work(dnp, x))
     calls: dict[str, Callable[[], object]] = {"dyn": lambda: own(x), "numpy": lambda: work(np, x)}
     if not skip_jax:

@@ -159,8 +159,8 @@ def _pinv_by_values(b: Any, op: Op) -> tuple[Value]:
     limit = b.op("broadcast_in_dim", m.mul(top, rtol), shape=s.shape, dims=tuple(range(rank - 2)))
     large = m.cmp(s, "GT", limit)
     inverse = m.where(large, m.div(m.fill(s, 1), m.where(large, s, 1)), 0)
-    v = m.h(vh)
-    return (m.dot(m.scale(v, m.rows(inverse, v.shape)), m.h(u)),)
+    uh = m.h(u)
+    return (m.dot(m.h(vh), m.scale(uh, m.columns(inverse, uh.shape))),)
 
 
 #: The pseudo-inverse of Moore and Penrose: singular values of up to ``rtol`` times the greatest are taken for 0.
