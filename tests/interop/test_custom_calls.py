@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dyn.errors import UnsupportedOpError
-from dyn.interop.stablehlo import load
+from dyn.interop.stablehlo import dump, load
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -104,6 +104,21 @@ def test_routines_of_lapack(name: str, dtype: Any) -> None:
             tolerance = 1e-4 if np.dtype(dtype).itemsize == 4 else 1e-10
             np.testing.assert_allclose(x, y, tolerance, tolerance)
     assert loaded.cache_info().compiles == 1
+
+
+def test_routines_are_written_again() -> None:
+    """What is no op of dyn's is a custom call that dyn reads."""
+    (batch,) = export.symbolic_shape("b")
+    spec = jax.ShapeDtypeStruct((batch, 4, 3), np.float64)
+    exported = export.export(jax.jit(lambda a: linalg.qr(a, full_matrices=False)))(spec)
+    a = matrices((2, 4, 3))
+    once = load(exported.mlir_module_serialized)
+    text = dump(once.trace(a))
+    assert isinstance(text, str)
+    assert "@lapack.geqrf" in text
+    assert "@lapack.orgqr" in text
+    for x, y in zip(load(text)(a), once(a), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def loaded_for(program: Callable[..., Any], *args: Array) -> Any:
@@ -231,14 +246,18 @@ def _modules(found: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _old() -> dict[str, dict[str, Any]]:
-    """JAX's own: the module, its inputs and its results, for a few versions of each custom call."""
+    """JAX's own: the module, its inputs and its results, for the versions of each custom call; two of four dtypes."""
     made: dict[str, dict[str, Any]] = {}
     for info in pkgutil.iter_modules(importlib.import_module(_DATA).__path__):
         if not info.ispkg:
             for name, found in vars(importlib.import_module(f"{_DATA}.{info.name}")).items():
                 if name.startswith("data"):
                     made.update(_modules(found, f"{info.name}.{name}"))
-    return {name: data for name, data in made.items() if not any(word in name for word in _UNREAD)}
+    return {
+        name: data
+        for name, data in made.items()
+        if not name.endswith((".f64", ".c64")) and not any(word in name for word in _UNREAD)
+    }
 
 
 OLD = _old()

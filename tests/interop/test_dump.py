@@ -107,3 +107,13 @@ def test_without_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.value).endswith('help: install them with: pip install "dyn[jax]"')
     assert "StableHLO is read and written with the MLIR bindings of jaxlib" in str(error.value)
     mlir.bindings.cache_clear()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 8, 9, 64])
+def test_constants_that_are_bools(size: int) -> None:
+    """As many as a byte has bits, fewer and more: each is its own."""
+    mask = np.arange(size) % 3 == 0
+    f = dyn.jit(lambda x: dnp.where(dnp.asarray(mask), x, -x), shapes=str(size))
+    traced = f.trace(np.ones(size, np.float32))
+    x = np.arange(1.0, size + 1, dtype=np.float32)
+    np.testing.assert_array_equal(load(dump(traced))(x), np.where(mask, x, -x))

@@ -162,7 +162,7 @@ def _cholesky(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> li
     (factor,) = results
     lower = np.tril(factor)
     size = np.linalg.norm(lower, axis=(-2, -1), keepdims=True) ** 2
-    return [lower @ _adjoint(lower) / (1 + size), np.sign(np.diagonal(lower, axis1=-2, axis2=-1).real)]
+    return [lower @ _adjoint(lower) / (1 + size), np.sign(np.real(np.diagonal(lower, axis1=-2, axis2=-1)))]
 
 
 def _approx_top_k(harness: Any, args: Sequence[Any], results: Sequence[Array]) -> list[Array]:

@@ -151,12 +151,10 @@ def _tuple(ir: Any, value: tuple[Any, ...]) -> Any:
 
 
 def _elements(ir: Any, array: Array) -> Any:
-    """Dense elements. The bindings take bools packed, and floats that NumPy has not by their bits."""
+    """Dense elements. The bindings take floats that NumPy has not by their bits."""
     dtype, data = dtypes.dtype(array.dtype), np.ascontiguousarray(array).reshape(array.shape)
     element = ir.Type.parse(NAMES[dtype])
-    if dtype is dtypes.bool_:
-        data = np.packbits(data, bitorder="little")
-    elif dtype.is_narrow:
+    if dtype.is_narrow:
         data = data.view(f"u{dtype.itemsize}")
     if array.size == 0:
         return ir.Attribute.parse(f"dense<> : {_type(ir, HloType(dtype, array.shape))}")
