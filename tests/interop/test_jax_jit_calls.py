@@ -317,6 +317,36 @@ def test_threads_and_recursion() -> None:
     assert halved(jnp.zeros(3), 2.0).tolist() == [0, 0, 0]
 
 
+def test_calls_of_other_forms() -> None:
+    assert djax.jit(lambda: jnp.ones(3))().tolist() == [1, 1, 1]
+    assert djax.jit(lambda x: None)(jnp.ones(2)) is None
+    captured = jnp.arange(12.0).reshape(3, 4)
+    same(
+        djax.jit(lambda x: {"a": [x @ captured, x]})(jnp.ones((2, 3))),
+        {"a": [jnp.ones((2, 3)) @ captured, jnp.ones((2, 3))]},
+    )
+    several = djax.jit(lambda x, *a, **kw: x + sum(a) + sum(kw.values()))
+    assert several(jnp.ones(2), 1.0, 2.0, z=3.0).tolist() == [7, 7]
+    # Derivatives of integers have no elements.
+    nothing = djax.jit(jax.grad(lambda x: 0.0 * x.sum().astype(float), allow_int=True))
+    assert [nothing(jnp.arange(n)).shape for n in (3, 5)] == [(3,), (5,)]
+    keys = djax.jit(jax.vmap(jax.random.uniform))
+    for n in (3, 5):
+        same(
+            keys(jax.random.split(jax.random.key(0), n)),
+            jax.vmap(jax.random.uniform)(jax.random.split(jax.random.key(0), n)),
+        )
+    assert (nothing.cache_info(), keys.cache_info()) == ((1, 1), (1, 1))
+    with pytest.raises(NotImplementedError, match="host_callbacks"):
+        djax.jit(lambda x: jax.pure_callback(np.sin, x, x))(jnp.ones(3))
+    with pytest.raises(ArgumentError) as error:
+        keys(jax.ShapeDtypeStruct((3,), jax.random.key(0).dtype))
+    assert str(error.value) == (
+        "uniform() was called with a ShapeDtypeStruct, which has no elements.\n"
+        "  help: pass arrays, or use .trace(...) and .eval_shape(...)."
+    )
+
+
 def test_stages() -> None:
     def f(x: Any, p: Any) -> Any:
         return x * p["w"]

@@ -75,13 +75,15 @@ def jit(
 
 
 class _Call(NamedTuple):
-    """A call taken apart. ``arrays`` are the leaves; None where one is a ``jax.ShapeDtypeStruct``."""
+    """A call taken apart. ``arrays`` are the leaves; None where one is a ``jax.ShapeDtypeStruct``, so that they are not
+    ``whole``."""
 
     tree: Any
     static: tuple[Static, ...]
     plan: Plan
     arrays: list[Any]
     avals: list[Any]
+    whole: bool = True
 
 
 def _family(key: Any) -> Any:
@@ -135,7 +137,12 @@ class JaxJitted:
         call = self._taken_apart(parts, args, kwargs)
         if call is None:
             return self._function(*args, **kwargs)
-        tree, static, plan, arrays, avals = call
+        if not call.whole:
+            raise ArgumentError(
+                f"{self._signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
+                remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
+            )
+        tree, static, plan, arrays, avals, _ = call
         symbolic = [avals[n] for n in plan.symbolic]
         shapes = tuple([aval.shape for aval in symbolic])
         key = (
@@ -173,7 +180,7 @@ class JaxJitted:
             array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
             arrays.append(array)
             avals.append(aval)
-        return _Call(tree, static, plan, arrays, avals)
+        return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
 
     def _fixed(self, plan: Plan, avals: Sequence[Any]) -> tuple[int, ...]:
         """A number for the type of each leaf whose shape is static."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dyn.api import ShapeDtypeStruct
-from dyn.errors import DynError, NotYetError, TraceError
+from dyn.errors import DynError, NotYetError, ShapeError, TraceError
 from dyn.explain.words import counted
 from dyn.interop.jax.arguments import Plan
 from dyn.interop.jax.internals import Internals
@@ -114,7 +114,7 @@ def build(
     for asserted in (True, False) if exported.sizes.constraints else (True,):
         try:
             return _tried(Program(parts, name, plan, exported, asserted), leaves, shapes)
-        except (TraceError, NotYetError) as error:
+        except (TraceError, ShapeError, NotYetError) as error:
             last = error
     assert last is not None
     if not exported.sizes.free:
