@@ -107,9 +107,7 @@ def main() -> int:
     console.print(table(outcomes))
     wrong = [o for o in outcomes if not o.is_right]
     for o in wrong:
-        console.print(
-            f"error: {o.name}: {o.compiles} compiles, results differ by {o.difference:.1e}."
-        )
+        console.print(f"error: {o.name}: {o.compiles} compiles, results differ by {o.difference:.1e}.")
     return 1 if wrong else 0
 
 
