@@ -270,18 +270,13 @@ def casts(source: DType) -> Kernel:
     )
 
 
-def float8s() -> Kernel:
-    """``cast(x[i])`` and ``cast(z[i])`` to each float of 8 bits, and its codes ``c[i]`` as float32."""
+def float8(dtype: DType) -> Kernel:
+    """``cast(x[i])`` and ``cast(z[i])`` to a float of 8 bits, and its codes ``c[i]`` as float32."""
     n, i = var("n"), var("i")
-    x, z = Buffer("x", F32), Buffer("z", dtypes.float64)
-    codes = [Buffer(f"c_{d.short}", d) for d in dtypes.FLOAT8]
-    outputs: list[Buffer] = []
-    stores: list[Stmt] = []
-    for code in codes:
-        for source, to in ((x, code.dtype), (z, code.dtype), (code, F32)):
-            outputs.append(Buffer(f"{source.name}_{code.dtype.short}", to))
-            stores.append(Store(outputs[-1], i, call(Scalar.CAST, Load(source, i), to=to)))
-    return kernel("float8s", (x, z, *codes, *outputs), (n,), lane(i, n, *stores))
+    sources = (Buffer("x", F32), Buffer("z", dtypes.float64), Buffer("c", dtype))
+    outputs = tuple([Buffer(f"y_{s.name}", F32 if s.dtype is dtype else dtype) for s in sources])
+    stores = [Store(y, i, call(Scalar.CAST, Load(x, i), to=y.dtype)) for x, y in zip(sources, outputs, strict=True)]
+    return kernel(f"float8_{dtype.short}", (*sources, *outputs), (n,), lane(i, n, *stores))
 
 
 def same_width(dtype: DType) -> tuple[DType, ...]:
@@ -302,7 +297,7 @@ def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), gather(), concat(), turn(),
-        norms(), reductions(), float8s(),
+        norms(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

@@ -303,21 +303,20 @@ def test_casts(machine: Machine, source: DType) -> None:
     assert (outputs[-1] == np.ones(len(x), source.np)).all()
 
 
-def test_floats_of_8_bits(machine: Machine) -> None:
+@pytest.mark.parametrize("dtype", dtypes.FLOAT8, ids=str)
+def test_floats_of_8_bits(machine: Machine, dtype: DType) -> None:
     """Bit for bit, from float32 and float64 and to float32."""
-    x, z = dense(dtypes.float32), dense(dtypes.float64)
+    x, z, codes = dense(dtypes.float32), dense(dtypes.float64), dense(dtype)
     n = max(len(x), len(z))
-    x, z = np.resize(x, n), np.resize(z, n)
-    codes = [np.resize(dense(d), n) for d in dtypes.FLOAT8]
-    kernel = machine.kernels["float8s"][0]
-    outputs = [np.empty(n, buffer.dtype.np) for buffer in kernel.buffers[2 + len(codes) :]]
-    machine.run(kernel.name, [x, z, *codes, *outputs], [n])
-    for d, code, *made in zip(dtypes.FLOAT8, codes, *(outputs[k::3] for k in range(3)), strict=True):
-        for y, source in zip(made, (x, z, code), strict=True):
-            expected = elementwise.convert_array(source, dtypes.dtype(y.dtype))
-            bits = f"u{y.dtype.itemsize}"
-            bad = np.flatnonzero(y.view(bits) != expected.view(bits))[:5]
-            assert not bad.size, [(d.short, source[i], y[i], expected[i]) for i in bad]
+    sources = [np.resize(array, n) for array in (x, z, codes)]
+    kernel = machine.kernels[f"float8_{dtype.short}"][0]
+    outputs = [np.empty(n, buffer.dtype.np) for buffer in kernel.buffers[3:]]
+    machine.run(kernel.name, [*sources, *outputs], [n])
+    for y, source in zip(outputs, sources, strict=True):
+        expected = elementwise.convert_array(source, dtypes.dtype(y.dtype))
+        bits = f"u{y.dtype.itemsize}"
+        bad = np.flatnonzero(y.view(bits) != expected.view(bits))[:5]
+        assert not bad.size, [(source[i], y[i], expected[i]) for i in bad]
 
 
 @pytest.mark.parametrize("source", [d for d in gpu_kernels.STORED if d is not dtypes.bool_], ids=str)
