@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+import random
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from dyn.errors import ArtifactError, DynError, UnsupportedOpError
+from dyn.errors import ArtifactError, UnsupportedOpError
 from dyn.interop.stablehlo import load
 from dyn.interop.stablehlo.mlir import guard
 from tests.interop.fuzz_mutations import mutated
@@ -18,6 +20,13 @@ from tests.interop.fuzz_seeds import BY_HAND
 pytest.importorskip("jaxlib")
 FOUND = Path(__file__).parent / "fuzz_corpus" / "found"
 F = "tensor<f32>"
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[ProcessPoolExecutor]:
+    """A process that forks others; this one may have JAX, which has threads."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
 
 
 def chained(count: int, line: str) -> str:
@@ -35,7 +44,9 @@ def nested_ifs(depth: int) -> str:
     i = "tensor<i1>"
     end = f"}}, {{ stablehlo.return %p : {i} }}) : ({i}) -> {i}\n"
     return (
-        f"func.func @main(%p: {i}) -> {i} {{" + '%r = "stablehlo.if"(%p) ({\n' * depth + f"stablehlo.return %p : {i} {end}"
+        f"func.func @main(%p: {i}) -> {i} {{"
+        + '%r = "stablehlo.if"(%p) ({\n' * depth
+        + f"stablehlo.return %p : {i} {end}"
         + f"stablehlo.return %r : {i} {end}" * (depth - 1) + f"return %r : {i} }}"
     )  # fmt: skip
 
@@ -58,14 +69,16 @@ ONE = f"%0 = call @f{{}}(%x) : ({F}) -> {F} return %0 : {F}"
 TWO = f"%0 = call @f{{0}}(%x) : ({F}) -> {F} %1 = call @f{{0}}(%0) : ({F}) -> {F} return %1 : {F}"
 HOSTILE = {
     "modules": ("module {" * 100_000, ArtifactError, DEEP),
-    "brackets": ("func.func @main() attributes {a = " + "[" * 100_000 + "]" * 100_000 + "} { return }", ArtifactError, DEEP),
+    "brackets": ("module attributes {a = " + "[" * 100_000 + "]" * 100_000 + "} {}", ArtifactError, DEEP),
     "tuples": ("func.func @main(%x: " + "tuple<" * 100_000 + ">" * 100_000 + ") { return }", ArtifactError, DEEP),
-    "closed first": ('module attributes {a = ">>>>", b = affine_set<(d) : (' + "d >= 0, " * 9999 + "d >= 0)>} " + "{ module " * 300,
+    "closed first": (
+        'module attributes {a = ">>", b = affine_set<(d) : (' + "d >= 0, " * 9999 + "d >= 0)>} " + "{ module " * 300,
                      ArtifactError, DEEP),
-    "signs": ("func.func @main() attributes {a = affine_map<(d0) -> (" + "-" * 100_000 + "d0)>} { return }", ArtifactError,
+    "signs": ("module attributes {a = affine_map<(d0) -> (" + "-" * 100_000 + "d0)>} {}", ArtifactError,
               "this is no StableHLO module: more than 256 signs follow each other."),
-    "aliases": ("#a0 = [1, 2]\n" + "".join(f"#a{n + 1} = [#a{n}, #a{n}]\n" for n in range(64)) + "module attributes {x = #a64} {}",
-                ArtifactError, "this is no StableHLO module: #a16 has more than 1000000 characters with the aliases in it."),
+    "aliases": ("#a0 = [1, 2]\n" + "".join(f"#a{n + 1} = [#a{n}, #a{n}]\n" for n in range(64)) + "module {}",
+                ArtifactError,
+                "this is no StableHLO module: #a16 has more than 1000000 characters with the aliases in it."),
     "integers": ("func.func @main(%x: tensor<2xi16777215>) { return }", ArtifactError,
                  "this is no StableHLO module: no integer is i16777215."),
     "results": (f"func.func @main(%x: {F}) -> {F} {{ return %x#2147483647 : {F} }}", ArtifactError,
@@ -74,25 +87,26 @@ HOSTILE = {
     "calls": (chained(1000, ONE), UnsupportedOpError, "@f99 calls itself, or calls are 100 deep."),
     "calls of calls": (chained(40, TWO), UnsupportedOpError,
                        "the functions of the module call each other too often: written out, it is too large."),
-    "axes": ("func.func @main(%x: tensor<" + "1x" * 65 + "f32>) { return }", UnsupportedOpError, "values of type tensor<1x1x"),
+    "axes": ("func.func @main(%x: tensor<" + "1x" * 65 + "f32>) { return }", UnsupportedOpError,
+             "values of type tensor<1x1x"),
     "bytes": ("func.func @main(%x: tensor<3000000000x3000000000xf32>) { return }", UnsupportedOpError,
-              "values of type tensor<3000000000x3000000000xf32> are not supported: an array has 64 axes and 2**63 bytes"),
+              "values of type tensor<3000000000x3000000000xf32> are not supported: an array has 64 axes and 2**63"),
     "names": ('func.func @main() attributes {"\\FF" = 1 : i32} { return }', ArtifactError,
               "this is no StableHLO module: it has names that are no text"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_has_no_end_is_refused(name: str) -> None:
+def test_what_has_no_end_is_refused(name: str, fresh: ProcessPoolExecutor) -> None:
     source, kind, said = HOSTILE[name]
-    (outcome,) = examined([source])
+    (outcome,) = fresh.submit(examined, [source]).result()
     assert outcome.kind == kind.__name__, outcome
     assert outcome.said.startswith(said)
 
 
-def test_what_is_large_and_short_is_traced() -> None:
+def test_what_is_large_and_short_is_traced(fresh: ProcessPoolExecutor) -> None:
     enormous = (BY_HAND / "enormous.mlir").read_text()
-    assert [o.kind for o in examined([enormous, squares(60)])] == ["traced", "traced"]
+    assert [o.kind for o in fresh.submit(examined, [enormous, squares(60)]).result()] == ["traced", "traced"]
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*")), ids=lambda p: p.stem)
@@ -118,20 +132,12 @@ def test_how_the_guard_ends_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_an_enormous_constant_is_named_at_a_call() -> None:
-    text = (BY_HAND / "enormous.mlir").read_text().replace("(%x: tensor<1000000000000xf32>)", "(%x: tensor<?xf32>)")
-    with pytest.raises((ArtifactError, DynError, MemoryError)):
-        load(text)(np.ones(3, np.float32))
-
-
-def test_some_at_random(subtests: Callable[..., object] | None = None) -> None:
-    import random
-
+def test_some_at_random(fresh: ProcessPoolExecutor) -> None:
     texts = [path.read_text() for path in sorted(BY_HAND.glob("*.mlir"))]
     rng = random.Random(7)
     sources = [mutated(rng.choice(texts), texts, rng) for _ in range(150)]
-    findings = [(source, o) for source, o in zip(sources, examined(sources), strict=True) if o.finding]
-    assert not findings
+    made = fresh.submit(examined, sources).result()
+    assert not [(source, o) for source, o in zip(sources, made, strict=True) if o.finding]
 
 
 def test_the_corpus_itself() -> None:
