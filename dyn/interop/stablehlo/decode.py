@@ -174,7 +174,7 @@ class Reader:
                 return []
             case _:
                 rule = dialects.RULES.get(op.name)
-                made = None if rule is None else rule(self, op)
+                made = None if rule is None else self._ruled(rule, op)
                 return None if made is None else [_entry(m) for m in made]
 
     def _hold(self, op: HloOp, result: HloValue, entry: _Entry) -> None:
@@ -240,13 +240,20 @@ class Reader:
                 else ""
             )
             self.fail("has no meaning in this version", remedy)
+        return [_Entry(v) for v in self._ruled(rule, op)]
+
+    def _ruled(self, rule: Callable[[Any, HloOp], Any], op: HloOp) -> Any:
+        """What a rule makes of an operation; UnsupportedOpError where it is not as the rule has it.
+
+        The verifier knows the attributes of StableHLO's operations, but not those of custom calls and composites.
+        """
         try:
-            return [_Entry(v) for v in rule(self, op)]
+            return rule(self, op)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, DynError):
                 raise
-            # The verifier knows the attributes of StableHLO's operations, but not those of custom calls and composites.
-            self.fail(f"is not as it should be: {type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+        self.fail(f"is not as it should be: {said}")
 
     def _custom(self, impl: CustomCall, op: HloOp) -> list[Value]:
         """What a user's function makes of the operands: arrays to arrays, with the attributes by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 from dyn.errors import ArtifactError
@@ -10,6 +11,9 @@ from dyn.interop.stablehlo.mlir.context import bindings
 from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode, has_bytes
 from dyn.interop.stablehlo.mlir.guarded import MAGIC, Diagnostics, is_readable, parsed_bytecode
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
+
+#: The producer of an artifact, at its start.
+_VERSION = re.compile(rb"ML\xefR.StableHLO_v(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.DOTALL)
 
 
 def text_of(module: Any, *, locations: bool = False) -> str:
@@ -52,9 +56,22 @@ def version_of_weeks(weeks: int) -> str:
     raise ArtifactError(f"version={weeks} is a negative number of weeks.")
 
 
+def _check_version(data: bytes) -> None:
+    """That an artifact is not of a version that is to come: MLIR reads what it knows of such, and says less."""
+    found = _VERSION.match(data)
+    newest = str(bindings().stablehlo.get_current_version())
+    if found is not None and tuple(map(int, found.groups())) > tuple(map(int, newest.split("."))):
+        raise ArtifactError(
+            f"this is an artifact of StableHLO {'.'.join(n.decode() for n in found.groups())}, and jaxlib here has "
+            f"{newest}.",
+            remedy="write it for an older version, or install a newer jaxlib.",
+        )
+
+
 def parsed(context: Any, source: str | bytes, *, trusted: bool) -> Any:
     """A module of MLIR; ``trusted``: without the guards against damaged and hostile ones."""
     if isinstance(source, bytes) and source.startswith(MAGIC):
+        _check_version(source)
         return parsed_bytecode(context, source if trusted else checked_bytecode(source))
     text = source if isinstance(source, str) else source.decode("utf-8", errors="strict")
     if not text.strip():

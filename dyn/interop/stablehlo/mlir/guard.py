@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import sys
 
 import numpy as np
 
+from dyn.backends.interpreter import run_python
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir import guarded
 
@@ -46,24 +46,20 @@ def checked_bytecode(data: bytes) -> bytes:
     """
     extra = len(data) >> 20
     header = {"path": sys.path, "seconds": _SECONDS + extra, "memory": _MEMORY + 16 * len(data)}
-    command = [sys.executable, "-I", guarded.__file__]
     try:
-        made = subprocess.run(
-            command, input=json.dumps(header).encode() + b"\n" + data, capture_output=True, check=False,
-            timeout=10 * (_SECONDS + extra),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise _crashed("MLIR's reader does not end") from None
+        made = run_python(guarded.__file__, json.dumps(header).encode() + b"\n" + data, 10 * (_SECONDS + extra))
     except (OSError, ValueError) as error:
         raise ArtifactError(
             f"bytecode is read in a process of its own first, which cannot be started: {error}",
             remedy="load(…, trusted=True) reads it in this process; do so where you know who wrote it.",
         ) from error
-    if made.stdout[:1] == guarded.VALID and made.returncode == 0:
-        return made.stdout[1:]
-    if made.stdout[:1] == guarded.INVALID and made.returncode == 0:
-        raise ValueError(made.stdout[1:].decode())
-    raise _crashed(_ending(made.returncode, made.stderr))
+    if made.status is None:
+        raise _crashed("MLIR's reader does not end")
+    if made.out[:1] == guarded.VALID and made.status == 0:
+        return made.out[1:]
+    if made.out[:1] == guarded.INVALID and made.status == 0:
+        raise ValueError(made.out[1:].decode())
+    raise _crashed(_ending(made.status, made.err))
 
 
 def _crashed(how: str) -> ArtifactError:
