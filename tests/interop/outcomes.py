@@ -30,7 +30,6 @@ KINDS = ("passed", "gap", "refused", "failed", "crashed", "hung", "not exported"
 
 #: Refusals that are known, by a pattern of their reasons, and why they are: in a table they are ``gap``.
 KNOWN: tuple[tuple[str, str], ...] = (
-    (r"stablehlo\.bitcast_convert of .* of another width", "bitcasts between numbers of different widths come later"),
     (r"a scatter of complex numbers with", "complex numbers are added in scatters; other bodies come later"),
 )
 
