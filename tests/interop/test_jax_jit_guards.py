@@ -86,6 +86,22 @@ def test_divisions() -> None:
     assert {r.cache_info().compiles for r in (run, heads, rows, halves)} == {1}
 
 
+def test_divisions_of_divisions() -> None:
+    """What a UNet does on its way down and up again, without a declaration."""
+
+    def pool(x: jax.Array) -> jax.Array:
+        return jax.lax.reduce_window(x, 0.0, jax.lax.add, (2,), (2,), "VALID")
+
+    def unet(x: jax.Array) -> jax.Array:
+        half = pool(x)
+        up = jnp.stack([jnp.repeat(pool(half), 2), half]).sum(0)
+        return jnp.stack([jnp.repeat(up, 2), x])
+
+    run = check(unet, [(ones(n),) for n in (8, 12, 4, 100)])
+    assert guards(run) == [["x.shape[0] % 2 == 0", "x.shape[0] // 2 % 2 == 0"]]
+    assert run.cache_info().compiles == 1
+
+
 def test_which_is_larger() -> None:
     run = check(lambda x: jax.lax.top_k(x, 3), [(ones(n),) for n in (4, 64, 3, 2)])
     assert guards(run) == [["x.shape[0] >= 3"]]

@@ -176,11 +176,15 @@ class Sizes:
         return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
 
     def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: Kind) -> Sizes | None:
-        """With ``divisor`` dividing ``text``, a product, as it does now: what it wants of one name.
+        """With ``divisor`` dividing ``text``, as it does now: what it wants of one name.
 
-        The name becomes a multiple of a new one. None where that does not do.
+        The name becomes a multiple of a new one: a name of a product, or the only name of something else, such as
+        ``floordiv(n, 2) - 1``, which may do. None where there is none.
         """
-        found, by = product(self._resolved(text)), product(self._resolved(divisor))
+        left, right = self._resolved(text), self._resolved(divisor)
+        found, by = product(left), product(right)
+        if found is None and len({*names_in(left)}) == 1:
+            found = 1, [*names_in(left)]
         if found is None or by is None or not found[0] or not by[0]:
             return None
         (factor, names), (number, common) = found, by
