@@ -55,6 +55,7 @@ class Internals:
     put: Callable[[np.ndarray[Any, Any], Any], Any]
     dimension: type
     array: type
+    tracer: type
     #: Have exceptions keep the frames of JAX's own, in a ``with``.
     whole_tracebacks: Callable[[], Any]
     #: Whether arrays can be on one device alone.
@@ -76,7 +77,7 @@ def internals() -> Internals:
 
     return Internals(
         jax, read_settings if settings is None else settings, _always if outside is None else outside,
-        _putter(jax, cpu), dimension, array,
+        _putter(jax, cpu), dimension, array, jax.core.Tracer,
         _whole_tracebacks, jax.devices() == [cpu] == jax.devices("cpu"),
     )  # fmt: skip
 

@@ -171,13 +171,17 @@ class JaxJitted:
         plan = self._plans.get(where)
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
-        if {*map(type, leaves)} <= {parts.array} and parts.alone:
+        plain = parts.array if parts.alone else None
+        if {*map(type, leaves)} <= {plain}:
             return _Call(tree, static, plan, leaves, [leaf.aval for leaf in leaves])
-        if any(isinstance(leaf, parts.jax.core.Tracer) for leaf in leaves):
-            return None
         arrays, avals = list[Any](), list[Any]()
         for leaf, name in zip(leaves, plan.names, strict=True):
-            array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
+            if type(leaf) is plain:
+                array, aval = leaf, leaf.aval
+            elif isinstance(leaf, parts.tracer):
+                return None
+            else:
+                array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
             arrays.append(array)
             avals.append(aval)
         return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
