@@ -56,7 +56,7 @@ def _unreadable(chosen: argparse.Namespace, error: UnsupportedOpError) -> int:
     if chosen.json:
         print(json.dumps({"path": chosen.model, "supported": False, "problems": _plain(problems)}, indent=2))
     else:
-        show(f"{chosen.model}: not supported", [_problem_table(chosen.model, problems)], "", plain=chosen.plain)
+        show(f"{chosen.model}: not supported", [_problem_table(problems)], "", plain=chosen.plain)
     return 1
 
 
@@ -96,7 +96,7 @@ class _Inspected:
         rows = [(name, str(count), "no" if name in bad else "yes") for name, count in self.survey.operations]
         found = [Table(f"{total} of {counted(len(rows), 'kind')}", ("operation", "times", "supported"), tuple(rows))]
         if self.problems():
-            found.append(_problem_table(self.model.path, self.problems()))
+            found.append(_problem_table(self.problems()))
         if self.report is not None and self.report.dims:
             dims = [(row.name, row.origin, row.declared, row.same) for row in self.report.dims]
             found.append(Table("dims", ("dim", "is", "declared", "the same as"), tuple(dims)))
@@ -148,11 +148,10 @@ def _plain(value: Any) -> Any:
 _MOST_LINES = 4
 
 
-def _problem_table(path: str, problems: Sequence[Problem]) -> Table:
+def _problem_table(problems: Sequence[Problem]) -> Table:
     rows: list[tuple[str, ...]] = []
     for problem in problems:
-        # MLIR calls a module that it was given as text "-".
-        lines = [f"{path}{line[1:]}" if line.startswith("-:") else line for line in problem.lines]
+        lines = list(problem.lines)
         more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
         why = f"{problem.text} help: {problem.remedy}" if problem.remedy else problem.text
         rows.append((problem.name, str(problem.count), ", ".join(lines[:_MOST_LINES]) + more, why))

@@ -82,7 +82,7 @@ def read_model(path: str, entry: str) -> Model:
 
     data = contents_of(path)
     try:
-        module = mlir.parse(data, is_known)
+        module = mlir.parse(data, is_known, file=path)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error.problem}", remedy=error.remedy) from None
     except UnicodeDecodeError:

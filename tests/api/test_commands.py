@@ -257,7 +257,8 @@ MAIN = "@main(x: f32[b, 4], w: f32[4, s])"
         (
             "run layer.mlir --input f33[2]",
             "--input f33[2]: there is no dtype f33.\n  help: use one of i1, i8, i16, i32, i64, u8, u16, u32, u64, "
-            "f16, bf16, f32, f64, c64, c128.",
+            "f16, bf16, f32, f64, c64, c128, f8e3m4, f8e4m3, f8e4m3b11fnuz, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, "
+            "f8e8m0fnu.",
         ),
         (
             "run layer.mlir --input i32[2]=1.5x",
@@ -302,7 +303,7 @@ def test_errors(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_errors_in_others_words(capsys: pytest.CaptureFixture[str]) -> None:
     """What MLIR, NumPy and flatbuffers say, after words of ours."""
     for words, start in (
-        ("inspect words.txt", "words.txt: this is no StableHLO module: Unable to parse module assembly"),
+        ("inspect words.txt", "words.txt: this is no StableHLO module: line 1, column 1: custom op 'hello' is unknown"),
         ("inspect both.npz", "both.npz: this is no StableHLO module: "),
         ("convert words.txt - --from-jax-exported", "words.txt is no serialised jax.export.Exported: "),
         ("run layer.mlir --input words.txt", "--input words.txt: it is no file of NumPy's: "),

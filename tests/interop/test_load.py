@@ -86,6 +86,19 @@ def test_what_jax_asserts_is_checked() -> None:
         loaded(np.ones((0, 3), np.float32), np.ones((0, 3), np.float32))
 
 
+def test_what_jax_was_told_of_sizes_is_checked() -> None:
+    m = export.symbolic_shape("m", constraints=["m >= 4"])
+    loaded = load(export.export(jax.jit(lambda x: x * 2))(jax.ShapeDtypeStruct(m, np.float32)).mlir_module_serialized)
+    with pytest.raises(ShapeError) as refused:
+        loaded(np.ones(3, np.float32))
+    assert str(refused.value) == (
+        "m - 4 >= 0 is required, but m - 4 is -1 (m is 3): Input shapes do not match the symbolic shape constraint "
+        "m >= 4. Expected 'm - 4' to be greater or equal to 0.\n"
+        "  m is arg0.shape[0] = 3\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
+
+
 def test_loaded_functions_are_traced_differentiated_and_batched() -> None:
     loaded = load(exported_by_jax(lambda x: jnp.tanh(x) * x.shape[0], "b, s").mlir_module())
 
@@ -170,6 +183,13 @@ def test_files(tmp_path: Path) -> None:
         assert load(source)(np.ones(1, np.float32), np.zeros(4, np.int32))[0].tolist() == [4.0]
     data = dump(load(PRETTY).trace(np.ones(1, np.float32), np.zeros(4, np.int32)), version="1.0.0")
     assert isinstance(data, bytes)
+    path.write_text(
+        "func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {\n"
+        "%0 = stablehlo.custom_call @mystery(%arg0) : (tensor<2xf32>) -> tensor<2xf32>\n"
+        "return %0 : tensor<2xf32>\n}"
+    )
+    with pytest.raises(UnsupportedOpError, match=r"\n  at model.mlir:2  %0 = stablehlo.custom_call @mystery"):
+        load(path)(np.ones(2, np.float32))
     path.write_bytes(data)
     assert load(path)(np.ones(2, np.float32), np.zeros(4, np.int32))[0].tolist() == [4.0, 4.0]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dyn
 from dyn.backends.reference import run_reference
+from dyn.errors import ShapeError
 from dyn.interop.stablehlo import dump, load
 from dyn.ir.hlo import Codec
 from dyn.ir.opdef import REGISTRY, OpKind
@@ -48,3 +50,14 @@ def test_bytecode_and_portable_artifacts_say_the_same(name: str) -> None:
         again = retraced(load(source), sample, symbolic=True)
         (actual,) = run_reference(again.function, sample.operands)
         np.testing.assert_array_equal(actual, wanted)
+
+
+def test_a_size_that_broadcasts_with_a_number() -> None:
+    """Whether the number is 1 is not asked again."""
+    three = np.ones(3, np.float32)
+    f = dyn.jit(lambda x: x + three)
+    again = load(dump(f.trace(three)))
+    for n in (1, 3):
+        np.testing.assert_array_equal(again(np.ones(n, np.float32)), [2, 2, 2])
+    with pytest.raises(ShapeError, match=r"^x_0 broadcasts with 3 is required, but x_0 is 2: x \+ captured0"):
+        again(np.ones(2, np.float32))

@@ -9,6 +9,9 @@ from typing import NoReturn
 from dyn.interop.stablehlo.elements import Open, opaque
 from dyn.shapes import Dim, OpaqueKind, RelKind
 
+#: Where a message has the values of sizes, which are told beside it: ``(= {0})``, ``, but found {0}``, ``{0}``.
+_VALUES = re.compile(r" \(= \{\d+\}\)|, but found \{\d+\}| \{\d+\}")
+
 
 def reason_of(message: str) -> str:
     """What an assertion says, without what only its producer knows. Of dyn's own, why it was demanded."""
@@ -16,7 +19,7 @@ def reason_of(message: str) -> str:
     if own is not None:
         return own[1]
     text = message.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
-    return re.sub(r" \(= \{\d+\}\)", "", text.split(" Using the following", 1)[0]).rstrip(". ")
+    return _VALUES.sub("", text.split(" Using the following", 1)[0]).rstrip(". ")
 
 
 def relations(truth: Open, fail: Callable[[str], NoReturn]) -> list[tuple[RelKind, Dim, Dim]]:
@@ -27,7 +30,8 @@ def relations(truth: Open, fail: Callable[[str], NoReturn]) -> list[tuple[RelKin
     if len(sides) == len(truth.relations):
         pairs = [(a, b) for a, b in sides if a != 1 and b != 1]
         ones = {a if b == 1 else b for a, b in sides if a == 1 or b == 1}
-        if len(pairs) == 1 and ones <= set(pairs[0]) and len(ones) == 2:
+        # That a number is 1 is not asked.
+        if len(pairs) == 1 and ones <= {*pairs[0]} and all(isinstance(d, int) for d in {*pairs[0]} - ones):
             return [(RelKind.BROADCASTS, *pairs[0])]
     fail("asserts that one of several relations between sizes holds")
 

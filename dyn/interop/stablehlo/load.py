@@ -60,17 +60,19 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
     Raises ArtifactError, with MLIR's line and column, for what is no StableHLO module; UnsupportedOpError for types
     that dyn has not; and, when it is traced, UnsupportedOpError for operations that dyn has not, with their line.
     """
-    module = mlir.parse(_contents(source), is_known, trusted=trusted)
+    contents, file = _contents(source)
+    module = mlir.parse(contents, is_known, file=file, trusted=trusted)
     return function_of(module, name)
 
 
-def _contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
+def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]:
+    """What is to be read, and the name of its file, ``-`` where there is none."""
     if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source)
+        return bytes(source), "-"
     if isinstance(source, str):
         if "\n" in source or len(source) > 4096 or not os.path.exists(source):
-            return source
-    return Path(source).read_bytes()
+            return source, "-"
+    return Path(source).read_bytes(), os.fspath(source)
 
 
 def function_of(module: HloModule, name: str = "main") -> Jitted:

@@ -36,12 +36,12 @@ Array = np.ndarray[Any, Any]
 _Values = Scope[Any, HloValue]
 
 
-def parse(source: str | bytes, known: Callable[[str], bool], *, trusted: bool = False) -> HloModule:
+def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-", trusted: bool = False) -> HloModule:
     """Text, bytecode or a portable artifact as records.
 
-    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. What is
-    ``trusted`` is read without the guards against damaged and hostile modules. Raises ArtifactError, with MLIR's line
-    and column, for what is none of these.
+    CHLO that is not ``known`` (by operation names), or is of complex numbers, is written out in StableHLO. ``file`` is
+    what lines of a text without locations are said to be of. What is ``trusted`` is read without the guards against
+    damaged and hostile modules. Raises ArtifactError, with MLIR's line and column, for what is none of these.
     """
     m = bindings()
     context, said = m.context(), Diagnostics()
@@ -50,12 +50,12 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, trusted: bool = 
             module = parsed(context, source, trusted=trusted)
         except (m.ir.MLIRError, ValueError, RuntimeError) as error:
             text = said.text(error)
-            _refuse_dialect(text, source)
+            _refuse_dialect(text, source, file)
             raise _refusal(text) from None
         if any(_is_foreign(op, known) for op in operations(module)):
             legalize_chlo(module)
         try:
-            return _Reader(m.ir).module(module)
+            return _Reader(m.ir, file).module(module)
         except DynError:
             raise
         except (KeyError, TypeError, RuntimeError) as error:  # of the bindings: names and attributes that they have not
@@ -77,7 +77,7 @@ def _refusal(said: str) -> ArtifactError | UnsupportedOpError:
     return UnsupportedOpError(f"{_KINDS[found[3]]} ({found[2]}{found[3]}.{found[4]}) are not supported.", loc=loc)
 
 
-def _refuse_dialect(said: str, source: str | bytes) -> None:
+def _refuse_dialect(said: str, source: str | bytes, file: str) -> None:
     """Raise UnsupportedOpError where MLIR stopped at a dialect that it does not know; it says where, and not which."""
     place = re.search(r"line (\d+), column (\d+): operation being parsed with an unregistered dialect", said)
     if place is None:
@@ -89,7 +89,7 @@ def _refuse_dialect(said: str, source: str | bytes) -> None:
     if names:
         dialect = names[-1].split(".")[0]
         raise UnsupportedOpError(
-            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc("-", line),
+            f"{names[-1]} is an operation of the dialect {dialect!r}, which is not read.", loc=Loc(file, line),
             remedy="lower the program to StableHLO; chlo, shape, tensor and arith are read beside it.",
         ) from None  # fmt: skip
 
@@ -120,8 +120,8 @@ _FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
 class _Reader:
     """MLIR's objects as records."""
 
-    def __init__(self, ir: Any) -> None:
-        self.ir = ir
+    def __init__(self, ir: Any, file: str) -> None:
+        self.ir, self.file = ir, file
         self.types: dict[str, HloType] = {}
         self.depth = 0
 
@@ -277,7 +277,8 @@ class _Reader:
         for _ in range(64):
             match loc:
                 case ir.FileLineColLoc():
-                    return Loc(_name(loc, "filename"), loc.start_line, name)
+                    file = _name(loc, "filename")
+                    return Loc(self.file if file == "-" else file, loc.start_line, name)  # MLIR's name of a text
                 case ir.NameLoc():
                     name = name or _name(loc, "name_str")
                     loc = loc.child_loc
