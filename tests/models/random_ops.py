@@ -100,7 +100,8 @@ def _bits(c: Chooser, x: str) -> list[str]:
 
 def _as_bits(c: Chooser, x: str) -> list[str]:
     same = {8: "uint8 int8", 16: "uint16 int16 float16 bfloat16", 32: "uint32 int32 float32", 64: "uint64 int64"}
-    return [f"dyn.lax.bitcast_convert_type({x}, '{c.one(*same[c.dtype(x).bits].split())}')"]
+    other = {8: "uint16", 16: "uint8 uint32", 32: "uint16 uint64", 64: "int32 uint8"}
+    return [f"dyn.lax.bitcast_convert_type({x}, '{c.one(*kinds[c.dtype(x).bits].split())}')" for kinds in (same, other)]
 
 
 # ---- places and order ------------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ def _sorted(c: Chooser, x: str) -> list[str]:
     few = f"dnp.ravel({x})[:40]"  # the reference compares elements one by one, in Python
     down = f"lambda p, q: {c.one('p > q', 'dnp.abs(p) < dnp.abs(q)', 'p * p < q * q', '-p < -q', 'dnp.sin(p) < dnp.sin(q)')}"  # noqa: E501
     return [
+        f"greatest_of({x})[{c.one(0, 1)}]",
         f"dyn.lax.top_k({x}, dnp.minimum(dnp.sum({x} > 0), {x}.shape[-1]))[0]",
         f"dyn.lax.top_k({x}, {x}.shape[-1] // 2)[{c.one(0, 1)}]", f"dyn.lax.top_k({x}, {most})[0]",
         f"dyn.lax.sort(({x}, {y}), {axis}, num_keys={c.one(1, 2)})[{c.one(0, 1)}]",

@@ -12,6 +12,8 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.lax._folds import scalar_body
 from dyn.numpy._operands import emit_all
+from dyn.ops.scatter import scatter_attrs
+from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer
 
@@ -32,6 +34,26 @@ def mapped(function: Function, x: Tracer) -> Tracer:
     # Two scalars are what bodies of folds take: the second one is the first again, and left alone.
     made = trace.emit_all("map", value, value, regions=(body.region,))
     return Tracer(trace, made[0])
+
+
+def greatest_of(x: Tracer, groups: int = 3) -> tuple[Tracer, Tracer]:
+    """StableHLO's scatter into several arrays: for each of some groups the greatest element, and where it was."""
+    trace, flat = x._trace, dnp.ravel(x)
+    where = dnp.arange(flat.shape[0])
+    arrays: list[Any] = [dnp.zeros(groups, x.dtype), dnp.full(groups, -1, where.dtype)]
+    _, tree = flatten((flat, where))
+
+    def body(held: Any, new: Any) -> Any:
+        wins = (held[1] < 0) | (new[0] > held[0])
+        return dnp.where(wins, new[0], held[0]), dnp.where(wins, new[1], held[1])
+
+    region = scalar_body(trace, "variadic_scatter", body, tree, [x.element_type, where.element_type]).region
+    attrs = scatter_attrs(
+        "body", update_window_dims=(), scatter_dims_to_operand_dims=(0,), index_vector_dim=1, inserted_window_dims=(0,)
+    )
+    operands = [lift(trace, a) for a in (*arrays, where % (groups + 1), flat, where)]
+    best, at = trace.emit_all("variadic_scatter", *operands, regions=(region,), **attrs)
+    return Tracer(trace, best), Tracer(trace, at)
 
 
 def with_vjp(function: Function) -> Function:
@@ -85,5 +107,5 @@ def halved(x: Tracer) -> Any:
 
 NAMES = {
     "op": op, "mapped": mapped, "with_vjp": with_vjp, "with_jvp": with_jvp, "matrix": matrix, "positive": positive,
-    "halved": halved, "dtypes": dtypes,
+    "greatest_of": greatest_of, "halved": halved, "dtypes": dtypes,
 }  # fmt: skip

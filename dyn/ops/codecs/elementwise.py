@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.errors import NotYetError
 from dyn.ir.core import Dense
 from dyn.ir.hlo import Codec, DecodeRule, EncodeRule, HloEnum, HloInt, HloOp, HloType, HloValue
 
@@ -235,8 +236,19 @@ def _decode_bitcast(d: Any, op: HloOp) -> Sequence[Any]:
 bitcast_convert = Codec(
     "stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"), {"stablehlo.bitcast_convert": _decode_bitcast}
 )
+
+
+def _encode_regroup(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+    if e.refined and not all(isinstance(d, int) for v in (*op.operands, *op.results) for d in v.type.shape):
+        raise NotYetError(
+            "bits as numbers of another width, of an array with symbolic sizes, have no form that XLA can refine.",
+            loc=op.loc, remedy="give the array sizes that are numbers.",
+        )  # fmt: skip
+    return encode_as("stablehlo.bitcast_convert")(e, op, operands)
+
+
 #: The same operation, which is read by the codec above.
-bitcast_regroup = Codec("stablehlo.bitcast_convert", encode_as("stablehlo.bitcast_convert"))
+bitcast_regroup = Codec("stablehlo.bitcast_convert", _encode_regroup)
 
 
 def _encode_map(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
