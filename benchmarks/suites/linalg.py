@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> Report:
     load = os.getloadavg()[0]
     with dyn.config.override(num_threads=1):
         cases = [_case(name, shape, arguments.skip_jax) for name in names for shape in SHAPES]
-        for _ in range(arguments.repeats + 1):  # the first compiles
+        for turn in range(arguments.repeats + 1):  # the first compiles
             for case in cases:
-                case.round()
+                case.round(turn)
     return _report(cases, load)
 
 
