@@ -35,7 +35,7 @@ SUMMARY = Path(__file__).parent / "harnesses.json"
 
 @lru_cache(maxsize=1)
 def harnesses() -> dict[str, Any]:
-    """JAX's examples that it runs on a CPU, by their names."""
+    """JAX's examples that it runs on a CPU, by their names, and in their order: JAX's own is that of sets of types."""
     import jax
 
     state = np.random.get_state()
@@ -43,7 +43,8 @@ def harnesses() -> dict[str, Any]:
     with jax.enable_x64(True):
         from jax._src.internal_test_util import test_harnesses
     np.random.set_state(state)
-    return {h.fullname: h for h in test_harnesses.all_harnesses if _runs_here(h)}
+    by_name = sorted(test_harnesses.all_harnesses, key=lambda h: h.fullname)
+    return {h.fullname: h for h in by_name if _runs_here(h)}
 
 
 def _runs_here(harness: Any) -> bool:
