@@ -17,10 +17,13 @@ class Ended:
 
 
 def run_python(path: str, data: bytes, seconds: float) -> Ended:
-    """Run a file in a new interpreter, with ``data`` as its input. Raises OSError where none can be started."""
+    """Run a file in a new interpreter, with ``data`` as its input. Raises OSError where none can be started.
+
+    The interpreter looks for no packages: the file is told where they are.
+    """
     try:
         made = subprocess.run(
-            [sys.executable, "-I", path], input=data, capture_output=True, check=False, timeout=seconds
+            [sys.executable, "-I", "-S", path], input=data, capture_output=True, check=False, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         return Ended(None)

@@ -27,17 +27,19 @@ VALID, INVALID = b"\0", b"\1"
 
 
 def open_context() -> Any:
-    """A context with the dialects that programs are read with. Contexts are not shared between threads."""
+    """A context with the dialects that programs are read with. Contexts are not shared between threads.
+
+    The dialects are those of the native modules: to import the classes of their operations takes longer than to read.
+    """
     from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+    from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _sdy, _stablehlo
 
     context: Any = ir.Context()
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
-    for dialect in (stablehlo, chlo, sdy):
+    for dialect in (_stablehlo, _chlo, _sdy):
         dialect.register_dialect(context)
     # Otherwise the bindings take diagnostics for themselves first, and one that is not UTF-8 ends the process.
     context.emit_error_diagnostics = True
@@ -73,10 +75,10 @@ def readable(get: Callable[[], str], otherwise: str) -> str:
 def parsed_bytecode(context: Any, data: bytes) -> Any:
     """A module from bytecode or a portable artifact."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
+    from jaxlib.mlir._mlir_libs import _stablehlo
 
     if data[5:14] == b"StableHLO":
-        return stablehlo.deserialize_portable_artifact(context, data)
+        return _stablehlo.deserialize_portable_artifact(context, data)
     return ir.Module.parse(data, context)
 
 
@@ -130,6 +132,8 @@ def main() -> None:
     """One module on stdin, after a line that says where modules of Python are, and the limits."""
     header = json.loads(sys.stdin.buffer.readline())
     sys.path[:] = header["path"]
+    # The bindings work without NumPy, which is half of what it takes to import them, and nothing here is an array.
+    sys.modules["numpy"] = None  # pyright: ignore[reportArgumentType]
     _limit(header["seconds"], header["memory"])
     sys.stdout.buffer.write(rewritten(sys.stdin.buffer.read()))
 
