@@ -14,7 +14,9 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.core import Value
+from dyn.ir.core import Dense, Value
+from dyn.ir.splice import build_region
+from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 
 Pair = tuple[Value, Value]
@@ -103,6 +105,23 @@ def quotient(r: Real, x: Pair, y: Pair) -> Pair:
 
 def multiply(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     return product(Real(b), *operands)
+
+
+def folded(name: str) -> PartsRule:
+    """The rule of a fold by a monoid: sums are those of each part, and products the fold ``name`` with a body."""
+
+    def rule(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
+        if op.attrs["combine"] == "add":
+            return componentwise(b, op, operands)
+        (x,) = operands
+        part = x[0].dtype
+        body = build_region(b, [TensorType(part, ())] * 4, lambda inner, p: product(Real(inner), p[:2], p[2:]))
+        one, zero = (b.op("constant", value=Dense(part.np.type(number))) for number in (1, 0))
+        attrs = {key: value for key, value in op.attrs.items() if key not in ("combine", "nonempty")}
+        re, im = b.op_all(name, *x, one, zero, regions=(body,), **attrs)
+        return re, im
+
+    return rule
 
 
 def divide(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:

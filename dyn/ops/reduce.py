@@ -8,14 +8,13 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import NotYetError
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops import complex_parts
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import folds
-from dyn.ops.complex_parts import componentwise
-from dyn.ops.rules import SAMPLE_SHAPES, samples
+from dyn.ops.rules import SAMPLE_SHAPES, numbers, samples
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import later, shifted
 from dyn.shapes import RelKind, product
@@ -102,6 +101,10 @@ def _samples() -> list[Sample]:
         for axes in {(), (0,), (rank - 1,), tuple(range(rank))} if rank else [()]:
             for combine in ("add", "maximum", "minimum", "multiply"):
                 calls.append(Sample(sample.operands, {"axes": axes, "combine": combine, "nonempty": False}))
+    for size in (0, 1, 7, 64):
+        for combine in ("add", "multiply"):
+            z = numbers((3, size), np.complex64) / 2
+            calls += [Sample((z,), {"axes": axes, "combine": combine, "nonempty": False}) for axes in ((), (0,), (1,))]
     for shape in SAMPLE_SHAPES[1:]:
         for combine in _BITWISE:
             x = np.indices(shape).sum(0) % 2 == 0
@@ -109,17 +112,6 @@ def _samples() -> list[Sample]:
             wholes = np.arange(x.size, dtype=np.uint8).reshape(shape)
             calls.append(Sample((wholes,), {"axes": (0,), "combine": combine, "nonempty": False}))
     return calls
-
-
-def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
-    """The sum of complex numbers is that of each part; their product is not."""
-    if op.attrs["combine"] != "add":
-        raise NotYetError(
-            f"a reduction of complex numbers with {op.attrs['combine']} comes later.",
-            loc=op.loc,
-            remedy="reduce the absolute values, and the sum of the angles, for a product.",
-        )
-    return componentwise(b, op, operands)
 
 
 def _spread_back(b: Any, op: Op, value: Value) -> Value:
@@ -176,5 +168,5 @@ reduce = OpDef(
     samples=_samples,
     vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=folds.reduce(identity),
     simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
-    parts=_parts,
+    parts=complex_parts.folded("variadic_reduce"),
 )  # fmt: skip

@@ -9,11 +9,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import NotYetError
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
+from dyn.ops import complex_parts
 from dyn.ops.codecs import folds
-from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS, identity, require_combinable
 from dyn.ops.scalar import Scalar
 from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
@@ -88,17 +87,6 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
-    """A sum part by part; nothing else of complex numbers is a fold of each."""
-    if op.attrs["combine"] != "add":
-        raise NotYetError(
-            f"reduce_window of {op.result.dtype.name} with {op.attrs['combine']} comes later.",
-            loc=op.loc,
-            remedy="take windows of the real and the imaginary part.",
-        )
-    return componentwise(b, op, operands)
-
-
 #: ``combine`` over the elements in each window; holes count as nothing, and so does a window of holes alone.
 reduce_window = OpDef(
     "reduce_window",
@@ -113,5 +101,5 @@ reduce_window = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=window_vjp, jvp=window_jvp, batch=window_batch, stablehlo=folds.reduce_window(identity),
-    parts=_parts,
+    parts=complex_parts.folded("variadic_reduce_window"),
 )  # fmt: skip

@@ -9,9 +9,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import NotYetError
+from dyn.ir.core import Op, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
+from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import indexing as codec
 from dyn.ops.complex_parts import componentwise
@@ -19,6 +20,7 @@ from dyn.ops.reduce import COMBINES, UFUNCS
 from dyn.ops.regions import check_scalar_region, scalar_region
 from dyn.ops.rules import ALL_DTYPES
 from dyn.ops.scatter_rules import scatter_batch, scatter_jvp, scatter_vjp
+from dyn.ops.scatter_turns import in_turns
 from dyn.ops.windows import Windows
 from dyn.shapes import RelKind
 
@@ -168,6 +170,10 @@ def _samples() -> list[Sample]:
         calls.append(Sample(operands, scatter_attrs("body", update_window_dims=(1,), **_ROWS), (body,)))
         single = _values((5,), t.np, 4), rows, _values((7,), t.np, 5)
         calls.append(Sample(single, scatter_attrs("body", update_window_dims=(), **_ROWS), (body,)))
+    pair = (dtypes.complex64, dtypes.complex64)
+    body = scalar_region(pair, _reflected)
+    operands = _values((5, 3), np.complex64, 0) * 1j, rows, _values((7, 3), np.complex64, 1) * np.complex64(1 - 1j)
+    calls.append(Sample(operands, scatter_attrs("body", update_window_dims=(1,), **_ROWS), (body,)))
     # Windows that start at vectors, lie partly outside, overlap, and come first in the updates.
     vectors = np.array([[0, 1], [2, 3], [-1, -2], [1, 1], [0, 2**40]], np.int64)
     x = _values((4, 5), np.float32, 9)
@@ -183,11 +189,15 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
-    """Sums and replacements are those of each part."""
-    if op.attrs["combine"] not in ("add", "replace"):
-        raise NotYetError(f"a scatter of complex numbers with {op.attrs['combine']} comes later.", loc=op.loc)
-    return componentwise(b, op, operands)
+def _simplify(b: Any, op: Op) -> tuple[Value, ...] | None:
+    """Bodies of complex numbers mix their parts, which a kernel has apart: they go in turns."""
+    combine = op.attrs["combine"]
+    if op.result.dtype.kind is not Kind.COMPLEX or combine in ("add", "replace"):
+        return None
+    x, *starts, updates = op.operands
+    types = [TensorType(x.dtype, ())] * 2
+    body = op.regions[0] if op.regions else build_region(b, types, lambda inner, p: (inner.op(combine, *p),))
+    return tuple(in_turns(b, op, body, (x,), starts, (updates,)))
 
 
 #: The first operand with the last, the updates, combined into it: ``scatter(x, *start_indices, updates)``.
@@ -207,5 +217,5 @@ scatter = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch, stablehlo=codec.scatter,
-    parts=_parts,
+    parts=componentwise, simplify=_simplify,
 )  # fmt: skip

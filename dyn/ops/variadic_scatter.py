@@ -2,15 +2,11 @@
 
 StableHLO's scatter in its general form (https://openxla.org/stablehlo/spec#scatter): n arrays, n updates, and a region
 from what n places hold and n updates to what they hold then. Where each result depends on its own array alone, these
-are n scatters. The rest, such as a greatest value beside where it came from, is a program here.
-
-An update meets those before it in its own place only. So the program goes in *turns*: in turn t every place takes its
-t-th update, all of them at once. There are as many turns as updates in the place that has the most, often one.
+are n scatters. The rest, such as a greatest value beside where it came from, is a program here (``scatter_turns``).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,19 +16,16 @@ from dyn import dtypes
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import indexing as codec
 from dyn.ops.expansion import expanded, expanded_jvp, expanded_vjp
 from dyn.ops.indexing_rules import spread_all, with_examples
-from dyn.ops.map import whole_arrays
-from dyn.ops.order_rules import put_along, take_along
-from dyn.ops.places import Points, not_empty, scatter_numbers
+from dyn.ops.places import scatter_numbers
 from dyn.ops.regions import check_scalar_region, scalar_region, taken_apart, way_to_combine
 from dyn.ops.rules import require_same_shapes
 from dyn.ops.scatter import check_updates, scatter_attrs, update_places
+from dyn.ops.scatter_turns import in_turns
 from dyn.ops.transform_rules import again
 from dyn.ops.windows import Windows
 from dyn.shapes import Dim
@@ -80,16 +73,12 @@ def _reference(*operands: Array, regions: tuple[RegionFunction], combine: str, *
 
 # --- the program ------------------------------------------------------------------------------------------------------
 
-_ELEMENTS: dict[str, Any] = scatter_attrs(
-    "replace", update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
-)
-
 
 def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     arrays, starts, updates = _split(operands, len(op.results))
     bodies = taken_apart(op.regions[0])
     if bodies is None:
-        return _in_turns(b, op, arrays, starts, updates)
+        return in_turns(b, op, op.regions[0], arrays, starts, updates)
     return [_scattered(b, op, (x, *starts, new), body) for x, new, body in zip(arrays, updates, bodies, strict=True)]
 
 
@@ -101,64 +90,6 @@ def _scattered(b: Any, op: Op, operands: Sequence[Value], body: Region) -> Value
     regions = (body,) if combine == "body" else ()
     (made,) = b.op_all("scatter", *operands, regions=regions, **{**op.attrs, "combine": combine})
     return made
-
-
-def _in_turns(
-    b: Any, op: Op, arrays: Sequence[Value], starts: Sequence[Value], updates: Sequence[Value]
-) -> Sequence[Value]:
-    a = Arithmetic(b)
-    size, count = arrays[0].type.size, updates[0].type.size
-    flat = [b.op("reshape", x, shape=(size,)) for x in arrays]
-    news = [b.op("reshape", u, shape=(count,)) for u in updates]
-    # The places' numbers are read like elements of the array, counted from 1: there are zeros outside.
-    numbers = b.op("reshape", a.add(b.op("iota", shape=(size,), dimension=0, dtype=dtypes.int64), 1),
-                   shape=arrays[0].shape)  # fmt: skip
-    single = dataclasses.replace(op, operands=(arrays[0], *starts, updates[0]))
-    place = a.sub(b.op("reshape", Points.of(b, single).take(b, numbers), shape=(count,)), 1)
-    turn = _turns(b, place)
-    most = b.op("reduce", turn, axes=(0,), combine="maximum", nonempty=False)
-    turns = a.add(a.f("maximum", most, a.fill(most, -1)), 1)
-    fixed = (turns, turn, place, *news)
-    state = (a.fill(most, 0), *fixed, *flat)
-
-    def more(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
-        return (Arithmetic(inner).cmp(params[0], "LT", params[1]),)
-
-    def one(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
-        now, rest = params[0], params[1 : 1 + len(fixed)]
-        made = _turn(inner, op.regions[0], now, rest[1], rest[2], rest[3:], params[1 + len(fixed) :])
-        return (Arithmetic(inner).add(now, 1), *rest, *made)
-
-    types = [TensorType(v.dtype, v.shape) for v in state]
-    regions = (build_region(b, types, more), build_region(b, types, one))
-    found = b.op_all("while", *state, regions=regions)[1 + len(fixed) :]
-    return [b.op("reshape", x, shape=arrays[0].shape) for x in found]
-
-
-def _turns(b: Any, place: Value) -> Value:
-    """How many updates before each one have its place; -1 for those that have none."""
-    a = Arithmetic(b)
-    at = b.op("iota", shape=place.shape, dimension=0, dtype=dtypes.int64)
-    ordered, order = b.op_all("sort", place, at, dimension=0, descending=False, num_keys=1)
-    none = b.op("reshape", a.fill(Value(TensorType(dtypes.int64, (1,))), -2), shape=())
-    before = b.op("pad", ordered, none, edge_padding_low=(1,), edge_padding_high=(-1,), interior_padding=(0,))
-    first = a.where(a.cmp(ordered, "NE", before), at, 0)
-    first = b.op("cumulative", first, dimension=0, combine="maximum", reverse=False)
-    turn = a.where(a.cmp(ordered, "LT", 0), a.fill(at, -1), a.sub(at, first))
-    return put_along(b, turn, order, 0)
-
-
-def _turn(
-    b: Any, body: Region, now: Value, turn: Value, place: Value, news: Sequence[Value], flat: Sequence[Value]
-) -> list[Value]:
-    """Every place with what the body makes of it and its update of this turn."""
-    a = Arithmetic(b)
-    ours = b.op("compare", turn, b.op("broadcast_in_dim", now, shape=turn.shape, dims=()), direction="EQ")
-    there = a.where(ours, place, 0)
-    olds = [take_along(b, not_empty(b, x, (0,)), there, 0) for x in flat]
-    made = whole_arrays(b, body, [*olds, *news])
-    target = a.where(ours, place, -1)  # those of other turns go nowhere
-    return [b.op("scatter", x, target, new, **_ELEMENTS) for x, new in zip(flat, made, strict=True)]
 
 
 def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:

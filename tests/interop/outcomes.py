@@ -29,9 +29,7 @@ class Outcome:
 KINDS = ("passed", "gap", "refused", "failed", "crashed", "hung", "not exported")
 
 #: Refusals that are known, by a pattern of their reasons, and why they are: in a table they are ``gap``.
-KNOWN: tuple[tuple[str, str], ...] = (
-    (r"a scatter of complex numbers with", "complex numbers are added in scatters; other bodies come later"),
-)
+KNOWN: tuple[tuple[str, str], ...] = ()
 
 
 def judged(outcome: Outcome) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import DynError, NotYetError, UnsupportedOpError
+from dyn.errors import DynError, UnsupportedOpError
 from dyn.numpy._indexing import scatter_update
 from tests.numpy.differential import compare
 
@@ -130,6 +130,55 @@ def test_division_by_zero() -> None:
     np.testing.assert_array_equal(dyn.jit(lambda a, b: a / b)(x, y), wanted)
 
 
+def drawn(*shape: int) -> Array:
+    rng = np.random.default_rng(sum(shape))
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), ()])
+def test_products(axis: Any) -> None:
+    f = dyn.jit(lambda x: dnp.prod(x, axis=axis))
+    for n in (0, 1, 2, 7, 64):
+        x = drawn(3, n)
+        np.testing.assert_allclose(f(x), np.prod(x, axis=axis), rtol=1e-4, atol=1e-6)
+    assert f.cache_info().compiles == 1
+
+
+def test_products_in_windows() -> None:
+    f = dyn.jit(lambda x: dyn.lax.reduce_window(x, 1.0 + 0j, dyn.lax.mul, (3,), (2,), ((1, 1),)))
+    for n in (1, 2, 7, 64):
+        x = drawn(n)
+        padded = np.concatenate([[1], x, [1]])
+        wanted = [np.prod(padded[i : i + 3]) for i in range(0, n, 2)]
+        np.testing.assert_allclose(f(x), wanted[: len(np.asarray(f(x)))], rtol=1e-5)
+        assert len(np.asarray(f(x))) == max(0, (n - 1) // 2 + 1)
+    assert f.cache_info().compiles == 1
+
+
+def test_products_at_places() -> None:
+    f = dyn.jit(lambda x, at, new: x.at[at].multiply(new))
+    for n in (1, 2, 7, 64):
+        x, new = drawn(n, 2), drawn(2 * n, 2)
+        at = np.arange(2 * n) * 5 % n
+        wanted = x.copy()
+        np.multiply.at(wanted, at, new)
+        np.testing.assert_allclose(f(x, at, new), wanted, rtol=1e-4)
+    assert f.cache_info().compiles == 1
+
+
+def test_derivatives_of_products() -> None:
+    """By a real number that all factors depend on: ``d|prod(1 + i t x)|**2 / dt``, by differences."""
+
+    def size(t: Any) -> Any:
+        turned = dnp.prod(1 + 1j * t * dnp.asarray([0.5, -1.5, 2.0], dtype=dyn.float64))
+        return dnp.real(turned) ** 2 + dnp.imag(turned) ** 2
+
+    slope = np.asarray(dyn.jit(dyn.grad(size))(np.float64(0.7)))
+    step = 1e-6
+    above, below = (np.asarray(dyn.jit(size)(np.float64(0.7 + s))) for s in (step, -step))
+    np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-6)
+
+
 def test_one_compile_for_all_sizes() -> None:
     f = dyn.jit(lambda x, y: dnp.sum(dnp.exp(x * y), axis=-1) / (x.shape[0] + 1j))
     rng = np.random.default_rng(0)
@@ -158,10 +207,6 @@ REFUSED: dict[str, tuple[type[DynError], Any, str, str]] = {
     "softmax": (
         UnsupportedOpError, dyn.nn.softmax, "reduce: maximum does not take complex64, which has no order",
         "reduce the absolute values, or a part.",
-    ),
-    "product": (
-        NotYetError, dnp.prod, "a reduction of complex numbers with multiply comes later.",
-        "reduce the absolute values, and the sum of the angles, for a product.",
     ),
     "hypot": (
         UnsupportedOpError, lambda v: dnp.hypot(v, v), "hypot does not take complex arrays.",
