@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from dyn.interop.jax.tracing import Result
 _NUMBERS = (bool, int, float, complex)
 #: Types of results that are remembered, shape by shape.
 _MOST_SHAPES = 1024
+#: Types of NumPy's arrays that are remembered.
+_MOST_TYPES = 4096
 
 
 def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
@@ -27,7 +30,10 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
     if isinstance(value, jax.ShapeDtypeStruct):
         return None, value
     try:
-        aval = jax.typeof(value)
+        if type(value) is np.ndarray:
+            aval = _numpy_type(parts, value.shape, value.dtype, jax.config.jax_enable_x64)
+        else:
+            aval = jax.typeof(value)
         dtype = aval.dtype
     except (TypeError, AttributeError):
         raise ArgumentError(
@@ -42,6 +48,12 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
         return np.array(value, dtype), aval
     # Without jax_enable_x64 64-bit arrays are 32-bit ones to JAX.
     return np.asarray(value, None if dtype == jax.dtypes.float0 else dtype), aval
+
+
+@functools.lru_cache(maxsize=_MOST_TYPES)
+def _numpy_type(parts: Internals, shape: tuple[int, ...], dtype: np.dtype[Any], x64: bool) -> Any:
+    """``jax.typeof`` of a NumPy array: JAX makes it anew for each, which takes longer than to find it."""
+    return parts.jax.typeof(np.broadcast_to(np.zeros((), dtype), shape))
 
 
 class Wrapper:
