@@ -39,11 +39,8 @@ def sentence(made: Mapping[str, Any]) -> str:
 
 
 def section(made: Mapping[str, Any]) -> str:
-    """A run's part of the page: a row for each primitive, what did not pass, and tolerances."""
-    lines = [sentence(made), "", f"| primitive | {' | '.join(KINDS)} |", "|---|" + "---:|" * len(KINDS)]
-    for group, counts in made["primitives"].items():
-        lines.append(f"| {group} | {' | '.join(str(counts.get(k, '')) for k in KINDS)} |")
-    lines += ["", *_reasons(made)]
+    """A run's part of the page: its tables, and tolerances."""
+    lines = [sentence(made), "", *tables(made)]
     lines += ["What is compared less strictly than JAX compares what it runs with itself:", ""]
     lines += ["| primitive | relative and absolute | why |", "|---|---|---|"]
     for group, own in sorted(BY_PRIMITIVE.items()):
@@ -52,7 +49,13 @@ def section(made: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _reasons(made: Mapping[str, Any]) -> Iterable[str]:
+def tables(made: Mapping[str, Any]) -> Iterable[str]:
+    """A row for each primitive, and what did not pass."""
+    yield f"| primitive | {' | '.join(KINDS)} |"
+    yield "|---|" + "---:|" * len(KINDS)
+    for group, counts in made["primitives"].items():
+        yield f"| {group} | {' | '.join(str(counts.get(k, '')) for k in KINDS)} |"
+    yield ""
     if not made["others"]:
         return
     yield "| | primitive | what | why | for example |"

@@ -144,7 +144,7 @@ def outcome_of(task: str, answer: Any) -> Outcome:
 
 
 def chosen(group: str | None, part: str | None, stride: int) -> list[str]:
-    """The names of examples, in JAX's order."""
+    """The names of examples, in their order."""
     groups = set(group.split(",")) if group else None
     every = [n for n, h in harnesses().items() if groups is None or h.group_name in groups]
     return [n for n in every if part is None or part in n][::stride]

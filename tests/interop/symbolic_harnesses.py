@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ShapeError
+from tests.interop.harness_page import tables, write_page
 from tests.interop.harnesses import attempted, chosen, harnesses, parser, plain, run_all, short
-from tests.interop.outcomes import KINDS, Outcome, share, summary, table, write_summary
+from tests.interop.outcomes import Outcome, share, summary, table, write_summary
 
 Shape = tuple[int, ...]
 #: Which axes of which leaves are symbols, and what they are called.
 Names = dict[tuple[int, int], str]
 SUMMARY = Path(__file__).with_suffix(".json")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "harnesses.md"
 #: What sizes that are symbols become: first the example's own.
 GROWTHS: tuple[Callable[[int], int], ...] = (lambda n: n, lambda n: n + 1, lambda n: 2 * n)
 
@@ -216,8 +216,6 @@ def refuses(program: Symbolic, tree: Any, leaves: Sequence[Any], jax: Any) -> bo
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
-_BEGIN, _END = "<!-- symbolic: begin -->", "<!-- symbolic: end -->"
-
 
 def section(outcomes: Sequence[Outcome]) -> str:
     """The page's part on symbolic sizes, as Markdown."""
@@ -231,24 +229,9 @@ def section(outcomes: Sequence[Outcome]) -> str:
         f"({share(o.kind for o in outcomes):.2%}). {more:,} were compared at greater sizes too, with the same compile.",
         f"Symbols: {', '.join(f'{rung} {count:,}' for rung, count in rungs.most_common())}.",
         "",
-        f"| primitive | {' | '.join(KINDS)} |",
-        "|---|" + "---:|" * len(KINDS),
+        *tables(made),
     ]
-    for group, counts in made["primitives"].items():
-        lines.append(f"| {group} | {' | '.join(str(counts.get(k, '')) for k in KINDS)} |")
-    lines += ["", "| | primitive | what | why | for example |", "|---:|---|---|---|---|"]
-    for other in sorted(made["others"], key=lambda o: -o["count"]):
-        why = other["reason"].replace("|", "\\|")
-        lines.append(f"| {other['count']} | {other['primitive']} | {other['kind']} | {why} | `{other['example']}` |")
-    return "\n".join(lines)
-
-
-def write_section(text: str) -> None:
-    """Put the part on symbolic sizes into the page."""
-    page = DOCUMENT.read_text(encoding="utf-8")
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    DOCUMENT.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}", encoding="utf-8")
+    return "\n".join(lines).rstrip()
 
 
 def main() -> int:
@@ -258,7 +241,7 @@ def main() -> int:
     print(table(outcomes))
     if options.write:
         write_summary(SUMMARY, summary(outcomes))
-        write_section(section(outcomes))
+        write_page("symbolic", section(outcomes))
     return 0 if all(o.kind in ("passed", "refused", "not exported") for o in outcomes) else 1
 
 

@@ -14,9 +14,9 @@ pytest.importorskip("jax")
 pytest.importorskip("absl")
 import jax
 
-from tests.interop import symbolic_harnesses
+from tests.interop import harness_page
 from tests.interop.outcomes import Outcome
-from tests.interop.symbolic_harnesses import example, run, section, symbolic, write_section
+from tests.interop.symbolic_harnesses import example, run, section, symbolic
 
 #: Kinds of shape arithmetic that JAX writes.
 EXAMPLES = (
@@ -86,8 +86,8 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     page = tmp_path / "page.md"
     page.write_text("before <!-- symbolic: begin --> old <!-- symbolic: end --> after")
-    monkeypatch.setattr(symbolic_harnesses, "DOCUMENT", page)
-    write_section(section(outcomes))
+    monkeypatch.setattr(harness_page, "PAGE", page)
+    harness_page.write_page("symbolic", section(outcomes))
     assert (
         page.read_text()
         == f"""before <!-- symbolic: begin -->
