@@ -115,7 +115,11 @@ def folded(name: str) -> PartsRule:
             return componentwise(b, op, operands)
         (x,) = operands
         part = x[0].dtype
-        body = build_region(b, [TensorType(part, ())] * 4, lambda inner, p: product(Real(inner), p[:2], p[2:]))
+
+        def step(inner: Any, p: tuple[Value, ...]) -> Pair:
+            return product(Real(inner), (p[0], p[1]), (p[2], p[3]))
+
+        body = build_region(b, [TensorType(part, ())] * 4, step)
         one, zero = (b.op("constant", value=Dense(part.np.type(number))) for number in (1, 0))
         attrs = {key: value for key, value in op.attrs.items() if key not in ("combine", "nonempty")}
         re, im = b.op_all(name, *x, one, zero, regions=(body,), **attrs)

@@ -128,6 +128,7 @@ def test_a_thread_that_dies_in_the_middle_of_a_first_call() -> None:
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 _INTERRUPT = """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
 dropped = []  # Python drops what a signal's handler raises inside a weak reference's callback, and says so here
 sys.unraisablehook = lambda args: dropped.append(args.exc_type)
 rng = random.Random(5)

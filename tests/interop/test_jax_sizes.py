@@ -22,6 +22,7 @@ from dyn.interop.jax.expressions import (
     renamed,
     solved,
 )
+from dyn.interop.jax.questions import listening
 
 TEXTS = [
     "b", "2*b - 1", "- floordiv(floordiv(- b, 2), 2)", "floordiv(- floordiv(- b, 2) - 1, 2) + 1", "b^2*c",
@@ -80,3 +81,17 @@ def test_parts() -> None:
         "mod(4*b, - 8)",
         "floordiv(mod(b, 2), 3)",
     ]
+
+
+def test_who_asks_whether_sizes_are_equal() -> None:
+    """Expressions do; not the tables of native code, which compare sizes with those of other traces."""
+    jax = pytest.importorskip("jax")
+    a, b, c = jax.export.symbolic_shape("a, b, c")
+    with listening(type(a)) as ear:
+        assert a != b
+        assert a not in (b,)
+        assert (a, c) != (c, c)
+        with pytest.raises(ValueError, match="not in list"):
+            [c].index(b)
+    assert {frozenset((q.left, q.right)) for q in ear.questions()} == {frozenset("ab"), frozenset("ac")}
+    assert all(q.direct for q in ear.questions())

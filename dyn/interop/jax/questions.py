@@ -11,6 +11,7 @@ of anyone unless the thread is tracing here.
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 import threading
@@ -50,9 +51,14 @@ class Ear:
         self._heard: dict[Any, tuple[Any, Any, Loc, bool]] = {}
 
     def hear(self, left: Any, right: Any, frame: FrameType | None) -> None:
-        """Note that ``left == right`` was answered no."""
+        """Note that ``left == right`` was answered no, where it is asked by an expression in ``frame``."""
         while frame is not None and frame.f_code.co_name in ("__ne__", "__eq__") and not is_user(frame.f_code):
             frame = frame.f_back
+        if frame is None or _compares(frame):
+            self.note(left, right, frame)
+
+    def note(self, left: Any, right: Any, frame: FrameType | None) -> None:
+        """Note a question of ``frame``."""
         direct = frame is not None and is_user(frame.f_code)
         loc = _loc_of(frame)
         # The sizes are kept by the note, so that no other object gets their ids.
@@ -64,6 +70,16 @@ class Ear:
         for left, right, loc, direct in self._heard.values():
             found[Question(str(left), str(right), loc, direct)] = None
         return list(found)
+
+
+#: What expressions of Python's compare with. Native code, which is called, does so for its tables: JAX's caches compare
+#: sizes with any that they have, of other traces too.
+_COMPARING = frozenset({dis.opmap["COMPARE_OP"], dis.opmap["CONTAINS_OP"]})
+
+
+def _compares(frame: FrameType) -> bool:
+    """Whether what a frame is at is a comparison."""
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _COMPARING
 
 
 #: Whether code of a file is the user's.
@@ -167,7 +183,7 @@ def _install_once(dimension: Any) -> None:
         answer = True if truth is None else bool(truth(self))
         ear = _LISTENER.ear
         if ear is not None and answer:
-            ear.hear(self, 0, sys._getframe(1))
+            ear.note(self, 0, sys._getframe(1))
         return answer
 
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
