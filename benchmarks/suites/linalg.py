@@ -2,7 +2,7 @@
 
 Everything runs in one process. NumPy loads its LAPACK when it is imported, and so reads how many threads to use from
 the environment of the command: ``OPENBLAS_NUM_THREADS=1 python -m benchmarks linalg``. Calls take turns, and each one's
-quickest counts, by the process's time on the CPU.
+quickest counts, by the clock.
 """
 
 from __future__ import annotations
@@ -83,5 +83,5 @@ def _report(cases: list[Case], load: float) -> Report:
         rows.append((case.what, *cells, f"{case.seconds['dyn'] / best:.2f}×"))
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
     notes = (f"{describe_cpu()}; float32; OPENBLAS_NUM_THREADS={threads}; load {load:.1f} when it began.",)
-    table = Table("CPU microseconds", ("", *WHO, "dyn / best other"), tuple(rows))
+    table = Table("Microseconds", ("", *WHO, "dyn / best other"), tuple(rows))
     return Report("Linear algebra", (table,), notes, {"calls": {case.name: case.seconds for case in cases}})
