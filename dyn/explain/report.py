@@ -158,8 +158,6 @@ def _dims(function: Function) -> list[DimRow]:
 
 def _checked(optimized: Optimized) -> list[FactRow]:
     """What the host program checks at each call."""
-    names = [info.name for info in optimized.function.infos]
-    hidden = [info.hidden for info in optimized.function.infos]
     rows: list[FactRow] = []
     for site in optimized.host.sites:
         if isinstance(site, InRegion):
@@ -170,9 +168,29 @@ def _checked(optimized: Optimized) -> list[FactRow]:
             rows.append(_relation(site, Status.DECLARED if said else Status.NEEDED))
         elif isinstance(site, Declaration):
             rows.append(FactRow(site.describe(), Status.DECLARED, site.reason.text, site.reason.loc))
-        elif isinstance(site, AxisCheck) and not hidden[site.input]:
-            rows.append(FactRow(site_text(site, names), Status.DECLARED, "declared"))
-    return rows
+    return [*_sizes(optimized), *rows]
+
+
+#: Arguments of static shapes, which parameter trees have by the hundred, that are told of one by one.
+_MOST_SHAPES = 8
+
+
+def _sizes(optimized: Optimized) -> list[FactRow]:
+    """The sizes that arguments were declared with: of those that are numbers alone, the whole shape."""
+    infos, params = optimized.function.infos, optimized.function.params
+    names = [info.name for info in infos]
+    sites = [s for s in optimized.host.sites if isinstance(s, AxisCheck) and not infos[s.input].hidden]
+    counts = Counter(site.input for site in sites)
+    whole = [n for n, count in counts.items() if count == len(params[n].shape)]
+    texts = [site_text(site, names) for site in sites if site.input not in whole]
+    shapes = [f"{names[n]}.shape == {_tuple(params[n].shape)}" for n in whole]
+    if len(shapes) > _MOST_SHAPES:
+        shapes = [f"{shapes[0]}, and so on for {len(shapes) - 1} other arguments"]
+    return [FactRow(text, Status.DECLARED, "declared") for text in (*texts, *shapes)]
+
+
+def _tuple(shape: Sequence[Dim]) -> str:
+    return f"({', '.join(map(format_dim, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def _relation(relation: Relation, status: Status) -> FactRow:

@@ -266,3 +266,19 @@ def test_long_code_is_cut_and_says_where_the_whole_is() -> None:
     f = dyn.jit(lambda x: sum(dnp.sin(x[i]) * i for i in range(300)))
     f(np.ones((300, 2), "f4"))
     assert "more characters; .trace(...).lower().as_text(&quot;dhlo&quot;) gives all" in html(f)
+
+
+def test_static_shapes_are_told_whole_and_those_of_many_arguments_together() -> None:
+    def lines(count: int) -> list[str]:
+        f = dyn.jit(lambda x, ws: sum((x @ w for w in ws), x), shapes=("n 3", ["3 3"] * count))
+        f(np.ones((2, 3), np.float32), [np.ones((3, 3), np.float32)] * count)
+        return [line.strip() for line in str(f.explain()).splitlines() if line.endswith(": declared")]
+
+    assert lines(2) == [
+        "x.shape[1] == 3: declared",
+        "ws[0].shape == (3, 3): declared",
+        "ws[1].shape == (3, 3): declared",
+    ]
+    assert lines(20) == [
+        "x.shape[1] == 3: declared", "ws[0].shape == (3, 3), and so on for 19 other arguments: declared",
+    ]  # fmt: skip
