@@ -29,7 +29,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_compile_serves_all_requests(name: str) -> None:
     import stream
 
-    outcome = stream.serve(name, 3)
+    outcome = stream.serve(name, 2)
     assert outcome.compiles == 1
     assert outcome.difference <= stream.TOLERANCE
     assert name in stream.PROGRAMS
