@@ -237,6 +237,11 @@ def dtype(value: object) -> DType:
     return found
 
 
+def widened(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array in the dtype that it is computed with in: of narrow floats a copy in float32, others themselves."""
+    return x.astype(dtype(x.dtype).wide.np, copy=False)
+
+
 def is_known(numpy: np.dtype[Any]) -> bool:
     """Whether it is the NumPy dtype of one of these, in either byte order."""
     return numpy.newbyteorder("=") in _BY_NUMPY

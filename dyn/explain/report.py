@@ -13,7 +13,7 @@ from dyn.lower.host import AxisCheck, HostProgram, InRegion, site_text
 from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
 from dyn.record import Record
-from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, product
+from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, format_shape, product
 from dyn.source import Loc
 from dyn.stitch.groups import Group, GroupKind
 from dyn.trace.function import TracedFunction
@@ -181,16 +181,16 @@ def _sizes(optimized: Optimized) -> list[FactRow]:
     names = [info.name for info in infos]
     sites = [s for s in optimized.host.sites if isinstance(s, AxisCheck) and not infos[s.input].hidden]
     counts = Counter(site.input for site in sites)
-    whole = [n for n, count in counts.items() if count == len(params[n].shape)]
+    whole = {
+        n: f"{names[n]}.shape == {format_shape(params[n].shape)}"
+        for n, count in counts.items()
+        if count == len(params[n].shape)
+    }
     texts = [site_text(site, names) for site in sites if site.input not in whole]
-    shapes = [f"{names[n]}.shape == {_tuple(params[n].shape)}" for n in whole]
+    shapes = list(whole.values())
     if len(shapes) > _MOST_SHAPES:
         shapes = [f"{shapes[0]}, and so on for {len(shapes) - 1} other arguments"]
     return [FactRow(text, Status.DECLARED, "declared") for text in (*texts, *shapes)]
-
-
-def _tuple(shape: Sequence[Dim]) -> str:
-    return f"({', '.join(map(format_dim, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def _relation(relation: Relation, status: Status) -> FactRow:

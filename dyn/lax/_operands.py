@@ -112,7 +112,7 @@ def lifted_each(what: str, trace: Trace, values: Sequence[Any]) -> list[Value]:
 
 def lifted_all(what: str, trace: Trace, values: Sequence[Any]) -> list[Value]:
     """Operands of one dtype, each in its own shape: weak ones take the dtype of the others."""
-    found = [lifted(what, trace, value) for value in values]
+    found = lifted_each(what, trace, values)
     strong = [v for v in found if not v.type.weak]
     if not strong:
         return found

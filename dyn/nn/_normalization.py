@@ -70,10 +70,6 @@ def logsumexp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> 
 # ---- normalisation ---------------------------------------------------------------------------------------------------
 
 
-def _wide(dtype: DType) -> DType:
-    return dtype.wide
-
-
 def _scaled(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, dtype: DType) -> Array:
     if weight is not None:
         value = value * weight
@@ -100,7 +96,7 @@ def layer_norm(
     broadcast with ``x``.
     """
     given = _float("layer_norm", x)
-    value: Array = cast(given, _wide(given.element_type))
+    value: Array = cast(given, given.element_type.wide)
     centred = value - dnp.mean(value, axis, None, True)
     variance = dnp.mean(centred * centred, axis, None, True)
     return _scaled(centred * _rsqrt(variance + epsilon), weight, bias, given.element_type)
@@ -110,7 +106,7 @@ def layer_norm(
 def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, axis: Axis = -1, *, epsilon: float = 1e-6) -> Array:
     """``x`` over its root mean square along ``axis``, scaled (https://arxiv.org/abs/1910.07467)."""
     given = _float("rms_norm", x)
-    value: Array = cast(given, _wide(given.element_type))
+    value: Array = cast(given, given.element_type.wide)
     mean_square = dnp.mean(value * value, axis, None, True)
     return _scaled(value * _rsqrt(mean_square + epsilon), weight, None, given.element_type)
 
@@ -126,7 +122,7 @@ def batch_norm(
     multiplication and one addition an element.
     """
     given = _float("batch_norm", x)
-    value: Array = cast(given, _wide(given.element_type))
+    value: Array = cast(given, given.element_type.wide)
     scale = _rsqrt(dnp.asarray(variance) + epsilon)
     if weight is not None:
         scale = scale * weight
@@ -153,7 +149,7 @@ def group_norm(
     number = one_axis("group_norm", axis, given.ndim)
     shape = given.shape
     parts = (*shape[:number], groups, shape[number] // groups, *shape[number + 1 :])
-    value = dnp.reshape(cast(given, _wide(given.element_type)), parts)
+    value = dnp.reshape(cast(given, given.element_type.wide), parts)
     reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
     result = dnp.reshape(layer_norm(value, axis=reduced, epsilon=epsilon), shape)
     return _along(result, weight, bias, number, given.element_type)
@@ -170,7 +166,7 @@ def instance_norm(
     """
     given = _float("instance_norm", x)
     number = one_axis("instance_norm", axis, given.ndim)
-    value: Array = cast(given, _wide(given.element_type))
+    value: Array = cast(given, given.element_type.wide)
     reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
     return _along(layer_norm(value, axis=reduced, epsilon=epsilon), weight, bias, number, given.element_type)
 

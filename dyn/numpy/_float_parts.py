@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from dyn import dtypes
@@ -19,29 +18,18 @@ from dyn.trace.tracer import Tracer
 __all__ = ["frexp", "ldexp", "modf", "spacing"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """A float dtype: integers of its width, the bits of its fraction, the exponent that is stored for 1."""
-
-    pattern: DType
-    digits: int
-    bias: int
-
-
-_LAYOUTS = {
-    dtypes.float32: _Layout(dtypes.int32, 23, 127),
-    dtypes.float64: _Layout(dtypes.int64, 52, 1023),
-}
+#: Integers of the width of what is computed with.
+_PATTERNS = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
 
 
 def _exponent(x: Tracer) -> Tracer:
     """The least e with ``|x| < 2**e``, as integers of the width of ``x``; 0 of 0 and of what is not finite."""
-    layout = _LAYOUTS[x.element_type]
-    shift = float(layout.digits + 1)
+    layout = x.element_type.floating
+    shift = float(layout.fraction + 1)
     tiny = flag("LT", emit("abs", x), 2.0 ** (1 - layout.bias))
     normal = emit("select", tiny, emit("multiply", x, filled(x, 2.0**shift)), x)
-    bits = emit("bitcast_convert", normal, dtype=layout.pattern)
-    stored = emit("shift_right_logical", bits, filled(bits, layout.digits))
+    bits = emit("bitcast_convert", normal, dtype=_PATTERNS[x.element_type])
+    stored = emit("shift_right_logical", bits, filled(bits, layout.fraction))
     stored = emit("and", stored, filled(bits, 2 * layout.bias + 1))
     less = emit("select", tiny, filled(bits, layout.bias - 1 + int(shift)), filled(bits, layout.bias - 1))
     ordinary = emit("and", emit("is_finite", x), flag("NE", x, 0.0))
@@ -50,9 +38,9 @@ def _exponent(x: Tracer) -> Tracer:
 
 def _power_of_two(exponent: Tracer, dtype: DType) -> Tracer:
     """``2.0**exponent``, which has to be a normal number of the dtype."""
-    layout = _LAYOUTS[dtype]
-    stored = emit("add", cast(exponent, layout.pattern), filled(cast(exponent, layout.pattern), layout.bias))
-    return emit("bitcast_convert", emit("shift_left", stored, filled(stored, layout.digits)), dtype=dtype)
+    layout, whole = dtype.floating, cast(exponent, _PATTERNS[dtype])
+    stored = emit("add", whole, filled(whole, layout.bias))
+    return emit("bitcast_convert", emit("shift_left", stored, filled(stored, layout.fraction)), dtype=dtype)
 
 
 def _scaled(x: Tracer, exponent: Tracer) -> Tracer:
@@ -94,12 +82,12 @@ def ldexp(x: ArrayLike, y: ArrayLike, /) -> Array:
     element = value.element_type
     wide, steps = align("ldexp", [_wide(value), cast(steps, dtypes.int64)])
     fraction, exponent = _parts(wide)
-    layout = _LAYOUTS[wide.element_type]
+    layout = wide.element_type.floating
     # What is far out of range is zero or infinite all the same; the sum of the two cannot overflow then.
     most = 4 * layout.bias
     near = emit("minimum", emit("maximum", steps, filled(steps, -most)), filled(steps, most))
     target = emit("add", cast(exponent, dtypes.int64), near)
-    limit = layout.bias + layout.digits + 4
+    limit = layout.bias + layout.fraction + 4
     target = emit("minimum", emit("maximum", target, filled(target, -limit)), filled(target, limit))
     return cast(_scaled(fraction, target), element)
 

@@ -57,8 +57,7 @@ def _reference(
     batch = tuple(lhs.shape[a] for a in lhs_batch)
     m, n = tuple(lhs.shape[a] for a in free_l), tuple(rhs.shape[a] for a in free_r)
     k = int(np.prod([lhs.shape[a] for a in lhs_contracting], dtype=np.int64))
-    half = dtypes.dtype(lhs.dtype).is_narrow
-    x, y = (lhs.astype(np.float32), rhs.astype(np.float32)) if half else (lhs, rhs)
+    x, y = dtypes.widened(lhs), dtypes.widened(rhs)
     x = x.transpose(*lhs_batch, *free_l, *lhs_contracting).reshape(*batch, int(np.prod(m, dtype=np.int64)), k)
     y = y.transpose(*rhs_batch, *rhs_contracting, *free_r).reshape(*batch, k, int(np.prod(n, dtype=np.int64)))
     with np.errstate(all="ignore"):

@@ -183,8 +183,7 @@ def _extents(op: Any) -> tuple[Dim, ...]:
 
 
 def _reference(lhs: Array, rhs: Array, **attrs: Any) -> Array:
-    half = dtypes.dtype(lhs.dtype).is_narrow
-    x, w = (lhs.astype(np.float32), rhs.astype(np.float32)) if half else (lhs, rhs)
+    x, w = dtypes.widened(lhs), dtypes.widened(rhs)
     g = Geometry.of(x.shape, w.shape, attrs)
     x, w = x.transpose(g.lhs), w.transpose(g.rhs)
     flipped = tuple(slice(None, None, -1 if r else 1) for r in g.reversal)

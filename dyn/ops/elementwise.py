@@ -442,7 +442,7 @@ def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
     """NumPy's astype where C leaves it undefined too: floats saturate in integers, and NaN gives 0. Rounded once."""
     if x.dtype == dtype.np:
         return np.array(x)
-    x = x.astype(dtypes.dtype(x.dtype).wide.np, copy=False)
+    x = dtypes.widened(x)
     if dtype.is_narrow and x.dtype == np.float64:
         x = _to_odd(x)
     if x.dtype.kind == "f" and dtype.is_integer:

@@ -17,7 +17,7 @@ from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import folds, sorting
 from dyn.ops.complex_parts import Pair, Real, componentwise, product
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
-from dyn.ops.ordering import sort_into, stable_order, widened
+from dyn.ops.ordering import sort_into, stable_order
 from dyn.ops.reduce import COMBINES, identity
 from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
@@ -120,7 +120,7 @@ def _running_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 
 
 def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
-    wide = np.flip(widened(x), dimension) if reverse else widened(x)
+    wide = np.flip(dtypes.widened(x), dimension) if reverse else dtypes.widened(x)
     with np.errstate(all="ignore"):
         result = _RUNNING[combine].accumulate(wide, axis=dimension, dtype=wide.dtype).astype(x.dtype)
     return np.flip(result, dimension) if reverse else result

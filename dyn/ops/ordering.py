@@ -24,11 +24,6 @@ _MOST = 1 << 32
 _LOWER = np.int64(0xFFFFFFFF)
 
 
-def widened(x: Array) -> Array:
-    """Narrow floats as float32, which holds them exactly: NumPy is slow at them, and adds them up in their own."""
-    return x.astype(dtypes.dtype(x.dtype).wide.np, copy=False)
-
-
 def _kind(x: Array) -> Any:
     """NumPy's stable sort of numbers of 8 and 16 bits is by their digits, and the quickest."""
     return "stable" if x.itemsize <= 2 else None
@@ -135,7 +130,7 @@ def _order_of_words(numbers: Array) -> Array:
 
 def _whole_numbers(x: Array) -> Array:
     """A new array of signed integers (of bools and small unsigned ones too) in the order of the elements of ``x``."""
-    x = widened(x)
+    x = dtypes.widened(x)  # NumPy is slow at narrow floats
     if x.dtype.kind == "u" and x.itemsize == 8:
         return (x ^ np.uint64(1 << 63)).view(np.int64)
     if x.dtype.kind == "u" and x.itemsize == 4:

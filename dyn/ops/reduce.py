@@ -85,9 +85,8 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 
 def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) -> Array:
-    kind = dtypes.dtype(x.dtype)
-    wide = x.astype(kind.wide.np, copy=False)
-    initial = np.asarray(identity(combine, kind.wide)).astype(wide.dtype)
+    wide = dtypes.widened(x)
+    initial = np.asarray(identity(combine, dtypes.dtype(wide.dtype))).astype(wide.dtype)
     if not axes:
         return x
     with np.errstate(all="ignore"):

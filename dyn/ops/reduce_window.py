@@ -47,8 +47,7 @@ def _reference(
     window_dilations: tuple[int, ...],
     combine: str,
 ) -> Array:
-    kind = dtypes.dtype(x.dtype)
-    wide = x.astype(kind.wide.np, copy=False)
+    wide = dtypes.widened(x)
     neutral = identity(combine, dtypes.dtype(wide.dtype))
     padded = dilate_and_pad(wide, base_dilations, padding, neutral)
     counts = window_counts(padded.shape, window, strides, window_dilations)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from dyn.api import Lowered, Traced
 from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
 from dyn.interop.jax.arguments import Arguments, Plan
 from dyn.interop.jax.internals import Internals, internals
-from dyn.interop.jax.results import read_leaf, read_numpy
+from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
 from dyn.interop.jax.versions import JaxExplanation, Program, build
 from dyn.trace.signature import Shapes, Signature, Static
@@ -175,14 +172,8 @@ class JaxJitted:
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
         plain = parts.array if parts.alone else None
-        kinds = {*map(type, leaves)}
-        if kinds <= {plain}:
+        if {*map(type, leaves)} <= {plain}:
             return _Call(tree, static, plan, leaves, [leaf.aval for leaf in leaves])
-        if kinds <= {plain, np.ndarray}:
-            x64 = parts.jax.config.jax_enable_x64
-            with contextlib.suppress(TypeError):  # of an array of objects; its name is said below
-                pairs = [(v, v.aval) if type(v) is plain else read_numpy(parts, x64, v) for v in leaves]
-                return _Call(tree, static, plan, [array for array, _ in pairs], [aval for _, aval in pairs])
         arrays, avals = list[Any](), list[Any]()
         for leaf, name in zip(leaves, plan.names, strict=True):
             if type(leaf) is plain:

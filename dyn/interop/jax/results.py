@@ -31,8 +31,9 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
         return None, value
     try:
         if type(value) is np.ndarray:
-            return read_numpy(parts, jax.config.jax_enable_x64, value)
-        aval = jax.typeof(value)
+            aval = _numpy_type(parts, value.shape, value.dtype, jax.config.jax_enable_x64)
+        else:
+            aval = jax.typeof(value)
         dtype = aval.dtype
     except (TypeError, AttributeError):
         raise ArgumentError(
@@ -45,14 +46,8 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
         return JaxHost().view(value), aval
     if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
         return np.array(value, dtype), aval
-    return np.asarray(value, None if dtype == jax.dtypes.float0 else dtype), aval
-
-
-def read_numpy(parts: Internals, x64: bool, value: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-    """:func:`read_leaf` of a NumPy array; TypeError for one of no dtype of JAX's."""
-    aval = _numpy_type(parts, value.shape, value.dtype, x64)
     # Without jax_enable_x64 64-bit arrays are 32-bit ones to JAX.
-    return (value if value.dtype == aval.dtype else value.astype(aval.dtype)), aval
+    return np.asarray(value, None if dtype == jax.dtypes.float0 else dtype), aval
 
 
 @functools.lru_cache(maxsize=_MOST_TYPES)

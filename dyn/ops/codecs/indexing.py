@@ -176,8 +176,9 @@ def monoid(e: Any, combine: str, dtype: Any) -> HloRegion:
 
 
 def _encode_scatter(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    x, *starts, updates = operands
-    attrs, combine = op.attrs, op.attrs["combine"]
+    count, attrs, combine = len(op.results), op.attrs, op.attrs["combine"]
+    arrays, starts, updates = operands[:count], operands[count:-count], operands[-count:]
+    x = arrays[0]
     axes = attrs["scatter_dims_to_operand_dims"]
     indices, dim = _indices(e, x, starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
     scalar = HloType(x.dtype, ())
@@ -188,12 +189,10 @@ def _encode_scatter(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence
     else:
         body = monoid(e, combine, x.dtype)
     fields = {**{name: attrs[name] for name in _SCATTER}, "index_vector_dim": dim}
-    return [
-        e.op(
-            "stablehlo.scatter", x, indices, updates, regions=[body], indices_are_sorted=False, unique_indices=False,
-            scatter_dimension_numbers=HloNumbers("scatter", fields),
-        )
-    ]  # fmt: skip
+    return e.ops(
+        "stablehlo.scatter", [*arrays, indices, *updates], [HloType.of(v.type) for v in op.results], [body],
+        indices_are_sorted=False, unique_indices=False, scatter_dimension_numbers=HloNumbers("scatter", fields),
+    )  # fmt: skip
 
 
 def combine_of(region: HloRegion) -> str | None:
@@ -236,21 +235,8 @@ def _decode_scatter(d: Any, op: HloOp) -> Sequence[Any]:
 scatter = Codec("stablehlo.scatter", _encode_scatter, {"stablehlo.scatter": _decode_scatter})
 
 
-def _encode_several(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    count, attrs = len(op.results), op.attrs
-    arrays, starts, updates = operands[:count], operands[count:-count], operands[-count:]
-    axes = attrs["scatter_dims_to_operand_dims"]
-    indices, dim = _indices(e, arrays[0], starts, attrs["index_vector_dim"], axes, attrs.get("wrap", False))
-    fields = {**{name: attrs[name] for name in _SCATTER}, "index_vector_dim": dim}
-    return e.ops(
-        "stablehlo.scatter", [*arrays, indices, *updates], [HloType.of(v.type) for v in op.results],
-        [e.region(op.regions[0])], indices_are_sorted=False, unique_indices=False,
-        scatter_dimension_numbers=HloNumbers("scatter", fields),
-    )  # fmt: skip
-
-
 #: The same operation of several arrays, which is read by the codec above.
-variadic_scatter = Codec("stablehlo.scatter", _encode_several)
+variadic_scatter = Codec("stablehlo.scatter", _encode_scatter)
 
 
 # --- threefry2x32 -----------------------------------------------------------------------------------------------------
