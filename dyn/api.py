@@ -31,7 +31,8 @@ from dyn.errors import (
 )
 from dyn.forking import lock
 from dyn.hosts import Host
-from dyn.shapes import Dim, NamedDim, Symbol, evaluate, format_dim
+from dyn.ir.binding import Binding, bind_function
+from dyn.shapes import Dim, NamedDim, Relation, Symbol, first_broken, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from dyn.call import CallTable
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
-    from dyn.lower.host import Bind
     from dyn.pipeline import Optimized
     from dyn.program import Program
     from dyn.record import Record
@@ -143,25 +143,25 @@ class Version:
         return self.program.optimized
 
     @functools.cached_property
-    def binds(self) -> Sequence[Bind]:
-        """How the symbols that guards ask about follow from the arguments' sizes."""
-        return self.program.binds() if self.guards else ()
+    def binding(self) -> Binding:
+        """How symbols follow from the arguments' sizes."""
+        return bind_function(self.traced.function)
 
     def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
-        """The size of each symbol which a guard may ask about; one that was declared as ``2*k + 1`` is solved for."""
-        env: dict[Symbol, int] = {}
-        for bind in self.binds:
-            size = arrays[bind.input].shape[bind.axis] - evaluate(bind.offset, env)
-            # What does not divide is refused by the checks of every version.
-            env[bind.symbol] = size // (evaluate(bind.factor, env) or 1)
-        return env
+        """The size of each symbol which a guard may ask about. What does not divide is refused by the program."""
+        captured = self.loaded.captured
+        return self.binding.sizes([a.shape for a in (*arrays, *captured)])
+
+    def broken(self, arrays: Sequence[Array]) -> Relation | None:
+        """The first branch that these arguments would take another way.
+
+        Raises ShapeError where a branch before it has no answer for them.
+        """
+        return first_broken(self.guards, self.sizes(arrays)) if self.guards else None
 
     def matches(self, arrays: Sequence[Array]) -> bool:
         """Whether the branches that this version took would be taken for these arguments."""
-        if not self.guards:
-            return True
-        env = self.sizes(arrays)
-        return all(guard.holds(env) for guard in self.guards)
+        return self.broken(arrays) is None
 
     def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
         return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
@@ -388,11 +388,10 @@ class Jitted:
 
     def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
         version = known[-1]
-        env = version.sizes(arrays)
-        for guard in version.guards:
-            if not guard.holds(env):
-                return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
-        return "its guards do not hold"
+        guard = version.broken(arrays)
+        if guard is None:
+            return "its guards do not hold"
+        return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
 
     # Stages ---------------------------------------------------------------------------------------------------
 

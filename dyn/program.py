@@ -27,7 +27,7 @@ from dyn.trace.function import TracedFunction
 
 if TYPE_CHECKING:
     from dyn.backends.base import Source
-    from dyn.lower.host import Bind, HostProgram
+    from dyn.lower.host import HostProgram
     from dyn.pipeline import Optimized
 
 Array = np.ndarray[Any, Any]
@@ -72,13 +72,6 @@ class Program:
     def useless(self) -> tuple[int, ...]:
         """The donated parameters, by number, that no result could take the memory of."""
         return self.optimized.useless if self._found is None else self._found.useless
-
-    def binds(self) -> Sequence[Bind]:
-        """How each dim gets its value from the arguments' sizes."""
-        _import_passes()
-        from dyn.lower.host import bind_dims
-
-        return bind_dims(self.traced.function)[0]
 
     def load(self, captured: Sequence[Array]) -> LoadedProgram:
         """Machine code for this machine, in memory."""

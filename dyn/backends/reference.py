@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import ShapeError
-from dyn.ir.core import Function, ParamInfo, Value
+from dyn.ir.binding import bind_function
+from dyn.ir.core import Function, Value
 from dyn.ir.evaluate import check_relations, run_ops
-from dyn.shapes import Dim, Symbol, SymExpr, evaluate, free_symbols, linear_in
+from dyn.shapes import Symbol
 
 Array = np.ndarray[Any, Any]
 
@@ -30,31 +30,5 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
 
 def bind_symbols(function: Function, arrays: Sequence[Array]) -> dict[Symbol, int]:
     """The size of every symbol that the parameters' shapes determine; ShapeError where two of them disagree."""
-    env: dict[Symbol, int] = {}
-    pending: list[tuple[ParamInfo, int, Dim, int]] = []
-    for param, info, array in zip(function.params, function.infos, arrays, strict=True):
-        dims = param.shape if info.dims is None else info.dims
-        for axis, (dim, size) in enumerate(zip(dims, array.shape, strict=True)):
-            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
-            if symbol is not None and symbol not in env:
-                env[symbol] = size
-            else:
-                pending.append((info, axis, dim, size))
-    for info, axis, dim, size in pending:
-        _solve(dim, size, env)
-        actual = evaluate(dim, env)
-        if actual != size:
-            raise ShapeError(f"{info.name}.shape[{axis}] is {size}, and it must be {dim} = {actual}.")
-    return env
-
-
-def _solve(dim: Dim, size: int, env: dict[Symbol, int]) -> None:
-    """Give the one unknown symbol of a linear dim its size."""
-    unknown = [s for s in free_symbols(dim) if s not in env]
-    if len(unknown) != 1:
-        return
-    linear = linear_in(dim, unknown[0])
-    if linear is not None:
-        factor, rest = evaluate(linear[0], env), evaluate(linear[1], env)
-        if factor:
-            env[unknown[0]] = (size - rest) // factor
+    names = [info.name for info in function.infos]
+    return bind_function(function).check([array.shape for array in arrays], names)

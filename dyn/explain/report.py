@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from dyn.backends.binaries import Origin
+from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
-from dyn.lower.host import AxisCheck, HostProgram, InRegion, site_text
+from dyn.lower.host import HostProgram, InRegion, site_text
 from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
 from dyn.record import Record

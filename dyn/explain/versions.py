@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dyn.shapes import Relation, Symbol, free_symbols
+from dyn.shapes import Relation, Symbol, first_broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ def why_new(new: MadeFor, known: Sequence[MadeFor], broken: Sequence[str]) -> st
 
 def broken_guard(guards: Sequence[Relation], sizes: Mapping[Symbol, int]) -> str:
     """The first guard that these sizes break: ``128 >= n, and n is 300 (model.py:3  if x.shape[0] > 128:)``."""
-    for guard in guards:
-        if not guard.holds(sizes):
-            symbols = sorted(free_symbols(guard.lhs) | free_symbols(guard.rhs), key=lambda s: s.uid)
-            values = " and ".join([f"{s.name} is {sizes[s]}" for s in symbols if s in sizes])
-            loc = guard.reason.loc
-            return f"{guard.describe()}, and {values}{f' ({loc.describe()})' if loc is not None else ''}"
-    return "other sizes"
+    guard = first_broken(guards, sizes)
+    if guard is None:
+        return "other sizes"
+    symbols = sorted(guard.symbols(), key=lambda s: s.uid)
+    values = " and ".join([f"{s.name} is {sizes[s]}" for s in symbols if s in sizes])
+    loc = guard.reason.loc
+    return f"{guard.describe()}, and {values}{f' ({loc.describe()})' if loc is not None else ''}"
 
 
 def differences(new: MadeFor, old: MadeFor) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dyn.errors import NotYetError, ShapeError
+from dyn.ir.binding import AxisCheck, Bind, axis_error, bind_function
 from dyn.ir.core import Function, Op, Value, attr_dims
 from dyn.lower.donate import Reuse
 from dyn.lower.launch import Body, Launch, walk_launches
@@ -22,35 +23,12 @@ from dyn.shapes import (
     Relation,
     RelKind,
     Symbol,
-    SymExpr,
     as_dim,
     dim_max,
     evaluate,
-    format_dim,
     free_symbols,
-    linear_in,
 )
 from dyn.stitch.groups import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """``symbol`` is ``(size - offset) / factor`` of an axis of an input."""
-
-    symbol: Symbol
-    input: int
-    axis: int
-    factor: Dim = 1
-    offset: Dim = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AxisCheck:
-    """An axis of an input has the size ``dim``."""
-
-    input: int
-    axis: int
-    dim: Dim
 
 
 class Fault(Enum):
@@ -170,8 +148,8 @@ def build_host(
 ) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
-    binds, checks = bind_dims(function)
-    symbols = [bind.symbol for bind in binds]
+    binding = bind_function(function)
+    symbols = [bind.symbol for bind in binding.binds]
     measured = list(dict.fromkeys(s for launch in walk_launches(launches) if (s := launch.measures) is not None))
     symbols += measured
     for symbol in function.symbols():
@@ -181,12 +159,12 @@ def build_host(
                 f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
                 remedy="let an axis of some argument be that dimension alone.",
             )
-    sites: list[Site] = [*checks]
+    sites: list[Site] = [*binding.checks]
     sites += [
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
     ]
     # A dim that is solved for (n in an axis of n + 3) is a size all the same; one that is read off an axis is anyway.
-    solved = [*(b.symbol for b in binds if b.factor != 1 or b.offset != 0), *measured]
+    solved = [*(b.symbol for b in binding.binds if b.factor != 1 or b.offset != 0), *measured]
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
@@ -197,45 +175,10 @@ def build_host(
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
     layout = lay_out(plan, launches)
     return HostProgram(
-        function, tuple(symbols), tuple(binds), tuple(sites), tuple(layout.slots),
+        function, tuple(symbols), binding.binds, tuple(sites), tuple(layout.slots),
         tuple(layout.segments), layout.places, layout.sizes,
         launches, guards, reuses, layout.loops, layout.variables, layout.scopes,
     )  # fmt: skip
-
-
-def bind_dims(function: Function) -> tuple[list[Bind], list[AxisCheck]]:
-    """How every symbol that can be gets its value, and which axes must agree with one that another axis gave.
-
-    It follows from the parameters' own dims, and so is the same before all passes and after them.
-    """
-    binds: list[Bind] = []
-    checks: list[AxisCheck] = []
-    known: dict[Symbol, None] = {}
-    pending: list[tuple[int, int, SymExpr]] = []
-    for number, (param, info) in enumerate(zip(function.params, function.infos, strict=True)):
-        for position, dim in enumerate(param.shape if info.dims is None else info.dims):
-            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
-            if symbol is not None and symbol not in known:
-                known[symbol] = None
-                binds.append(Bind(symbol, number, position))
-            elif isinstance(dim, int) or symbol is not None:
-                # A captured array is looked at once, when the program is loaded with it.
-                if not (info.hidden and isinstance(dim, int)):
-                    checks.append(AxisCheck(number, position, dim))
-            else:
-                pending.append((number, position, dim))
-    progress = True
-    while progress:
-        progress = False
-        for number, position, dim in pending:
-            unknown = [s for s in free_symbols(dim) if s not in known]
-            linear = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
-            if linear is not None and not any(u in free_symbols(linear[0]) for u in unknown):
-                known[unknown[0]] = None
-                binds.append(Bind(unknown[0], number, position, *linear))
-                progress = True
-    checks += [AxisCheck(number, position, dim) for number, position, dim in pending]
-    return binds, checks
 
 
 def function_dims(function: Function) -> Iterator[Dim]:
@@ -277,7 +220,7 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
     what = program.sites[site]
     infos = program.function.infos
     if isinstance(what, AxisCheck):
-        return _axis_error(program, what, env, sizes)
+        return axis_error(infos[what.input].name, what, sizes[what.input][what.axis], env)
     if isinstance(what, InRegion):
         what = what.relation
     if isinstance(what, Relation):
@@ -325,24 +268,6 @@ def _undefined(program: HostProgram, env: dict[Symbol, int]) -> ShapeError:
         except ShapeError as error:
             return ShapeError(error.problem, remedy=error.remedy, notes=_origins(program, (dim,), env))
     raise AssertionError("every size has a value")
-
-
-def _axis_error(
-    program: HostProgram, check: AxisCheck, env: dict[Symbol, int], sizes: Sequence[Sequence[int]]
-) -> ShapeError:
-    name = program.function.infos[check.input].name
-    actual = sizes[check.input][check.axis]
-    if isinstance(check.dim, int):
-        return ShapeError(
-            f"{name}.shape[{check.axis}] is {actual}, and it is declared to be {check.dim}.",
-            remedy=f"pass an array whose axis {check.axis} has {check.dim} elements, or change shapes=.",
-        )
-    wanted = evaluate(check.dim, env)
-    return ShapeError(
-        f"{name}.shape[{check.axis}] is {actual}, and it must be {format_dim(check.dim)} = {wanted}.",
-        notes=_origins(program, (check.dim,), env),
-        remedy="pass arrays that agree, or give the two axes different names in shapes=.",
-    )
 
 
 def _origins(program: HostProgram, dims: tuple[Dim, ...], env: dict[Symbol, int]) -> tuple[str, ...]:

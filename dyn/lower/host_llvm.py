@@ -35,8 +35,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Op, Value
-from dyn.lower.host import AxisCheck, Fault, HostProgram, InRegion
+from dyn.lower.host import Fault, HostProgram, InRegion
 from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.launch import Body, Condition, Launch, Variant, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Row

@@ -26,7 +26,7 @@ from dyn.shapes.expr import (
 from dyn.shapes.facts import Declaration, Facts, numel_relation
 from dyn.shapes.joins import broadcast, dim_max, dim_min
 from dyn.shapes.parse import parse_dim
-from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, format_shape
+from dyn.shapes.relation import Answer, Outcome, Reason, Relation, RelKind, Verdict, first_broken, format_shape
 from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
 
 __all__ = [
@@ -43,7 +43,9 @@ __all__ = [
     "OpaqueKind",
     "Reason",
     "RelKind",
+    "Outcome",
     "Relation",
+    "first_broken",
     "SymExpr",
     "Symbol",
     "Verdict",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
@@ -58,6 +58,17 @@ class Answer:
         raise TypeError("an Answer has three values: ask .proved, .refuted or .unknown")
 
 
+class Outcome(Enum):
+    """How a relation turns out for given sizes: NO_VALUE where a side divides by zero or cannot be broadcast.
+
+    A relation without a value is neither true nor false, and so is its negation: whoever goes by one has to raise.
+    """
+
+    YES = "yes"
+    NO = "no"
+    NO_VALUE = "no value"
+
+
 class RelKind(Enum):
     """The relations."""
 
@@ -108,15 +119,31 @@ class Relation:
         return free_symbols(self.lhs) | free_symbols(self.rhs)
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
-        """Whether it holds for these sizes; it does not where a side has no value."""
-        return self.outcome(env) is True
+        """Whether it is true for these sizes. A relation without a value is not, and its negation is not either."""
+        return self.outcome(env) is Outcome.YES
 
-    def outcome(self, env: Mapping[Symbol, int]) -> bool | None:
-        """Whether it holds for these sizes; None where a side has no value."""
+    def outcome(self, env: Mapping[Symbol, int]) -> Outcome:
+        """How it turns out for these sizes."""
         try:
-            return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
+            return Outcome.YES if self._value(env) else Outcome.NO
         except ShapeError:
-            return None
+            return Outcome.NO_VALUE
+
+    def decided(self, env: Mapping[Symbol, int]) -> bool:
+        """Whether it is true for these sizes; the ShapeError of the line that asks where it has no value."""
+        try:
+            return self._value(env)
+        except ShapeError as error:
+            symbols = sorted(self.symbols(), key=lambda s: s.uid)
+            raise ShapeError(
+                f"{self.reason.text.replace(' on not ', ' on ', 1)} has no answer: {error.problem}",
+                loc=self.reason.loc,
+                notes=tuple(f"{s.name} is {s.origin} = {env[s]}" for s in symbols),
+                remedy=error.remedy,
+            ) from None
+
+    def _value(self, env: Mapping[Symbol, int]) -> bool:
+        return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
 
     def describe(self, names: Mapping[Symbol, str] | None = None) -> str:
         """``s == t``"""
@@ -151,6 +178,15 @@ class Relation:
 
     def _sides(self) -> tuple[Dim, ...]:
         return (self.lhs,) if self.kind is RelKind.NONZERO else (self.lhs, self.rhs)
+
+
+def first_broken(guards: Iterable[Relation], env: Mapping[Symbol, int]) -> Relation | None:
+    """The first guard that is false for these sizes; None where all are true.
+
+    Guards are in the order in which a function asked them. So where the first that is not true has no value, the
+    function would come to the same question with these sizes: its ShapeError is raised.
+    """
+    return next((guard for guard in guards if not guard.decided(env)), None)
 
 
 def format_dim_name(sym: Symbol, names: Mapping[Symbol, str] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dyn.shapes.expr import Atom, Symbol, SymExpr
-from dyn.shapes.relation import Relation
+from dyn.shapes.relation import Outcome, Relation
 
 
 def may_always_hold(relation: Relation) -> bool:
@@ -15,7 +15,7 @@ def may_always_hold(relation: Relation) -> bool:
         if isinstance(dim, SymExpr):
             atoms |= dim.atoms
     symbols = sorted([atom for atom in atoms if isinstance(atom, Symbol)], key=lambda symbol: symbol.uid)
-    return not any(relation.outcome(env) is False for env in _assignments(symbols))
+    return not any(relation.outcome(env) is Outcome.NO for env in _assignments(symbols))
 
 
 def _assignments(symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:

@@ -181,7 +181,7 @@ class Trace:
     def decide(self, yes: Relation, no: Relation) -> bool:
         """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard.
 
-        Raises UndecidedDimError where there are no sizes to go by.
+        Raises UndecidedDimError where there are no sizes to go by, and ShapeError where these have no answer.
         """
         question = yes.reason.text.removeprefix("the branch on ")
         self.check_alive(f"the question {question}")
@@ -202,7 +202,7 @@ class Trace:
                 "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
             )
         self._check_asker(question)
-        answer = yes.holds(self.sizes)
+        answer = yes.decided(self.sizes)
         taken = yes if answer else no
         builder = self.root.builder  # whatever region it is asked in, the code there was chosen for all calls
         builder.facts = builder.facts.assume(taken)

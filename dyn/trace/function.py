@@ -9,6 +9,7 @@ from typing import Any
 
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
+from dyn.ir.binding import bind_axes
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
 from dyn.ir.core import Function, Op, ParamInfo, Value
@@ -22,10 +23,7 @@ from dyn.shapes import (
     Symbol,
     SymExpr,
     as_dim,
-    evaluate,
-    format_dim,
     free_symbols,
-    linear_in,
     parse_constraints,
     parse_dim,
 )
@@ -87,7 +85,7 @@ def trace_function(
     Errors inside are raised as they are, with the user's lines in them.
     """
     scope = _Scope(leaves, declarations or Declarations())
-    params = [scope.param(leaf) for leaf in leaves]
+    params = [scope.param(number) for number in range(len(leaves))]
     scope.find_sizes()
     trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes)
     with tracing(trace):
@@ -143,11 +141,11 @@ class _Scope:
     """
 
     def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations) -> None:
-        self.declarations = declarations
+        self.leaves, self.declarations = leaves, declarations
         self.symbols: dict[str, Symbol] = {}
         self.sizes: dict[Symbol, int] = {}
-        #: Each axis whose size is known, with its declared dim.
-        self.axes: list[tuple[LeafSpec, int, Dim, int]] = []
+        #: Each axis whose size is known, as the number of its leaf, the axis and its declared dim.
+        self.axes: list[tuple[int, int, Dim]] = []
         #: ``x.shape[0]`` to the symbol that this axis is: what constraints may call it.
         self.places: dict[str, Symbol] = {}
         #: The axes that are a declared dim or 1.
@@ -163,11 +161,13 @@ class _Scope:
             found = self.symbols[name] = new_symbol(name, origin)
         return found
 
-    def param(self, leaf: LeafSpec) -> Value:
-        shape = tuple(self.axis(leaf, axis) for axis in range(len(leaf.axes)))
+    def param(self, number: int) -> Value:
+        leaf = self.leaves[number]
+        shape = tuple(self.axis(number, axis) for axis in range(len(leaf.axes)))
         return Value(TensorType(leaf.dtype, shape, leaf.weak), _identifier(leaf.name, "arg"))
 
-    def axis(self, leaf: LeafSpec, axis: int) -> Dim:
+    def axis(self, number: int, axis: int) -> Dim:
+        leaf = self.leaves[number]
         declared = leaf.axes[axis]
         origin = f"{leaf.name}.shape[{axis}]"
         if isinstance(declared, int):
@@ -181,7 +181,7 @@ class _Scope:
         if isinstance(dim, SymExpr) and dim.is_symbol is not None:
             self.places[origin] = dim.is_symbol
         if leaf.sizes is not None:
-            self.axes.append((leaf, axis, dim, leaf.sizes[axis]))
+            self.axes.append((number, axis, dim))
         return dim
 
     def declared(self, text: str, origin: str) -> Dim:
@@ -209,55 +209,8 @@ class _Scope:
 
         Raises the ShapeError that the compiled program would, where axes do not agree with one another.
         """
-        pending: list[tuple[Dim, int]] = []
-        for _, _, dim, size in self.axes:
-            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
-            if symbol is None:
-                pending.append((dim, size))
-            else:
-                self.sizes.setdefault(symbol, size)
-        while sum([self.solve(dim, size) for dim, size in pending]):
-            pass
-        for leaf, axis, dim, size in self.axes:
-            self.check(leaf, axis, dim, size)
-
-    def solve(self, dim: Dim, size: int) -> bool:
-        """Find the size of the one symbol of ``dim`` that has none yet."""
-        unknown = [s for s in free_symbols(dim) if s not in self.sizes]
-        linear = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
-        if linear is None:
-            return False
-        factor, rest = (evaluate(part, self.sizes) for part in linear)
-        # The rounding of a division in C; what is left over is found by check().
-        self.sizes[unknown[0]] = abs(size - rest) // abs(factor or 1) * (1 if (size >= rest) == (factor >= 0) else -1)
-        return True
-
-    def check(self, leaf: LeafSpec, axis: int, dim: Dim, size: int) -> None:
-        place = f"{leaf.name}.shape[{axis}]"
-        if isinstance(dim, int):
-            if size != dim:
-                raise ShapeError(
-                    f"{place} is {size}, and it is declared to be {dim}.",
-                    remedy=f"pass an array whose axis {axis} has {dim} elements, or change shapes=.",
-                )
-            return
-        symbols = sorted(free_symbols(dim), key=lambda s: s.uid)
-        if any(s not in self.sizes for s in symbols):
-            return
-        notes = tuple(f"{s.name} is {s.origin} = {self.sizes[s]}" for s in symbols)
-        if evaluate(dim, self.sizes) != size:
-            raise ShapeError(
-                f"{place} is {size}, and it must be {format_dim(dim)} = {evaluate(dim, self.sizes)}.",
-                notes=notes,
-                remedy="pass arrays that agree, or give the two axes different names in shapes=.",
-            )
-        for symbol in symbols:
-            if self.sizes[symbol] < 0:
-                raise ShapeError(
-                    f"{place} is {size}, and it must be {format_dim(dim)}, where {symbol.name} is a size.",
-                    notes=notes,
-                    remedy="pass a larger array, or change shapes=.",
-                )
+        binding = bind_axes(self.axes)
+        self.sizes = binding.check([leaf.sizes or () for leaf in self.leaves], [leaf.name for leaf in self.leaves])
 
     # What is declared -----------------------------------------------------------------------------------------
 

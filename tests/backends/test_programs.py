@@ -146,7 +146,7 @@ def test_guards_choose_among_what_is_found() -> None:
     for made, found in zip(first._in_order, second._in_order, strict=True):
         assert "find" in found.record.seconds
         assert "lower" not in found.record.seconds
-        names = [[(b.symbol.name, b.input, b.axis, b.factor, b.offset) for b in v.binds] for v in (made, found)]
+        names = [[(b.symbol.name, b.input, b.axis, b.factor, b.offset) for b in v.binding.binds] for v in (made, found)]
         assert names[0] == names[1] != []
 
 

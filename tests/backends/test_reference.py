@@ -34,7 +34,11 @@ def test_sizes_that_disagree() -> None:
     function = m.function(m.op("add", m.param("x", "n"), m.param("y", "n")))
     with pytest.raises(ShapeError) as caught:
         run_reference(function, [np.zeros(3, "f4"), np.zeros(4, "f4")])
-    assert str(caught.value) == "y.shape[0] is 4, and it must be n = 3."
+    assert str(caught.value) == (
+        "y.shape[0] is 4, and it must be n = 3.\n"
+        "  n is the size n = 3\n"
+        "  help: pass arrays that agree, or give the two axes different names in shapes=."
+    )
 
 
 def test_a_relation_that_does_not_hold() -> None:

@@ -21,7 +21,7 @@ from dyn.dtypes import DType
 from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.jax.exported import Form, exported_program
-from dyn.shapes import Dim, Symbol, evaluate, format_dim, free_symbols
+from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.gradients import linearize
@@ -72,7 +72,7 @@ class Version:
         if any(aval.symbolic for aval in avals):
             return False
         env = self.sizes(avals)
-        return all(guard.holds(env) for guard in self.traced.guards)
+        return first_broken(self.traced.guards, env) is None
 
     def results(self, avals: Sequence[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """The shapes and dtypes of the results; ShapeError for sizes that the program does not take."""
