@@ -1,7 +1,8 @@
 """What a jitted function tells the native entry: its call table, with a plan for each form of call that went well.
 
-The entry (``dyn.lower.entry``) accepts only calls that a plan describes to the last detail, so that everything which is
-rare, or wrong, is left to Python. Plans are written here after a call by the slow path, and live as long as the table.
+The entry (``dyn.runtime.entry``) accepts only calls that a plan describes to the last detail, so that everything which
+is rare, or wrong, is left to Python. Plans are written here after a call by the slow path, and live as long as the
+table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dyn.config import Config
 from dyn.forking import lock
 from dyn.hosts import is_plain
 from dyn.hosts.cpython import addresses, fast_path
-from dyn.lower.entry.layout import (
+from dyn.lower.abi import Tensor
+from dyn.runtime.entry.layout import (
     DEPTH,
     Build,
     BuildRecord,
@@ -32,7 +34,6 @@ from dyn.lower.entry.layout import (
     Plan,
     StaticRecord,
     Table,
-    Tensor,
     Version,
 )
 from dyn.trace.context import trace_variable

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Report:
 def numpy_cases() -> list[Case]:
     """Calls with NumPy arrays."""
     import dyn
-    from dyn.lower.entry.layout import RELEASE_BYTES
+    from dyn.runtime.entry.layout import RELEASE_BYTES
 
     plus_one = dyn.jit(lambda x: x + 1)
     x = np.arange(8, dtype="f4")

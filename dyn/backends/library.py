@@ -19,7 +19,7 @@ from dyn.ir.opdef import Library
 from dyn.shapes import Symbol
 
 _WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
-#: ``(rt, entry, tensors, values, answer)``: see ``dyn.lower.runtime_calls``.
+#: ``(rt, entry, tensors, values, answer)``: see ``dyn.runtime.callbacks``.
 LIBRARY = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.POINTER(ctypes.c_int64))
 
 

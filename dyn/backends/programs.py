@@ -22,7 +22,7 @@ from dyn.backends.binaries import Built
 from dyn.backends.cache import Store, current_store
 from dyn.backends.lapack import has_lapack
 from dyn.backends.x86 import X86Backend, toolchain
-from dyn.lower.runtime_limits import LIBRARY_SYMBOL
+from dyn.lower.abi import LIBRARY_SYMBOL
 from dyn.version import code_version, is_unchanged
 
 

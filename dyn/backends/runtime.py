@@ -1,6 +1,6 @@
 """The native runtime of this process: allocator, thread pool and launches, compiled and set up on first use.
 
-Its text is in ``dyn.lower.runtime_*``; here it is loaded, told about the machine, and kept in order across forks.
+Its text is in ``dyn.runtime``; here it is loaded, told about the machine, and kept in order across forks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.forking import lock
-from dyn.lower.runtime_limits import MOST_THREADS
+from dyn.runtime.limits import MOST_THREADS
 
 _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
@@ -34,10 +34,10 @@ def runtime_source() -> Source:
     """The runtime's text. What writes it is imported here: a process that finds its object does without."""
     with loading():
         from dyn.lower.native import Module
-        from dyn.lower.runtime_blocks import add_blocks
-        from dyn.lower.runtime_calls import add_calls
-        from dyn.lower.runtime_launch import add_arena, add_launch
-        from dyn.lower.runtime_pool import add_pool
+        from dyn.runtime.blocks import add_blocks
+        from dyn.runtime.callbacks import add_calls
+        from dyn.runtime.launch import add_arena, add_launch
+        from dyn.runtime.pool import add_pool
 
     module = Module()
     add_blocks(module)

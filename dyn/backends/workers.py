@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from dyn.backends.room import fits
+from dyn.runtime.address_space import fits
 
 T = TypeVar("T")
 

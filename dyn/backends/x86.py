@@ -32,11 +32,11 @@ from dyn.backends.cpu import cpu_fingerprint
 from dyn.backends.elf import UnsupportedObject, load_object
 from dyn.backends.lapack import lapack_imports
 from dyn.backends.once import Once
-from dyn.backends.room import room
 from dyn.backends.workers import run_apart
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.forking import lock, whole
 from dyn.lower.target import Target
+from dyn.runtime.address_space import reserve
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ _LIBRARY_BYTES, _COMPILE_BYTES, _BYTES_A_CHARACTER = 192 << 20, 16 << 20, 100
 @lru_cache(maxsize=1)
 def _binding() -> Any:
     """llvmlite, with the native target set up. It takes 40 ms to import, so a warm start does without."""
-    with room(_LIBRARY_BYTES, "load LLVM"):
+    with reserve(_LIBRARY_BYTES, "load LLVM"):
         from llvmlite import binding
 
         binding.initialize_native_target()
@@ -210,19 +210,19 @@ class X86Backend:
         """The assembly that :meth:`compile` would make an object of."""
 
         def emit() -> str:
-            with self._room(source):
+            with self._reserve(source):
                 module, machine = self._module(source)
                 return machine.emit_assembly(module)
 
         return _apart(emit)
 
     def _object(self, source: Source) -> bytes:
-        with self._room(source):
+        with self._reserve(source):
             module, machine = self._module(source)
             return _emit_object(machine, module)
 
-    def _room(self, source: Source) -> AbstractContextManager[None]:
-        return room(_COMPILE_BYTES + _BYTES_A_CHARACTER * len(source.text), f"compile {', '.join(source.symbols)}")
+    def _reserve(self, source: Source) -> AbstractContextManager[None]:
+        return reserve(_COMPILE_BYTES + _BYTES_A_CHARACTER * len(source.text), f"compile {', '.join(source.symbols)}")
 
     def _module(self, source: Source) -> tuple[Any, Any]:
         """The parsed module in a context of its own, and a target machine for it."""

@@ -1,6 +1,6 @@
 """The native entry in memory: compiled once a process, and one built-in function for each jitted function.
 
-``dyn.lower.entry`` says what the code does. It is never unmapped, as built-ins and the results of calls lead into it.
+``dyn.runtime.entry`` says what the code does. It is never unmapped, as built-ins and the results of calls lead into it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _MethodDef(ctypes.Structure):
 
 def _entry_source() -> Source:
     with loading():  # a process that finds the object does without
-        from dyn.lower.entry.text import SYMBOLS, entry_text
+        from dyn.runtime.entry.text import SYMBOLS, entry_text
 
     return Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.FULL)
 

@@ -23,7 +23,7 @@ from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function
-from dyn.lower.runtime_limits import UNANSWERED
+from dyn.runtime.limits import UNANSWERED
 
 if TYPE_CHECKING:
     from dyn.lower.donate import Reuse
@@ -44,7 +44,7 @@ class _Table(ctypes.Structure):
     )
 
 
-#: ``(rt, index, tensor, answer)``: see ``dyn.lower.runtime_calls``.
+#: ``(rt, index, tensor, answer)``: see ``dyn.runtime.callbacks``.
 _ALLOC_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

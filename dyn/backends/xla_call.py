@@ -13,7 +13,7 @@ from dyn.backends.x86_runtime import RUNTIME_WORDS, LoadedProgram
 from dyn.forking import lock
 from dyn.ir.core import Op
 from dyn.ir.measured import measured_dims
-from dyn.lower.entry.layout import Tensor
+from dyn.lower.abi import Tensor
 
 #: Tells the programs of this process from those of others: a program that XLA has kept in a file must not find an
 #: address of another process in it.
@@ -46,7 +46,7 @@ class _Calls:
             return found
 
     def _make(self, program: LoadedProgram, name: str) -> int:
-        from dyn.lower.xla_call import Record
+        from dyn.runtime.xla_handler import Record
 
         function, captured = program.interface.function, program.captured
         message = ctypes.create_string_buffer(f"dyn: {name} failed, as there is no memory for it".encode())
@@ -83,14 +83,14 @@ CALLS = _Calls()
 
 def _source() -> Source:
     with loading():  # a process that finds the object does without
-        from dyn.lower.xla_call import SYMBOL, xla_call_text
+        from dyn.runtime.xla_handler import SYMBOL, xla_call_text
 
     return Source(xla_call_text(RUNTIME_WORDS), (SYMBOL,), Effort.FULL)
 
 
 def _fits(program: LoadedProgram) -> bool:
     """Whether a program runs without Python, has nothing to say of values when it fails, and has few enough tensors."""
-    from dyn.lower.xla_call import MOST_BYTES
+    from dyn.runtime.xla_handler import MOST_BYTES
 
     function = program.interface.function
     tensors = len(function.params) + len(function.results)

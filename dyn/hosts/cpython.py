@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.lower.entry.layout import API, DENSE, PyObjects
+from dyn.runtime.entry.layout import API, DENSE, PyObjects
 
 #: Functions of NumPy's C interface by their places in its table, which never change.
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184, "PyArray_SetBaseObject": 282}

@@ -37,6 +37,7 @@ from itertools import count
 
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Op, Value
+from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, FREE, LAUNCH, LIBRARY
 from dyn.lower.host import Fault, HostProgram, InRegion
 from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.launch import Body, Condition, Launch, Variant, walk_launches
@@ -54,8 +55,6 @@ from dyn.shapes import (
 )
 from dyn.shapes.expr import atom_dim
 
-#: Places of the functions in the runtime table, counted in pointers.
-ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(1, 9)
 _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
 _DECLARATIONS = (
     "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",

@@ -17,7 +17,7 @@ import pytest
 import dyn
 from dyn.backends.runtime import native_runtime
 from dyn.errors import ArgumentError
-from dyn.lower.runtime_launch import THRESHOLDS
+from dyn.runtime.launch import THRESHOLDS
 
 _ROOT = Path(__file__).parents[2]
 _PRELUDE = """

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from dyn import config
-from dyn.backends import room, workers
-from dyn.backends.room import fits
+from dyn.backends import workers
 from dyn.backends.workers import run_apart
 
 
@@ -52,38 +51,3 @@ def test_without_a_thread_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_memory_for_a_thread_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "fits", lambda size: False)
     assert run_apart([threading.get_ident] * 3) == [threading.get_ident()] * 3
-
-
-def test_room_that_there_is_not() -> None:
-    with pytest.raises(MemoryError) as caught, room.room(1 << 60, "compile it"):
-        pass
-    assert str(caught.value) == f"no memory to compile it: it takes up to {1 << 40} MiB of address space"
-    assert fits(1 << 20)
-
-
-def test_what_is_promised_is_not_there_for_others() -> None:
-    with room.room(1 << 20, "work"):
-        assert room._promised == [1 << 20]
-    assert room._promised == []
-
-
-@pytest.mark.parametrize(
-    "error",
-    [OSError(12, "Cannot allocate memory"), ImportError("/a.so: failed to map segment from shared object")],
-    ids=["errno", "loader"],
-)
-def test_the_loaders_words_for_no_memory(error: Exception) -> None:
-    def load() -> None:
-        try:
-            raise error
-        except Exception:
-            raise OSError("could not find/load shared object file") from None
-
-    with pytest.raises(MemoryError) as caught, room.room(1 << 20, "load it"):
-        load()
-    assert str(caught.value) == "no memory to load it"
-
-
-def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(ImportError, match="no such module"), room.room(1 << 20, "load it"):
-        raise ImportError("no such module")

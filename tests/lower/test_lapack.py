@@ -27,7 +27,7 @@ from dyn.lower.lapack.routines import ROUTINES, emit_library_call
 from dyn.ops.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
 from dyn.shapes import Facts
 from dyn.source import Loc
-from tests.call.test_entry import native_hits
+from tests.runtime.test_entry import native_hits
 
 Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).resolve().parents[2]

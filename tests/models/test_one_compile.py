@@ -13,8 +13,8 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
-from dyn.lower.runtime_launch import THRESHOLDS
 from dyn.numpy._indexing import scatter_update
+from dyn.runtime.launch import THRESHOLDS
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dyn.backends.runtime import native_runtime
-from dyn.lower.runtime_launch import THRESHOLDS
+from dyn.runtime.launch import THRESHOLDS
 from tests.models.checked import Discard, check_program
 from tests.models.random_programs import make_program
 

@@ -2,7 +2,7 @@
 
 ``dyn_call`` is a program; ``dyn_linear`` is half of a derivative, which is linear in all but its residuals, and knows
 its transpose. Outside of JAX's traces they run at once, on the arrays' own memory. A program that XLA compiled calls
-the machine code with the memory of its buffers (``dyn.lower.xla_call``), or Python where that has a part in it.
+the machine code with the memory of its buffers (``dyn.runtime.xla_handler``), or Python where that has a part in it.
 
 Importing this module imports JAX.
 """

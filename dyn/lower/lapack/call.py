@@ -15,15 +15,13 @@ from contextlib import contextmanager
 
 from dyn.dtypes import DType, Kind
 from dyn.ir.core import Op
-from dyn.lower.entry.layout import Tensor
+from dyn.lower.abi import ALLOC, FREE, Tensor
 from dyn.lower.native import Function, Module
 
 #: What a call answers: that its results are there, that there was no memory to compute with, and that a size is one
 #: that LAPACK cannot be told of.
 DONE, NO_MEMORY, TOO_LONG = range(3)
 _MOST = str(2**31 - 1)
-#: Where a runtime table has the functions for memory (``dyn.lower.host_llvm``).
-_ALLOC, _FREE = 8, 16
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
@@ -128,7 +126,7 @@ class LibraryCall:
         for size in bytes:
             places.append(total)
             total = f.add(total, f.and_(f.add(size, "63"), "-64"))
-        alloc = f.load("ptr", "%rt", _ALLOC)
+        alloc = f.load("ptr", "%rt", 8 * ALLOC)
         block = self._block = f.call("ptr", alloc, [("ptr", "%rt"), ("i64", total)])
         f.ret_if(f.is_null(block), "i32", str(NO_MEMORY))
         return [f.at(block, place) for place in places]
@@ -136,7 +134,7 @@ class LibraryCall:
     def finish(self) -> None:
         """Give back memory, and return."""
         if self._block is not None:
-            free = self.f.load("ptr", "%rt", _FREE)
+            free = self.f.load("ptr", "%rt", 8 * FREE)
             self.f.call("void", free, [("ptr", "%rt"), ("ptr", self._block), ("i64", "0")])
         self.f.ret("i32", str(DONE))
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 
 from dyn.ir.core import Op
 from dyn.ir.opdef import Library
+from dyn.lower.abi import LIBRARY_SYMBOL
 from dyn.lower.lapack import solving, spectral
 from dyn.lower.lapack.call import LibraryCall
-from dyn.lower.runtime_limits import LIBRARY_SYMBOL
 
 #: By ``Library.routine``. Each writes the code of one call for all matrices of a stack.
 ROUTINES: Mapping[str, Callable[[LibraryCall], None]] = {

@@ -16,7 +16,7 @@ when all have to be woken. ``dyn_launch_configure(i64 awake, i64 asleep, i64 pie
 from __future__ import annotations
 
 from dyn.lower.native import Function, Module
-from dyn.lower.runtime_pool import MOST_PIECES, PIECES_PER_THREAD, awake, begin_job, run_job, threads_of
+from dyn.runtime.pool import MOST_PIECES, PIECES_PER_THREAD, awake, begin_job, run_job, threads_of
 
 #: The work below which a launch runs on one thread, where a worker is awake and where all sleep: 2 µs and 25 µs. And
 #: the least work of a piece: half a µs.

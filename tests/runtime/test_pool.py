@@ -14,7 +14,7 @@ import pytest
 
 from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
 from dyn.backends.x86_runtime import _RUNTIME
-from tests.backends.pool_tasks import tasks
+from tests.runtime.pool_tasks import tasks
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 

@@ -13,9 +13,9 @@ given. A tensor whose memory was asked for and not given has ``UNANSWERED`` for 
 
 from __future__ import annotations
 
-from dyn.lower.entry.layout import Tensor
+from dyn.lower.abi import Tensor
 from dyn.lower.native import Module
-from dyn.lower.runtime_limits import UNANSWERED
+from dyn.runtime.limits import UNANSWERED
 
 
 def add_calls(m: Module) -> None:

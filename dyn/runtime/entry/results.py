@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dyn.lower.entry.api import address, call, drop, hold
-from dyn.lower.entry.layout import (
+from dyn.lower.abi import Tensor
+from dyn.lower.native import Function, Module
+from dyn.runtime.entry.api import address, call, drop, hold
+from dyn.runtime.entry.layout import (
     FRESH,
     RELEASE_BYTES,
     SMALL_BYTES,
@@ -13,10 +15,8 @@ from dyn.lower.entry.layout import (
     OutputRecord,
     Plan,
     PyObjects,
-    Tensor,
     Version,
 )
-from dyn.lower.native import Function, Module
 
 
 def define_memory(module: Module) -> None:

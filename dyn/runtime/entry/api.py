@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dyn.lower.entry.layout import API, PyObjects
 from dyn.lower.native import Function, Module
+from dyn.runtime.entry.layout import API, PyObjects
 
 _TABLE = f"[{len(API)} x ptr]"
 

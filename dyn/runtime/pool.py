@@ -31,9 +31,9 @@ hold nothing that the end of the process would have to wait for.
 
 from __future__ import annotations
 
-from dyn.lower.host_llvm import THREADS
+from dyn.lower.abi import THREADS
 from dyn.lower.native import Function, Module, Var
-from dyn.lower.runtime_limits import MOST_THREADS
+from dyn.runtime.limits import MOST_THREADS
 
 #: The bits of the word that count pieces; the others hold the job's number.
 _PIECE_BITS = 24

@@ -7,8 +7,7 @@ no Python runs. It gives null, or an error of XLA's.
 
 from __future__ import annotations
 
-from dyn.lower.entry.layout import Tensor
-from dyn.lower.host_llvm import ALLOC_OUTPUT, FAIL
+from dyn.lower.abi import ALLOC_OUTPUT, FAIL, Tensor
 from dyn.lower.native import Function, Module
 
 SYMBOL = "dyn_xla_call"

@@ -6,9 +6,10 @@ the frame. It only reads, and runs no Python code, so that borrowed references s
 
 from __future__ import annotations
 
-from dyn.lower.entry.api import address, call, is_type, type_of
-from dyn.lower.entry.layout import DENSE, DEPTH, Frame, Node, NodeRecord, Plan, PyObjects, StaticRecord, Tensor
+from dyn.lower.abi import Tensor
 from dyn.lower.native import Function, Loop, Module, Var
+from dyn.runtime.entry.api import address, call, is_type, type_of
+from dyn.runtime.entry.layout import DENSE, DEPTH, Frame, Node, NodeRecord, Plan, PyObjects, StaticRecord
 
 #: Words of the stack of containers that are being walked: items or null, dict or null, position.
 _LEVEL = 24

@@ -10,12 +10,12 @@ slow path, a Python function, which compiles, raises what there is to raise, and
 
 from __future__ import annotations
 
-from dyn.lower.entry.api import address, call, declare_api, drop
-from dyn.lower.entry.arguments import define_statics, define_walk
-from dyn.lower.entry.layout import STACK_BYTES, Frame, OutputRecord, Plan, PyObjects, Table, Tensor, Version
-from dyn.lower.entry.results import define_build, define_memory, define_take_back
-from dyn.lower.host_llvm import ALLOC, ALLOC_OUTPUT, FAIL
+from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, Tensor
 from dyn.lower.native import Function, Module
+from dyn.runtime.entry.api import address, call, declare_api, drop
+from dyn.runtime.entry.arguments import define_statics, define_walk
+from dyn.runtime.entry.layout import STACK_BYTES, Frame, OutputRecord, Plan, PyObjects, Table, Version
+from dyn.runtime.entry.results import define_build, define_memory, define_take_back
 
 #: Exported functions: the setup, and the entry.
 SYMBOLS = ("dyn_entry_setup", "dyn_entry")

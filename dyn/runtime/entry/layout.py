@@ -125,12 +125,6 @@ class BuildRecord:
     KIND, COUNT, KEYS, BYTES = 0, 8, 16, 24
 
 
-class Tensor:
-    """What host programs take (``dyn.lower.host_llvm``)."""
-
-    DATA, RANK, DIMS, STRIDES, BYTES = 0, 12, 16, 24, 32
-
-
 class Frame:
     """A call in progress: after these words come the runtime table, then the arrays that the plan sizes."""
 

@@ -1,4 +1,4 @@
-"""Whether there is memory for what does not say that there is none.
+"""Reserves address space before a library that aborts on failed allocation.
 
 LLVM ends the process where it gets no memory, and a library that cannot be mapped is an OSError or an ImportError with
 one of several texts. So the address space is asked beforehand, which is where ``RLIMIT_AS`` and strict overcommit
@@ -20,7 +20,7 @@ _promised: list[int] = []
 
 
 @contextmanager
-def room(size: int, what: str) -> Iterator[None]:
+def reserve(size: int, what: str) -> Iterator[None]:
     """While the block runs, ``size`` bytes of address space are the block's; MemoryError if there are not so many."""
     with _lock:
         if not fits(size):

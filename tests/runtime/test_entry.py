@@ -24,7 +24,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import call
 from dyn.call import MOST_PLANS
-from dyn.lower.entry.layout import RELEASE_BYTES, SMALL_BYTES
+from dyn.runtime.entry.layout import RELEASE_BYTES, SMALL_BYTES
 
 Array = np.ndarray[Any, Any]
 

@@ -1,0 +1,20 @@
+"""The binary interface of host programs: the records that they read, and the names that their callers know.
+
+``dyn.lower.host_llvm`` says what a host program does with them. This file imports nothing that writes text, so that a
+process which finds its programs compiled does without.
+"""
+
+from __future__ import annotations
+
+#: Places of the functions in the runtime table, counted in pointers.
+ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(1, 9)
+
+
+class Tensor:
+    """The byte offsets of an operand or a result."""
+
+    DATA, RANK, DIMS, STRIDES, BYTES = 0, 12, 16, 24, 32
+
+
+#: What the symbols of native library calls begin with (``dyn.lower.lapack``).
+LIBRARY_SYMBOL = "lib_"
