@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dyn import config, errors, hosts, numpy
-from dyn.api import CacheInfo, Compiled, Jitted, Lowered, ShapeDtypeStruct, Traced, install_dialects, jit
+from dyn.api import CacheInfo, Compiled, Jitted, Lowered, Traced, install_dialects, jit
 from dyn.array import Array, asarray, view
 from dyn.dtypes import (
     DType,
@@ -75,6 +75,8 @@ from dyn.short import (
     u32,
     u64,
 )
+from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.specialize.code import CodeInfo, cache_info
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
@@ -145,8 +147,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "CacheInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct", "Traced",
-    "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "checkpoint", "checkpoint_name",
+    "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct",
+    "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info", "checkpoint",
+    "checkpoint_name",
     "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "devices", "dtype",
     "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2",
     "f8e5m2fnuz", "f8e8m0fnu", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, MethodType
@@ -16,24 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dyn import config, dtypes
-from dyn.array import adapter_of, from_numpy, to_numpy
-from dyn.dtypes import DType
+from dyn import config
+from dyn.array import from_numpy, to_numpy
 from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
-    BackendUnavailableError,
     NotYetError,
     ShapeError,
-    TraceError,
     UnsupportedOpError,
-    is_short_of_memory,
 )
 from dyn.forking import lock
 from dyn.hosts import Host
-from dyn.ir.binding import Binding, bind_function
-from dyn.shapes import Dim, NamedDim, Relation, Symbol, first_broken, format_dim
-from dyn.source import user_loc
+from dyn.shapes import Dim, NamedDim, format_dim
+from dyn.specialize.arguments import Leaf, read_leaf
+from dyn.specialize.table import Table
+from dyn.specialize.version import Version, build, load, load_compiler, make_program, no_more_compiling
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.inline import require_declared
@@ -43,15 +39,12 @@ from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace, renewed
 
 if TYPE_CHECKING:
-    from _thread import RLock
-
-    from dyn.backends.x86_runtime import LoadedProgram
     from dyn.call import CallTable
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
-    from dyn.program import Program
     from dyn.record import Record
+    from dyn.specialize.program import Program
 
 Array = np.ndarray[Any, Any]
 
@@ -67,15 +60,6 @@ def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
     _Hook.dialects = MappingProxyType(dict(dialects))
 
 
-@dataclass(frozen=True)
-class ShapeDtypeStruct:
-    """An array argument without the array: sizes (ints), names of dims (strings) or None for an unnamed dim each."""
-
-    shape: tuple[int | str | None, ...]
-    dtype: Any
-    weak: bool = False
-
-
 class CacheInfo(NamedTuple):
     """What a jitted function has compiled: programs, calls that found one, guards recorded, and the seconds it took."""
 
@@ -85,86 +69,11 @@ class CacheInfo(NamedTuple):
     compile_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """An argument leaf, ready to trace or to call with."""
-
-    dtype: DType
-    rank: int
-    weak: bool
-    array: Array | None
-    shape: tuple[int | str | None, ...]
-
-
-def _leaf(value: Any, name: str, function: str) -> _Leaf:
-    if isinstance(value, ShapeDtypeStruct):
-        return _Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
-    weak = weak_dtype(value)
-    if weak is not None:
-        if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
-            raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
-        return _Leaf(weak, 0, True, np.array(value, weak.np), ())
-    if adapter_of(value) is None:
-        raise ArgumentError(
-            f"{function}(): {name} is a {type(value).__name__}, which is not an array.",
-            remedy="pass an array or a number, or name the argument in static_argnames=.",
-        )
-    try:
-        array = as_numpy(value)
-    except TraceError as error:
-        raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
-    return _Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
-
-
 def _shape_of(leaf: Any) -> tuple[Dim, ...]:
     """The dims of an argument of an inlined call."""
     if isinstance(leaf, Tracer):
         return leaf.dims
     return tuple(int(n) for n in getattr(leaf, "shape", ()))
-
-
-class Version:
-    """One compiled program of a function: what it was traced for, and its code."""
-
-    #: What it was compiled for, and why beside the programs that there were; set by the function that keeps it.
-    made_for: MadeFor | None = None
-    because: str = ""
-
-    def __init__(self, program: Program, loaded: LoadedProgram) -> None:
-        self.program = program
-        self.traced = program.traced
-        self.loaded = loaded
-        self.record = program.record
-        self.guards = self.traced.guards
-
-    @property
-    def optimized(self) -> Optimized:
-        """What it was lowered to; made now where the program was found whole on disk."""
-        return self.program.optimized
-
-    @functools.cached_property
-    def binding(self) -> Binding:
-        """How symbols follow from the arguments' sizes."""
-        return bind_function(self.traced.function)
-
-    def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
-        """The size of each symbol which a guard may ask about. What does not divide is refused by the program."""
-        captured = self.loaded.captured
-        return self.binding.sizes([a.shape for a in (*arrays, *captured)])
-
-    def broken(self, arrays: Sequence[Array]) -> Relation | None:
-        """The first branch that these arguments would take another way.
-
-        Raises ShapeError where a branch before it has no answer for them.
-        """
-        return first_broken(self.guards, self.sizes(arrays)) if self.guards else None
-
-    def matches(self, arrays: Sequence[Array]) -> bool:
-        """Whether the branches that this version took would be taken for these arguments."""
-        return self.broken(arrays) is None
-
-    def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
-        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
 
 
 @dataclass
@@ -182,11 +91,7 @@ class Jitted:
         self._signature = signature
         self._options = options
         self._lock = lock()
-        #: Held by the thread that compiles, by what it compiles for.
-        self._building: dict[Any, RLock] = {}
-        self._versions: dict[Any, list[Version]] = {}
-        #: Every version, by age: their numbers in what is explained.
-        self._in_order: tuple[Version, ...] = ()
+        self._versions: Table[Version] = Table()
         self._hits = 0
         #: What the native entry knows of this function, from the first call on that went well.
         self._table: CallTable | None = None
@@ -229,7 +134,7 @@ class Jitted:
             return self._call(args, kwargs)
         except ImportError:
             if sys.is_finalizing():
-                raise _no_more_compiling() from None
+                raise no_more_compiling() from None
             raise
         finally:
             leave_call()
@@ -250,12 +155,7 @@ class Jitted:
             return self._inline(bound)
         leaves = self._leaves(bound)
         arrays = self._arrays(leaves)
-        key = self._key(bound, leaves)
-        version = self._find(key, arrays)
-        if version is None:
-            version = self._compile_once(key, bound, leaves, arrays)
-        else:
-            self._hits += 1
+        version = self._version(bound, leaves, arrays)
         result = version.call(arrays, beside)
         self._accept(bound, args, kwargs, version)
         return result
@@ -303,16 +203,16 @@ class Jitted:
         # Its arguments are its own, as in a call from outside: that it changes them is not for the caller to see.
         return self._signature.call(bound, [renewed(leaf) for leaf in bound.leaves], unflatten_sorted)
 
-    def _leaves(self, bound: Bound) -> list[_Leaf]:
+    def _leaves(self, bound: Bound) -> list[Leaf]:
         name = self._signature.name
         try:
-            return [_leaf(value, "", name) for value in bound.leaves]
+            return [read_leaf(value, "", name) for value in bound.leaves]
         except ArgumentError:
             # Names cost time and are needed for an error only.
             names = self._signature.leaf_names(bound)
-            return [_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
+            return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
 
-    def _arrays(self, leaves: list[_Leaf]) -> list[Array]:
+    def _arrays(self, leaves: list[Leaf]) -> list[Array]:
         arrays = [leaf.array for leaf in leaves if leaf.array is not None]
         if len(arrays) != len(leaves):
             raise ArgumentError(
@@ -321,50 +221,44 @@ class Jitted:
             )
         return arrays
 
-    def _key(self, bound: Bound, leaves: list[_Leaf]) -> Any:
+    def _key(self, bound: Bound, leaves: list[Leaf]) -> Any:
         types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
         return (bound.tree, bound.static, bound.keywords, types, config.current().key())
 
-    def _find(self, key: Any, arrays: Sequence[Array]) -> Version | None:
-        for version in self._versions.get(key, ()):
-            if version.matches(arrays):
-                return version
-        return None
+    def _version(self, bound: Bound, leaves: list[Leaf], arrays: list[Array]) -> Version:
+        """The program for a call: found, or traced and compiled now."""
+        key = self._key(bound, leaves)
 
-    def _compile_once(self, key: Any, bound: Bound, leaves: list[_Leaf], arrays: list[Array]) -> Version:
-        """One thread compiles; the others that need the same version wait for it.
-
-        If that is interrupted, or fails, the next of them compiles.
-        """
-        _load_compiler()
-        with self._building.setdefault(key, lock()):
-            version = self._find(key, arrays)
-            if version is not None:
-                self._hits += 1
-                return version
-            known = self._versions.get(key, ())
+        def make() -> Version:
+            load_compiler()
+            known = self._versions.of(key)
             if known and self._options.on_new_shape == "error":
                 broken = self._broken(known, arrays)
                 raise ShapeError(
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
-            from dyn.explain.log import log_compiled, log_miss
+            from dyn.explain.log import log_miss
 
             made_for = self._made_for(bound, leaves)
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced = self._trace(bound, leaves)
-            version = _build(_program(traced, time.perf_counter() - start))
+            version = build(traced, time.perf_counter() - start)
             version.made_for, version.because = made_for, because
-            with self._lock:
-                self._versions[key] = [*self._versions.get(key, ()), version]
-                self._in_order = (*self._in_order, version)
-            log_compiled(self._signature.name, version.record, version.guards)
             return version
 
-    def _made_for(self, bound: Bound, leaves: list[_Leaf]) -> MadeFor:
+        version, made = self._versions.get(key, lambda version: version.matches(arrays), make)
+        if made:
+            from dyn.explain.log import log_compiled
+
+            log_compiled(self._signature.name, version.record, version.guards)
+        else:
+            self._hits += 1
+        return version
+
+    def _made_for(self, bound: Bound, leaves: list[Leaf]) -> MadeFor:
         """What decides which program a call takes, in words."""
         from dyn.explain.versions import Argument, MadeFor
 
@@ -381,7 +275,7 @@ class Jitted:
         """Why the programs that there are do not do, next to the nearest of them."""
         from dyn.explain.versions import broken_guard, why_new
 
-        versions = self._in_order
+        versions = self._versions.in_order
         known = [version.made_for for version in versions if version.made_for is not None]
         broken = [broken_guard(v.guards, v.sizes(arrays)) if v in same_key else "" for v in versions]
         return why_new(made_for, known, broken)
@@ -395,7 +289,7 @@ class Jitted:
 
     # Stages ---------------------------------------------------------------------------------------------------
 
-    def _trace(self, bound: Bound, leaves: list[_Leaf]) -> TracedFunction:
+    def _trace(self, bound: Bound, leaves: list[Leaf]) -> TracedFunction:
         names = self._signature.leaf_names(bound)
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
         donated = self._signature.donated(bound)
@@ -439,7 +333,7 @@ class Jitted:
 
     def cache_info(self) -> CacheInfo:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
-        versions = self._in_order
+        versions = self._versions.in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
         hits = self._hits + (0 if self._table is None else self._table.hits)
         return CacheInfo(len(versions), hits, sum(len(v.guards) for v in versions), seconds)
@@ -450,7 +344,7 @@ class Jitted:
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
 
-        versions = self._in_order
+        versions = self._versions.in_order
         parts = [make_report(v.optimized, v.traced, v.record, v.because) for v in versions]
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
@@ -463,7 +357,7 @@ class Traced:
 
     jitted: Jitted
     bound: Bound
-    leaves: list[_Leaf]
+    leaves: list[Leaf]
     traced: TracedFunction
     seconds: float = 0.0
 
@@ -493,7 +387,9 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Optimise, stitch and generate kernels, for this machine."""
-        return Lowered(self, _program(self.traced, self.seconds))
+        program = make_program(self.traced, self.seconds)
+        program.lower()
+        return Lowered(self, program)
 
 
 @dataclass(eq=False)
@@ -540,7 +436,7 @@ class Lowered:
         """Machine code for this machine."""
         if target is not None:
             raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
-        return Compiled(self.stage, _build(self.program))
+        return Compiled(self.stage, load(self.program))
 
 
 @dataclass(eq=False)
@@ -588,7 +484,7 @@ class Compiled:
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
         if dialect in ("llvm", "asm"):
-            return self.version.program.code(dialect)
+            return self.version.program.as_text(dialect)
         return Lowered(self.stage, self.version.program).as_text(dialect)
 
     def memory_analysis(self) -> str:
@@ -602,36 +498,6 @@ class Compiled:
         raise NotYetError("saved programs come later.")
 
 
-def _no_more_compiling() -> BackendUnavailableError:
-    return BackendUnavailableError(
-        "nothing more can be compiled: the interpreter is ending, and has given up its modules.",
-        remedy="make the first call earlier; functions registered with atexit still can.",
-    )
-
-
-def _load_compiler() -> None:
-    """Import what every compilation needs; ``dyn.program`` imports the rest where it lowers."""
-    if sys.is_finalizing():
-        raise _no_more_compiling()
-    _import_compiler()
-
-
-@functools.lru_cache(maxsize=1)
-def _import_compiler() -> None:
-    try:
-        from dyn.backends.loading import loading
-
-        with loading():
-            from dyn import call, program
-            from dyn.explain import log, versions
-
-            _ = call, program, log, versions
-    except (ImportError, OSError) as error:
-        if is_short_of_memory(error):
-            raise MemoryError("no memory to load the compiler") from error
-        raise
-
-
 @functools.lru_cache(maxsize=1)
 def _import_explain() -> None:
     from dyn.backends.loading import loading
@@ -640,46 +506,6 @@ def _import_explain() -> None:
         from dyn.explain import explanation, report
 
         _ = explanation, report
-
-
-def _program(traced: TracedFunction, trace_seconds: float) -> Program:
-    """A traced program for this machine: found whole, or optimised, with its kernels."""
-    _load_compiler()
-    from dyn.backends.x86 import host_target
-    from dyn.program import Program
-    from dyn.record import Record
-
-    record = Record()
-    record.seconds["trace"] = trace_seconds
-    program = Program(traced, host_target(), record)
-    _warn_of_useless(program)
-    return program
-
-
-def _warn_of_useless(program: Program) -> None:
-    """Once a program: which arrays were donated in vain. A number's memory is not worth a word."""
-    function = program.traced.function
-    useless = [number for number in program.useless if function.params[number].type.rank > 0]
-    if useless:
-        names = ", ".join(function.infos[number].name for number in useless)
-        loc = user_loc()
-        warnings.warn_explicit(
-            f"{function.name}(): no result can take the memory of the donated {names}: "
-            "none is known to have the same dtype and size and to be written after the last use.",
-            UserWarning,
-            loc.file or "<unknown>",
-            loc.line,
-        )
-
-
-def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
-    """A traced program with its machine code in memory, for this machine."""
-    return _build(_program(traced, trace_seconds))
-
-
-def _build(program: Program) -> Version:
-    """A program with its machine code in memory."""
-    return Version(program, program.load([as_numpy(a) for a in program.traced.captured]))
 
 
 def jit(

@@ -38,7 +38,8 @@ from dyn.runtime.entry.layout import (
 )
 from dyn.trace.context import trace_variable
 from dyn.trace.pytree import TreeSpec, unflatten
-from dyn.trace.signature import Bound, Signature, Static, same_static
+from dyn.trace.signature import Bound, Signature
+from dyn.trace.static import Static, same_static
 
 #: A function has at most so many plans, and a plan so many versions; what comes later takes the slow path.
 MOST_PLANS = 64
@@ -206,8 +207,8 @@ class _Same:
 def _comparable(value: Any) -> Any:
     """What the entry compares a static argument with, by ``==``."""
     kind = type(value)
-    loose = kind in (float, complex) or kind.__eq__ is tuple.__eq__ or dataclasses.is_dataclass(kind)
-    return _Same(value) if loose else value
+    exact = kind in (str, bytes, int, bool, type(None)) or isinstance(value, type | Enum)
+    return value if exact else _Same(value)
 
 
 # ---- what the entry reads --------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def checkpoint(
 
             return checkpoint_in(trace, whole, (given, named), rule, prevent_cse, name)
 
-        call = Transformed("checkpoint", function, (rule, prevent_cse, fixed), inside)
+        call = Transformed("checkpoint", function, inside)
         return call(*(value for i, value in enumerate(args) if i not in places), **kwargs)
 
     return remembered

@@ -66,7 +66,7 @@ class _Custom(ABC):
         def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return self._traced(trace, fixed, args)
 
-        return Transformed(self.kind, self, fixed, inside)(*given)
+        return Transformed(self.kind, self, inside)(*given)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, those that are left out as their defaults."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.binaries import Built
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.x86 import X86Backend
@@ -158,7 +159,14 @@ def render(optimized: Optimized) -> Rendered:
 def compile_x86(
     optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
 ) -> LoadedProgram:
-    """Machine code for this machine, in memory. Equal kernels are rendered and compiled once."""
+    """Machine code for this machine, in memory, with the arrays that it captures."""
+    rendered, built = compile_parts(optimized, backend, record)
+    interface = interface_of(optimized.host, bool(rendered.calls))
+    return load_program(backend, built, rendered.kernels, interface, captured, rendered.calls)
+
+
+def compile_parts(optimized: Optimized, backend: X86Backend, record: Record) -> tuple[Rendered, list[Built]]:
+    """The texts of a program and their objects. Equal kernels are rendered and compiled once."""
     with record.timed("render"):
         rendered = render(optimized)
     record.kernels_compiled, record.sources = rendered.kernels, rendered.sources
@@ -167,11 +175,8 @@ def compile_x86(
     with record.timed("compile"):
         built = backend.build_all(record.sources)
     record.origins = tuple([b.origin for b in built])
-    with record.timed("load"):
-        interface = interface_of(optimized.host, bool(rendered.calls))
-        loaded = load_program(backend, built, rendered.kernels, interface, captured, rendered.calls)
     _dump(optimized.function.name, record)
-    return loaded
+    return rendered, built
 
 
 def interface_of(host: HostProgram, calls: bool) -> Interface:

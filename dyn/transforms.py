@@ -1,27 +1,28 @@
 """``grad``, ``vmap`` and their kin, as in JAX: functions of functions.
 
-Inside a trace (in a jitted function, or in one another) they write ops into the program at hand; called with arrays
-they are compiled, once for every shape. A transformation of the same function with the same options finds the programs
-of the first.
+Inside a trace (in a jitted function, or in one another) they write ops into the program at hand. Called with arrays
+they run the function to trace it, as JAX does outside of ``jit``, and its program is compiled once for every shape and
+for every value that it closes over.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
-from dyn.eager import call_eagerly
+from dyn.api import jit
+from dyn.eager import call_traced
 from dyn.errors import ArgumentError
-from dyn.trace.context import Trace
+from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions
 from dyn.trace.gradients import linearize as linearize_in
 from dyn.trace.gradients import value_and_grad as value_and_grad_in
 from dyn.trace.halves import Half, finish, halve
 from dyn.trace.jacobians import jacobian as jacobian_in
 from dyn.trace.lift import lift
-from dyn.trace.pytree import flatten, frozen_tree, register_node, unflatten
+from dyn.trace.pytree import flatten, register_node, unflatten
 from dyn.trace.tracer import Tracer, active_trace, renewed
 from dyn.trace.vectorizing import vectorize
 
@@ -36,25 +37,24 @@ Inside = Callable[[Trace, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Transformed:
-    """A function made of another one. Two that were made alike are equal, and share their programs."""
+    """A function made of another one."""
 
     __name__: str
 
-    def __init__(self, kind: str, function: Function, options: Hashable, inside: Inside) -> None:
+    def __init__(self, kind: str, function: Function, inside: Inside) -> None:
         if not callable(function):
             raise ArgumentError(
                 f"dyn.{kind} takes a function, not a {type(function).__name__}.", remedy="pass the function itself."
             )
         functools.update_wrapper(self, function)
         self.__name__ = getattr(function, "__name__", kind)
-        self._made_of = (kind, function, options)
-        self._inside = inside
+        self._kind, self._function, self._inside = kind, function, inside
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         trace = active_trace(*leaves)
         if trace is None:
-            return call_eagerly(self, args, kwargs, numbers=True)
+            return call_traced(self, args, kwargs)
         # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
         given, named = unflatten(tree, [renewed(leaf) for leaf in leaves])
         return self._inside(trace, given, named)
@@ -62,15 +62,8 @@ class Transformed:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Transformed) and self._made_of == other._made_of
-
-    def __hash__(self) -> int:
-        return hash(self._made_of)
-
     def __repr__(self) -> str:
-        kind, function, _ = self._made_of
-        return f"dyn.{kind}({function!r})"
+        return f"dyn.{self._kind}({self._function!r})"
 
 
 def _named(kind: str, function: Function) -> str:
@@ -104,7 +97,7 @@ def grad(
         return (gradient, aux) if has_aux else gradient
 
     options, name = _options(argnums, has_aux, holomorphic, allow_int), _named("grad", fun)
-    return Transformed("grad", fun, options, inside)
+    return Transformed("grad", fun, inside)
 
 
 def value_and_grad(
@@ -121,7 +114,7 @@ def value_and_grad(
         return ((value, aux), gradient) if has_aux else (value, gradient)
 
     options, name = _options(argnums, has_aux, holomorphic, allow_int), _named("value_and_grad", fun)
-    return Transformed("value_and_grad", fun, options, inside)
+    return Transformed("value_and_grad", fun, inside)
 
 
 def _positions(count: int) -> tuple[str, ...]:
@@ -167,7 +160,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
                 f"{name}: {what} is a {type(given).__name__}, not a tuple of arguments.",
                 remedy=f"pass ({what[:-1]},).",
             )
-    return Transformed("jvp", fun, has_aux, inside)(tuple(primals), tuple(tangents))
+    return Transformed("jvp", fun, inside)(tuple(primals), tuple(tangents))
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -186,23 +179,34 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (made, pushed, aux) if has_aux else (made, pushed)
 
 
+class _SecondHalf:
+    """The second half of a derivative, and its program, which is found by the half alone."""
+
+    def __init__(self, half: Half) -> None:
+        self.half = half
+        self.program = jit(self._apply)
+
+    def _apply(self, residuals: Sequence[Any], tree: Any) -> Any:
+        trace = current_trace()
+        assert trace is not None, "programs are traced"
+        return finish(trace, self.half, residuals, tree)
+
+
 class _Kept:
     """What a first program kept for the second half of a derivative: a tree of arrays, which knows that half."""
 
-    def __init__(self, half: Half, residuals: Sequence[Any]) -> None:
-        self.half, self.residuals = half, tuple(residuals)
+    def __init__(self, second: _SecondHalf, residuals: Sequence[Any]) -> None:
+        self.second, self.residuals = second, tuple(residuals)
 
     def __call__(self, tree: Any) -> Any:
         """The second half, of a tree of cotangents or tangents."""
-
-        def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return finish(trace, half, *args)
-
-        half = self.half
-        return Transformed(half.what, finish, half, inside)(self.residuals, tree)
+        trace = active_trace(*self.residuals, *flatten(tree)[0])
+        if trace is not None:
+            return finish(trace, self.second.half, self.residuals, tree)
+        return self.second.program(self.residuals, tree)
 
 
-register_node(_Kept, lambda kept: (kept.residuals, kept.half), _Kept)
+register_node(_Kept, lambda kept: (kept.residuals, kept.second), _Kept)
 
 
 def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: bool) -> Transformed:
@@ -211,9 +215,9 @@ def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = linearize_in(trace, fun, args, _positions(len(args)), name, has_aux=has_aux)
         residuals, half = halve(trace, found, forward=forward)
-        return found.result(), _Kept(half, residuals), found.aux
+        return found.result(), _Kept(_SecondHalf(half), residuals), found.aux
 
-    return Transformed(kind, fun, has_aux, inside)
+    return Transformed(kind, fun, inside)
 
 
 def _jacobian(kind: str, fun: Function, options: GradOptions, *, forward: bool) -> Function:
@@ -223,7 +227,7 @@ def _jacobian(kind: str, fun: Function, options: GradOptions, *, forward: bool) 
         made, aux = jacobian_in(trace, fun, args, kwargs, options, name, forward=forward)
         return (made, aux) if options.has_aux else made
 
-    return Transformed(kind, fun, options, inside)
+    return Transformed(kind, fun, inside)
 
 
 def jacfwd(
@@ -296,4 +300,4 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Any =
         return vectorize(trace, of_one, (args, kwargs), (tuple(axes), 0), out_axes, axis_size, name)
 
     name = _named("vmap", fun)
-    return Transformed("vmap", fun, (frozen_tree(in_axes), frozen_tree(out_axes), axis_size), inside)
+    return Transformed("vmap", fun, inside)

@@ -47,6 +47,10 @@ class Once(Generic[V]):
             self._making.pop(key, None)
             return value, True
 
+    def forget(self, key: str) -> None:
+        """Forget one value. Those who wait for it get it all the same."""
+        self._values.pop(key, None)
+
     def clear(self) -> None:
         """Forget every value. Those that are being made are kept."""
         self._values.clear()

@@ -350,8 +350,13 @@ def load_program(
 ) -> LoadedProgram:
     """A program from its objects: ``kernels`` kernels, the host program, and its guards if it has any.
 
-    Each object defines one symbol. ``calls`` are the entries of library calls, which are numbered after the kernels.
+    ``calls`` are the entries of library calls, which are numbered after the kernels.
     """
-    addresses = [backend.load_once(one.binary).address(one.binary.symbols[0]) for one in built]
+    addresses = addresses_of(backend, built)
     host, *guards = addresses[kernels:]
     return LoadedProgram(interface, host, [*addresses[:kernels], *calls], captured, guards[0] if guards else None)
+
+
+def addresses_of(backend: X86Backend, built: Sequence[Built]) -> list[int]:
+    """Where objects lie in memory, each loaded once. Each defines one symbol."""
+    return [backend.load_once(one.binary).address(one.binary.symbols[0]) for one in built]

@@ -87,8 +87,8 @@ def _sizes(model: Model, text: str) -> dict[str, int]:
 
 
 def _written(model: Model, sizes: dict[str, int], form: str, version: str | int | None) -> bytes:
-    from dyn.api import ShapeDtypeStruct
     from dyn.interop.stablehlo import dump
+    from dyn.specialize.arguments import ShapeDtypeStruct
 
     args = [
         ShapeDtypeStruct(tuple([sizes.get(a) if isinstance(a, str) else a for a in axes]), type.dtype.name)

@@ -159,11 +159,11 @@ def _problem_table(problems: Sequence[Problem]) -> Table:
 
 
 def _inspected(model: Model) -> _Inspected:
-    from dyn.api import ShapeDtypeStruct
     from dyn.explain.report import make_report
     from dyn.interop.stablehlo.survey import survey
     from dyn.pipeline import render
     from dyn.shapes import format_dim
+    from dyn.specialize.arguments import ShapeDtypeStruct
 
     seen = survey(model.module, model.function)
     if seen.problems:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from dyn.dtypes import DType
 from dyn.ir.core import Attr, Dense, Function, Op, Value
@@ -18,25 +20,38 @@ from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols
 
 
-def function_identity(function: Function, ops: Collection[OpDef], guards: Iterable[Relation] = ()) -> str | None:
-    """The digest of a function, and of relations that go with it.
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The digests of a function.
 
-    None where it has an op that is not among ``ops``, which are known by their names, or an attribute of an unknown
-    kind. Names of arguments and dims count, since they stand in notes and messages; so do the relative ages of dims.
+    ``structure`` is without names: functions of one structure have the same machine code. It holds in this process, as
+    long as somebody keeps the objects in ``kept``. ``named`` holds in every process and counts the names of arguments
+    and dims, since they stand in notes and messages; None where something in the function has no meaning elsewhere: an
+    op that is not dyn's own, an attribute of an unknown kind.
+    """
+
+    structure: str
+    named: str | None
+    kept: tuple[Any, ...]
+
+
+def function_identity(function: Function, ops: Collection[OpDef], guards: Iterable[Relation] = ()) -> Identity:
+    """The digests of a function, and of relations that go with it. ``ops`` are those that are known by their names.
+
+    The relative ages of dims count: the terms of an expression are in the order of these.
     """
     writer = _Writer(ops)
-    try:
-        writer.function(function)
-        for guard in guards:
-            writer.relation(guard)
-        writer.ages()
-    except _ForeignError:
-        return None
-    return sha256("\n".join(writer.lines).encode(errors="surrogatepass")).hexdigest()
+    writer.function(function)
+    for guard in guards:
+        writer.relation(guard)
+    writer.ages()
+    structure = _digest(writer.lines)
+    named = None if writer.kept else _digest([structure, *writer.names])
+    return Identity(structure, named, tuple(writer.kept))
 
 
-class _ForeignError(Exception):
-    """An attribute of a kind that is not known here, or an op that is not among those that are."""
+def _digest(lines: list[str]) -> str:
+    return sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 class _Writer:
@@ -45,17 +60,22 @@ class _Writer:
     def __init__(self, ops: Collection[OpDef]) -> None:
         self.ops = ops
         self.lines: list[str] = []
+        #: The names, in the order in which what they name is written.
+        self.names: list[str] = []
+        #: What is written as its address.
+        self.kept: list[Any] = []
         #: Symbols by their first appearance.
-        self.names: dict[Symbol, str] = {}
+        self.symbols: dict[Symbol, str] = {}
         self.values: dict[Value, int] = {}
         self.types: dict[TensorType, str] = {}
         self.dims: dict[Dim, str] = {}
 
     def function(self, function: Function) -> None:
-        self.lines.append(repr(function.name))
+        self.names.append(repr(function.name))
         for param, info in zip(function.params, function.infos, strict=True):
             dims = "own" if info.dims is None else self.shape(info.dims)
-            self.lines.append(f"param {self.define(param)} {info.name!r} {info.hidden} {dims}")
+            self.names.append(repr(info.name))
+            self.lines.append(f"param {self.define(param)} {info.hidden} {dims}")
         for declared in function.facts.declarations:
             self.lines.append(
                 f"dim {self.dim(as_dim(declared.symbol))} {declared.min} {declared.max} {declared.multiple_of} "
@@ -67,8 +87,9 @@ class _Writer:
 
     def ages(self) -> None:
         """The order of the symbols, which is that of the terms of a dim."""
-        for symbol in sorted(self.names, key=lambda s: s.uid):
-            self.lines.append(f"{self.names[symbol]} {symbol.name!r} {symbol.origin!r} {symbol.measured}")
+        for symbol in sorted(self.symbols, key=lambda s: s.uid):
+            self.names.append(f"{symbol.name!r} {symbol.origin!r}")
+            self.lines.append(f"{self.symbols[symbol]} {symbol.measured}")
 
     def relation(self, relation: Relation) -> None:
         shapes = [None if s is None else self.shape(s) for s in (relation.lhs_shape, relation.rhs_shape)]
@@ -77,8 +98,7 @@ class _Writer:
     def block(self, ops: tuple[Op, ...], results: tuple[Value, ...]) -> None:
         values = self.values
         for op in ops:
-            if op.opdef not in self.ops:
-                raise _ForeignError
+            name = op.opdef.name if op.opdef in self.ops else f"{op.opdef.name} {self.object(op.opdef)}"
             operands = [values[v] for v in op.operands]
             attrs = [f"{name}={self.attr(op.attrs[name])}" for name in sorted(op.attrs)] if op.attrs else ()
             for region in op.regions:
@@ -87,7 +107,7 @@ class _Writer:
                     self.relation(relation)
                 self.block(region.ops, region.results)
             results_ = [self.define(v) for v in op.results]
-            self.lines.append(f"{op.opdef.name} {operands} {attrs} {results_}")
+            self.lines.append(f"{name} {operands} {attrs} {results_}")
         self.lines.append(f"return {[self.values[v] for v in results]}")
 
     def define(self, value: Value) -> str:
@@ -106,8 +126,8 @@ class _Writer:
         text = self.dims.get(dim)
         if text is None:
             for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
-                self.names.setdefault(symbol, f"d{len(self.names)}")
-            text = self.dims[dim] = format_dim(dim, self.names).replace(" ", "")
+                self.symbols.setdefault(symbol, f"d{len(self.symbols)}")
+            text = self.dims[dim] = format_dim(dim, self.symbols).replace(" ", "")
         return text
 
     def attr(self, value: Attr) -> str:
@@ -131,4 +151,9 @@ class _Writer:
         for plain in (int, float, str):  # NumPy's numbers, and enumerations
             if isinstance(value, plain):
                 return f"{kind.__module__}.{kind.__qualname__} {self.attr(plain(value))}"
-        raise _ForeignError
+        return self.object(value)
+
+    def object(self, value: Any) -> str:
+        """A thing that is equal to itself alone."""
+        self.kept.append(value)
+        return f"object {id(value)}"

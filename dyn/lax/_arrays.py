@@ -175,8 +175,7 @@ def select_and_scatter(
         (made,) = trace.emit_all("select_and_scatter", x, given, init, regions=regions, **attrs)
         return Tracer(trace, made)
 
-    key = (scatter, window, strides, edges)
-    return Transformed("select_and_scatter", select, key, inside)(operand, source, init_value)
+    return Transformed("select_and_scatter", select, inside)(operand, source, init_value)
 
 
 # --- random bits --------------------------------------------------------------------------------------------------

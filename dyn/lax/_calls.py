@@ -50,7 +50,7 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
         def inside(trace: Trace, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return composite_in(trace, lambda *own: decomposition(*own, **attributes), given, name, version, pairs)
 
-        return Transformed("composite", decomposition, (name, version, pairs), inside)(*args)
+        return Transformed("composite", decomposition, inside)(*args)
 
     return named
 
@@ -76,8 +76,7 @@ def custom_call(target: str, result_shape_dtypes: Any, *operands: Any, **attribu
         results = [Tracer(trace, v) for v in made]
         return type(result_shape_dtypes)(results) if several else results[0]
 
-    key = (target, tuple([(tuple(w.shape), dtypes.dtype(w.dtype)) for w in wanted]), several, pairs)
-    return Transformed("custom_call", _custom_call.custom_call.reference, key, inside)(*operands)
+    return Transformed("custom_call", _custom_call.custom_call.reference, inside)(*operands)
 
 
 def _shape(target: str, shape: Sequence[Any]) -> tuple[Any, ...]:

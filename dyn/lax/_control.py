@@ -31,7 +31,7 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
         flag, *given = args
         return control.switch(trace, flag, (true_fun, false_fun), tuple(given), "cond")
 
-    return Transformed("cond", true_fun, (false_fun,), inside)(pred, *operands)
+    return Transformed("cond", true_fun, inside)(pred, *operands)
 
 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
@@ -46,7 +46,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
             return chosen[0](*given)
         return control.switch(trace, number, chosen, tuple(given), "switch")
 
-    return Transformed("switch", chosen[0], chosen, inside)(index, *operands)
+    return Transformed("switch", chosen[0], inside)(index, *operands)
 
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
@@ -59,7 +59,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return control.while_loop(trace, cond_fun, body_fun, args[0])
 
-    return Transformed("while_loop", body_fun, (cond_fun,), inside)(init_val)
+    return Transformed("while_loop", body_fun, inside)(init_val)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
@@ -75,8 +75,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
     bounds = (lower, upper)
     fixed = all(isinstance(bound, int | SymbolicDim) for bound in bounds)
-    key = ("sizes", *bounds) if all(isinstance(bound, int) for bound in bounds) else fixed
-    made = Transformed("fori_loop", body_fun, key, inside)
+    made = Transformed("fori_loop", body_fun, inside)
     return made(init_val) if fixed else made(lower, upper, init_val)
 
 
@@ -95,8 +94,7 @@ def scan(
         start, arrays = args
         return control.scan(trace, f, start, arrays, length, reverse)
 
-    key = (length if isinstance(length, int) else None, reverse)
-    return Transformed("scan", f, key, inside)(init, xs)
+    return Transformed("scan", f, inside)(init, xs)
 
 
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
@@ -111,4 +109,4 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return control.scan(trace, step, (), args[0], None, False, "map")[1]
 
-    return Transformed("map", f, None, inside)(xs)
+    return Transformed("map", f, inside)(xs)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn.dtypes import DType
-from dyn.eager import call_eagerly
+from dyn.eager import call_traced
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
@@ -19,7 +19,6 @@ from dyn.trace.lift import is_liftable, lift, yields_to
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import Expected, TracedRegion, trace_region
 from dyn.trace.tracer import Tracer, active_trace
-from dyn.transforms import Transformed
 
 #: A tree of arrays; a tracer inside of a trace, and what the caller's arrays are outside of one.
 Tree = Any
@@ -29,13 +28,8 @@ Computation = Callable[[Any, Any], Any]
 Emit = Callable[[Trace, list[Value], list[Value], Region], Sequence[Value]]
 
 
-def folded(
-    what: str, operands: Tree, init_values: Tree, computation: Computation, emit: Emit, options: Hashable
-) -> Tree:
-    """The results of ``emit`` for trees of operands and initial values; outside of a trace, compiled and run.
-
-    ``options`` are all that ``emit`` depends on beside the operands: calls with equal ones share their programs.
-    """
+def folded(what: str, operands: Tree, init_values: Tree, computation: Computation, emit: Emit) -> Tree:
+    """The results of ``emit`` for trees of operands and initial values; outside of a trace, compiled and run."""
     leaves, tree = flatten(operands)
     starts, start_tree = flatten(init_values)
     if tree != start_tree or not leaves:
@@ -47,13 +41,12 @@ def folded(
     trace = active_trace(*leaves, *starts)
     if trace is None:
         # Numbers are part of the program: an initial value may be the identity.
-        again = Transformed(
-            what,
-            computation,
-            options,
-            lambda _, args, kwargs: folded(what, args[0], args[1], computation, emit, options),
-        )
-        return call_eagerly(again, (operands, init_values), {})
+        def again(operands: Tree, init_values: Tree) -> Tree:
+            return folded(what, operands, init_values, computation, emit)
+
+        again.__name__ = what
+        # An initial value that is written in the code may be the identity.
+        return call_traced(again, (operands, init_values), {}, numbers=False)
     arrays = [
         _array(what, trace, leaf, f"operands{path}") for leaf, path in zip(leaves, leaf_names(tree, ""), strict=True)
     ]

@@ -135,20 +135,20 @@ def in_dtype(what: str, trace: Trace, value: Value, dtype: DType) -> Value:
             loc=user_loc(),
             remedy="convert the array with .astype first.",
         )
-    number = trace.builder.uniform(value)
+    number = trace.known_number(value)
     if number is None or value.shape:
         return trace.emit("convert", value, dtype=dtype)
-    return trace.constant(_converted(number, dtype))
+    return trace.number(number, _converted(number, dtype))
 
 
-def _converted(number: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _converted(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
     """A Python number in a dtype; an error where it does not fit."""
     try:
         with np.errstate(all="ignore"):
-            return np.array(number.item(), dtype.np)
+            return np.array(number, dtype.np)
     except OverflowError:
         raise UnsupportedOpError(
-            f"the Python integer {number.item()} does not fit in {dtype.name}.",
+            f"the Python integer {number} does not fit in {dtype.name}.",
             loc=user_loc(),
             remedy="convert the array it meets to a wider dtype with .astype.",
         ) from None

@@ -36,7 +36,7 @@ def reduce(operands: Tree, init_values: Tree, computation: Computation, dimensio
             return trace.emit_all("variadic_reduce", *arrays, *inits, axes=axes, regions=(body,))
         return [_joined(trace, m, x, init, axes) for m, x, init in zip(monoids, arrays, inits, strict=True)]
 
-    return folded("reduce", operands, init_values, computation, emit, tuple(dimensions))
+    return folded("reduce", operands, init_values, computation, emit)
 
 
 def reduce_window(
@@ -81,10 +81,7 @@ def reduce_window(
             return trace.emit_all("variadic_reduce_window", *arrays, *inits, regions=(body,), **attrs)
         return [trace.emit("reduce_window", x, combine=m, **attrs) for m, x in zip(monoids, arrays, strict=True)]
 
-    edges = padding if isinstance(padding, str) else tuple(tuple(pair) for pair in padding)
-    steps = [None if numbers is None else tuple(numbers) for numbers in (base_dilation, window_dilation)]
-    options = (tuple(window_dimensions), tuple(window_strides), edges, *steps)
-    return folded("reduce_window", operand, init_value, computation, emit, options)
+    return folded("reduce_window", operand, init_value, computation, emit)
 
 
 def _axes(dimensions: Sequence[int], rank: int) -> tuple[int, ...]:

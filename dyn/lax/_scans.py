@@ -47,7 +47,7 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _scanned(trace, fn, args[0], bool(reverse), axis)
 
-    return Transformed("associative_scan", fn, (bool(reverse), axis), inside)(elems)
+    return Transformed("associative_scan", fn, inside)(elems)
 
 
 def _scanned(trace: Trace, fn: Function, elems: Any, reverse: bool, axis: int) -> Any:

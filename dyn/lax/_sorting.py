@@ -108,7 +108,7 @@ def sort_by(
         results = [Tracer(trace, v) for v in made]
         return tuple(results) if several else results[0]
 
-    return Transformed("sort_by", comparator, (dimension, is_stable, several), inside)(operands)
+    return Transformed("sort_by", comparator, inside)(operands)
 
 
 @raw

@@ -15,7 +15,7 @@ import numpy as np
 
 from dyn.eager import call_eagerly, is_array
 from dyn.errors import UnsupportedOpError
-from dyn.numpy._portable_index import fits, index_of, portable
+from dyn.numpy._portable_index import index_of, portable
 from dyn.numpy._public import Array, ArrayLike, found_trace
 from dyn.numpy._update import Options, items_of, taken, updated
 from dyn.source import user_loc
@@ -143,9 +143,7 @@ class AtIndex:
             values = np.array(values) if isinstance(values, list | tuple) else values
             while is_array(values) and values.ndim and values.shape[0] == 1:  # which is known here, and not in a trace
                 values = values[0]
-            # An integer that does not fit is left in the program, whose trace says so.
-            numbers = how != "apply" and fits(values, self._array.dtype)
-            return call_eagerly(_put, (self._array, index, values, how, options), {}, numbers=numbers)
+            return call_eagerly(_put, (self._array, index, values, how, options), {})
         return updated(self._array, self._index, values, how, options)
 
 
@@ -159,9 +157,9 @@ def _options(mode: Any, wrap: bool, unique: bool) -> Options:
     return Options(mode, bool(wrap), bool(unique))
 
 
-def _get(x: Tracer, parts: tuple[Any, ...], options: Options, fill_value: Any) -> Tracer:
+def _get(x: Tracer, parts: tuple[Any, ...], options: Options, fill_value: ArrayLike) -> Tracer:
     return taken(x, index_of(parts), options, fill_value)
 
 
-def _put(x: Tracer, parts: tuple[Any, ...], values: Any, how: str, options: Options) -> Tracer:
+def _put(x: Tracer, parts: tuple[Any, ...], values: ArrayLike, how: str, options: Options) -> Tracer:
     return updated(x, index_of(parts), values, how, options)

@@ -15,7 +15,6 @@ from dyn.array import asarray as own_asarray
 from dyn.dtypes import DType
 from dyn.eager import is_array
 from dyn.errors import UnsupportedOpError
-from dyn.ir.types import TensorType
 from dyn.numpy._axes import shape_in
 from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
@@ -130,7 +129,10 @@ def indices(trace: Trace, shape: tuple[Dim, ...], axis: int, dtype: DType) -> Tr
 
 
 @public
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None, device: Any = None) -> Array:
+def arange(
+    start: Size | float, /, stop: Size | float | None = None, step: Any = 1, *, dtype: DTypeLike = None,
+    device: Any = None,
+) -> Array:  # fmt: skip
     """``start, start + step, …`` up to but not ``stop``; ``arange(n)`` starts at 0. Integers give int64.
 
     Bounds are ints, dimensions, Python floats or traced scalars; the step is a Python number, or traced where a bound
@@ -379,8 +381,7 @@ def _from_list(trace: Trace, items: Any) -> Tracer:
     if array.ndim == 0 or array.size == 1:
         return view(constant(trace, array.item(), dtypes.dtype(array.dtype)), array.shape)
     shape: tuple[int, ...] = tuple(int(n) for n in array.shape)
-    name = f"literal{len(trace.hidden)}"
-    return Tracer(trace, trace.captured(array, TensorType(dtypes.dtype(array.dtype), shape), name))
+    return Tracer(trace, trace.captured(array, dtypes.dtype(array.dtype), shape, "literal", literal=True))
 
 
 def _holds_arrays(items: Any) -> bool:

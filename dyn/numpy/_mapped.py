@@ -38,7 +38,7 @@ def apply_along_axis(func1d: Function, axis: int, arr: ArrayLike, *args: Any, **
         own = ndim(result) - (value.ndim - 1)
         return moveaxis(result, _numbers(value.ndim - 1, own), _numbers(number, own))
 
-    return Transformed("apply_along_axis", func1d, (axis,), inside)(arr, args, **kwargs)
+    return Transformed("apply_along_axis", func1d, inside)(arr, args, **kwargs)
 
 
 def _numbers(start: int, count: int) -> list[int]:
@@ -108,8 +108,7 @@ def vectorize(
             values = [operand("vectorize", x, *given) for x in given]
             return _over_all(trace, call, values, [[] for _ in values] if cores is None else cores[0], signature)
 
-        options = (signature, kept, tuple(kwargs.items()))
-        return Transformed("vectorize", pyfunc, options, inside)(*(args[number] for number in mapped))
+        return Transformed("vectorize", pyfunc, inside)(*(args[number] for number in mapped))
 
     return vectorized
 

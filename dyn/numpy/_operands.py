@@ -84,17 +84,25 @@ def operand(what: str, value: Any, *others: Any) -> Tracer:
 
 
 def constant(trace: Trace, value: bool | int | float | complex, dtype: DType, *, weak: bool = False) -> Tracer:
-    """A scalar of the program."""
+    """A scalar of the program, whose value is dyn's own choice."""
+    return Tracer(trace, trace.constant(_scalar(value, dtype), weak=weak))
+
+
+def number(trace: Trace, value: bool | int | float | complex, dtype: DType, *, weak: bool = False) -> Tracer:
+    """A number that a user gives as a scalar of the program."""
+    return Tracer(trace, trace.number(value, _scalar(value, dtype), weak=weak))
+
+
+def _scalar(value: bool | int | float | complex, dtype: DType) -> np.ndarray[Any, Any]:
     try:
         with np.errstate(all="ignore"):
-            array = np.array(value, dtype.np)
+            return np.array(value, dtype.np)
     except OverflowError:
         raise UnsupportedOpError(
             f"the Python integer {value} does not fit in {dtype.name}.",
             loc=user_loc(),
             remedy="convert the array it meets to a wider dtype with .astype.",
         ) from None
-    return Tracer(trace, trace.constant(array, weak=weak))
 
 
 def like(x: Tracer, value: bool | int | float) -> Tracer:
@@ -179,7 +187,7 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
         if dtype.kind is Kind.BOOL:
             return cast(made(trace, "dim_size", size=item.dim, dtype=dtypes.int64), dtype)
         return made(trace, "dim_size", size=item.dim, dtype=dtype)
-    return constant(trace, item, dtype, weak=weak)
+    return number(trace, item, dtype, weak=weak)
 
 
 def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:

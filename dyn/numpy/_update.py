@@ -20,7 +20,7 @@ from dyn.numpy._index import Selection, select
 from dyn.numpy._indexing import read, write
 from dyn.numpy._logic import greater_equal, less, logical_and
 from dyn.numpy._manipulation import broadcast_to, view
-from dyn.numpy._operands import cast, constant, emit, operand, shape_of, to_float, tracer
+from dyn.numpy._operands import cast, constant, emit, number, operand, shape_of, to_float, tracer
 from dyn.numpy._public import ArrayLike
 from dyn.numpy._selection import where
 from dyn.numpy._take import fill_of, in_int64, size_of
@@ -153,7 +153,7 @@ def _clipped(x: Tracer, axis: int, array: Tracer, options: Options) -> Tracer:
 def _scalar(x: Tracer, values: Any) -> Tracer:
     """Values in the dtype of ``x``. An error for a Python integer that does not fit, and for complex ones in reals."""
     if type(values) is int and x.element_type.is_integer:
-        return constant(x._trace, values, x.element_type)
+        return number(x._trace, values, x.element_type)
     if isinstance(values, list | tuple):
         values = asarray(values)
     new = tracer(x._trace, values, "x.at[...]")

@@ -14,9 +14,9 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import emit
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
 from dyn.numpy._unary import filled
-from dyn.random._sampler import float_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._sampler import float_dtype, one_key, parameter, shape_for, spread_to
 from dyn.random._uniform import (
     MANTISSA,
     TINY,
@@ -37,7 +37,7 @@ __all__ = [
 _PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
-@sampler(shapes=("shape",))
+@public
 def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats from the normal distribution of mean 0 and variance 1: the inverse of erf, of uniform floats.
 
@@ -63,7 +63,7 @@ def _scaled_inverse(u: Tracer) -> Tracer:
     return emit("multiply", filled(inverse, math.sqrt(2)), inverse)
 
 
-@sampler(shapes=("shape",), numbers=("lower", "upper"))
+@public
 def truncated_normal(
     key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
 ) -> Array:
@@ -77,7 +77,7 @@ def truncated_normal(
     return dnp.clip(drawn, dnp.nextafter(low, np.inf), dnp.nextafter(high, -np.inf))
 
 
-@sampler(shapes=("shape",))
+@public
 def exponential(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-x)``, x >= 0."""
     value = one_key("exponential", key, shape)
@@ -88,7 +88,7 @@ def exponential_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tra
     return emit("negate", emit("log_plus_one", emit("negate", unit_floats(key, shape, dtype))))
 
 
-@sampler(shapes=("shape",))
+@public
 def gumbel(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Floats of the density ``exp(-x - exp(-x))``. With ``mode="high"`` of twice as many bits, for the far tail."""
     value = one_key("gumbel", key, shape)
@@ -111,7 +111,7 @@ def _double_log(log: Tracer) -> Tracer:
     return emit("negate", emit("log", emit("negate", log)))
 
 
-@sampler(shapes=("shape",))
+@public
 def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-|x|) / 2``."""
     value, chosen = one_key("laplace", key, shape), float_dtype("laplace", dtype)
@@ -120,7 +120,7 @@ def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array
     return emit("multiply", emit("sign", u), emit("log_plus_one", emit("negate", emit("abs", u))))
 
 
-@sampler(shapes=("shape",))
+@public
 def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats whose distribution function is ``1 / (1 + exp(-x))``."""
     value, chosen = one_key("logistic", key, shape), float_dtype("logistic", dtype)
@@ -128,7 +128,7 @@ def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Arra
     return emit("subtract", emit("log", u), emit("log_plus_one", emit("negate", u)))
 
 
-@sampler(shapes=("shape",))
+@public
 def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``1 / (pi * (1 + x*x))``."""
     value, chosen = one_key("cauchy", key, shape), float_dtype("cauchy", dtype)
@@ -137,7 +137,7 @@ def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     return emit("tan", emit("multiply", filled(u, math.pi), emit("subtract", u, filled(u, 0.5))))
 
 
-@sampler(shapes=("shape",), numbers=("b",))
+@public
 def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``b / x**(b + 1)``, x >= 1. The shape is that of ``b`` unless it is given."""
     value, chosen = one_key("pareto", key, b, shape), float_dtype("pareto", dtype)
@@ -148,7 +148,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTyp
     )
 
 
-@sampler(shapes=("shape",), numbers=("sigma",))
+@public
 def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """``exp(sigma * x)`` of normally distributed x. The shape is that of ``sigma`` unless it is given."""
     value, chosen = one_key("lognormal", key, sigma, shape), float_dtype("lognormal", dtype)

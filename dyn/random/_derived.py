@@ -7,10 +7,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import cast, default_float, emit, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public
 from dyn.random._continuous import exponential_floats, normal_floats
 from dyn.random._gamma import drawn
-from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, shape_for, spread_to
 from dyn.random._uniform import keys_of, unit_floats
 from dyn.shapes import Dim
 from dyn.trace.tracer import Tracer
@@ -24,7 +24,7 @@ __all__ = [
 # ---- of uniform numbers ----------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",))  # a number for ``p`` is weak: it draws the default float's bits
+@public
 def geometric(key: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """How many trials it takes until one succeeds, each with the probability ``p``: int32 unless ``dtype`` differs.
 
@@ -46,7 +46,7 @@ def _array(x: Tracer) -> Array:
     return x
 
 
-@sampler(shapes=("shape",), numbers=("scale",))
+@public
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x * exp(-x*x / 2)``, x >= 0, times ``scale``; of its shape unless another is given."""
     value, chosen = one_key("rayleigh", key, scale, shape), float_dtype("rayleigh", dtype)
@@ -56,7 +56,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Shape | None = None, dtype
     return spread_to("rayleigh", width, dims) * dnp.sqrt(dnp.log(u) * -2)
 
 
-@sampler(shapes=("shape",), numbers=("scale", "concentration"))
+@public
 def weibull_min(
     key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
 ) -> Array:
@@ -70,7 +70,7 @@ def weibull_min(
     return dnp.power(-dnp.log1p(-u), 1 / power) * width
 
 
-@sampler(shapes=("shape",), numbers=("left", "mode", "right"))
+@public
 def triangular(
     key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike = None,
@@ -104,14 +104,14 @@ def _signs(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
     return cast(dnp.where(u < 0.5, 1, -1), dtype)
 
 
-@sampler(shapes=("shape",))
+@public
 def maxwell(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``sqrt(2 / pi) * x*x * exp(-x*x / 2)``, x >= 0."""
     value, chosen = one_key("maxwell", key, shape), float_dtype("maxwell", dtype)
     return _lengths(value, shape_in(value._trace, shape, "maxwell"), chosen)
 
 
-@sampler(shapes=("shape",), numbers=("loc", "scale"))
+@public
 def double_sided_maxwell(
     key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
 ) -> Array:
@@ -129,7 +129,7 @@ def double_sided_maxwell(
     return _array(_signs(second, dims, chosen)) * _lengths(first, dims, chosen) * width + centre
 
 
-@sampler(shapes=("shape",), numbers=("mean",))
+@public
 def wald(key: ArrayLike, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the inverse Gaussian distribution with this mean; of its shape unless another is given.
 
@@ -150,7 +150,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Shape | None = None, dtype: DTy
 # ---- of gamma's ------------------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",), numbers=("dfnum", "dfden"))
+@public
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """The quotient of two numbers of :func:`chisquare`, each over its degrees of freedom.
 
@@ -175,7 +175,7 @@ def _generalized(key: Tracer, p: Array, shape: tuple[Dim, ...]) -> Array:
     return _array(_signs(second, shape, size.element_type)) * dnp.power(size, 1 / p)
 
 
-@sampler(shapes=("shape",), numbers=("p",))
+@public
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-|x|**p)`` over its integral."""
     what = "generalized_normal"
@@ -184,7 +184,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Shape = (), dtype: D
     return _generalized(value, power, shape_in(value._trace, shape, what))
 
 
-@sampler(shapes=("shape",), counts=("d",), numbers=("p",))
+@public
 def ball(key: ArrayLike, d: Size, p: ArrayLike = 2, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Points of ``d`` coordinates, spread evenly over the ball of radius 1 in the norm of order ``p``."""
     value, chosen = one_key("ball", key, d, p, shape), float_dtype("ball", dtype)

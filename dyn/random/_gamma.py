@@ -10,11 +10,11 @@ from dyn.dtypes import DType
 from dyn.errors import ShapeError
 from dyn.nn import softmax
 from dyn.numpy._operands import cast, emit, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
 from dyn.numpy._unary import filled
 from dyn.random._continuous import normal_floats
 from dyn.random._keys import split_key
-from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, shape_for, spread_to
 from dyn.random._uniform import keys_of
 from dyn.shapes import Dim
 from dyn.source import user_loc
@@ -30,13 +30,13 @@ def drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_spac
     return cast(emit("random_gamma", split_key(key, shape), wide, log_space=log_space), dtype)
 
 
-@sampler(shapes=("shape",), numbers=("a",))
+@public
 def gamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral; of the shape of ``a`` unless it is given."""
     return _gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
-@sampler(shapes=("shape",), numbers=("a",))
+@public
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """The logarithms of what ``gamma`` draws, exact where that is next to 0."""
     return _gamma("loggamma", key, a, shape, dtype, log_space=True)
@@ -51,7 +51,7 @@ def _gamma(
     return drawn(what, value, alpha, dims, log_space=log_space)
 
 
-@sampler(shapes=("shape",), numbers=("a", "b"))
+@public
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1."""
     value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
@@ -63,7 +63,7 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
     return emit("divide", x, emit("add", x, y))
 
 
-@sampler(shapes=("shape",))
+@public
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Probabilities along the last axis, of the density ``prod(x**(alpha - 1))`` over its integral.
 
@@ -81,7 +81,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtyp
     return softmax(drawn("dirichlet", value, power, (*batch, shape_of(power)[-1]), log_space=True), -1)
 
 
-@sampler(shapes=("shape",), numbers=("df",))
+@public
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
     value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
@@ -89,7 +89,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: 
     return emit("multiply", emit("exponential", log), filled(log, 2))
 
 
-@sampler(shapes=("shape",), numbers=("df",))
+@public
 def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Student's t with ``df`` degrees of freedom. The shape is that of ``df`` unless it is given."""
     chosen = float_dtype("t", dtype)
@@ -107,7 +107,7 @@ def _half_degrees(
     return value, emit("divide", degrees, filled(degrees, 2)), shape_for(what, value._trace, shape, [degrees])
 
 
-@sampler(shapes=("shape",), numbers=("lam",))
+@public
 def poisson(key: ArrayLike, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Integers k of the probability ``lam**k * exp(-lam) / k!``, int32 unless ``dtype`` says otherwise.
 

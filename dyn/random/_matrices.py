@@ -10,9 +10,9 @@ from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import join_shapes
 from dyn.numpy._operands import cast, default_float, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public
 from dyn.random._continuous import normal_floats
-from dyn.random._sampler import float_dtype, one_key, sampler, spread_to
+from dyn.random._sampler import float_dtype, one_key, spread_to
 from dyn.shapes import Dim, RelKind, format_dim
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -22,7 +22,7 @@ __all__ = ["multivariate_normal", "orthogonal"]
 _METHODS = ("cholesky", "eigh", "svd")
 
 
-@sampler(shapes=("shape",))
+@public
 def multivariate_normal(
     key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None,
     method: str = "cholesky",
@@ -88,14 +88,14 @@ def orthogonal(key: ArrayLike, n: Size, shape: Shape = (), dtype: DTypeLike = No
     return _tall(key, n, m, shape, dtype)
 
 
-@sampler(shapes=("shape",), counts=("n",))
+@public
 def _square(key: ArrayLike, n: Size, shape: Shape, dtype: DTypeLike) -> Array:
     value = one_key("orthogonal", key, n, shape)
     (rows,) = shape_in(value._trace, n, "orthogonal")
     return _spread_evenly(value, rows, rows, shape, dtype)
 
 
-@sampler(shapes=("shape",), counts=("n", "m"))
+@public
 def _tall(key: ArrayLike, n: Size, m: Size, shape: Shape, dtype: DTypeLike) -> Array:
     value = one_key("orthogonal", key, n, m, shape)
     (rows,), (columns,) = (shape_in(value._trace, size, "orthogonal") for size in (n, m))

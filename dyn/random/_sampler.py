@@ -2,95 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.eager import call_eagerly
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import join_shapes
 from dyn.numpy._manipulation import broadcast_to
 from dyn.numpy._operands import cast, default_float, dtype_of, operand, shape_of, tracer
-from dyn.numpy._public import DTypeLike, Shape, found_trace
+from dyn.numpy._public import DTypeLike, Shape
 from dyn.shapes import Dim, RelKind, format_shape
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-# ---- calls outside of traces -----------------------------------------------------------------------------------------
-
-
-def sampler(
-    *, shapes: tuple[str, ...] = (), counts: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
-) -> Callable[[F], F]:
-    """Record a function in the current trace; where there is none, compile and run it, once for every size.
-
-    Outside of a trace the arguments ``shapes`` (ints or tuples of them) and ``counts`` (ints) come in as the shapes of
-    arrays without elements, and the Python numbers among ``numbers`` as scalars: others need no program of their own.
-    """
-
-    def decorate(fn: F) -> F:
-        signature = inspect.signature(fn)
-        names = tuple(signature.parameters)
-
-        def carried(marks: tuple[tuple[str, bool], ...], given: dict[str, Any]) -> Any:
-            for name, single in marks:
-                dims = given[name].shape[:-1]
-                given[name] = dims[0] if single else dims
-            return fn(**given)
-
-        carried.__name__ = fn.__name__
-
-        @functools.wraps(fn)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if found_trace(*args, *kwargs.values()) is not None:
-                return fn(*args, **kwargs)
-            given = signature.bind(*args, **kwargs).arguments if kwargs or len(args) > len(names) else None
-            given = dict(zip(names, args, strict=False)) if given is None else given
-            marks: list[tuple[str, bool]] = []
-            for name in (*shapes, *counts):
-                value = given.get(name)
-                several = isinstance(value, tuple | list)
-                carrier = _carrier(value if several else (value,)) if name in shapes or not several else None
-                if carrier is not None:
-                    marks.append((name, not several))
-                    given[name] = carrier
-            for name in numbers:
-                if type(given.get(name)) in (int, float):
-                    given[name] = _scalar(given[name])
-            return call_eagerly(carried, (tuple(marks), given), {})
-
-        return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
-
-    return decorate
-
-
-def _carrier(sizes: Sequence[Any]) -> np.ndarray[Any, Any] | None:
-    """An array without elements whose leading axes have these sizes; None where they are none."""
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in sizes):
-        return None
-    try:
-        return np.empty((*map(int, sizes), 0), np.uint8)
-    except ValueError:  # more than any array has
-        return None
-
-
-def _scalar(number: int | float) -> Any:
-    if isinstance(number, float):
-        return np.asarray(number)
-    fits = -(2**63) <= number < 2**63
-    return np.asarray(number, np.int64) if fits else np.asarray(number, np.uint64) if 0 < number < 2**64 else number
-
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
 

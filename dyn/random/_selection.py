@@ -14,10 +14,10 @@ from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, default_float, emit, emit_all, made, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, Shape
+from dyn.numpy._public import Array, ArrayLike, Shape, Size, public
 from dyn.numpy._unary import filled
 from dyn.random._continuous import gumbel_floats
-from dyn.random._sampler import one_key, sampler, shape_for
+from dyn.random._sampler import one_key, shape_for
 from dyn.random._uniform import checked_mode, integers_between, keys_of, random_bits, unit_floats
 from dyn.shapes import Dim, RelKind, dim_min, product
 from dyn.source import user_loc
@@ -37,8 +37,8 @@ _MOST_PLACES = 2**31 - 1
 # ---- permutation -----------------------------------------------------------------------------------------------------
 
 
-@sampler(counts=("x",))
-def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
+@public
+def permutation(key: ArrayLike, x: Size | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The slices of ``x`` along ``axis`` in random order; of an int or dimension ``x``, of ``arange(x)`` as int32.
 
     With ``independent`` every line along the axis has an order of its own.
@@ -117,10 +117,10 @@ def _most_elements(rounds: int) -> int:
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",), counts=("a",))
+@public
 def choice(
     key: ArrayLike,
-    a: int | ArrayLike,
+    a: Size | ArrayLike,
     shape: Shape = (),
     replace: bool = True,
     p: ArrayLike | None = None,
@@ -204,7 +204,7 @@ def _greatest(scores: Tracer, axis: int, count: Dim) -> Tracer:
 # ---- categorical -----------------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",))
+@public
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,

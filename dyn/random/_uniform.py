@@ -15,10 +15,10 @@ from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import cast, constant, default_float, dtype_of, emit, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
 from dyn.numpy._unary import filled, flag
 from dyn.random._keys import key_blocks, split_key
-from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, sampler, shape_for, spread_to
+from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, shape_for, spread_to
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -44,7 +44,7 @@ def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
     return cast(emit("xor", upper, cast(blocks, dtypes.uint32)), _UINTS[width])
 
 
-@sampler(shapes=("shape",))
+@public
 def bits(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Random bits as unsigned integers, of 32 bits unless ``dtype`` says otherwise."""
     value = one_key("bits", key, shape)
@@ -84,7 +84,7 @@ def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, h
     return floats_between(key, shape, constant(key._trace, low, dtype), constant(key._trace, high, dtype))
 
 
-@sampler(shapes=("shape",), numbers=("minval", "maxval"))
+@public
 def uniform(
     key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
 ) -> Array:
@@ -101,7 +101,7 @@ def uniform(
 # ---- integers --------------------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",), numbers=("minval", "maxval"))
+@public
 def randint(key: ArrayLike, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
     """Integers in [minval, maxval), which broadcast to ``shape``; ``minval`` where that is empty.
 
@@ -182,7 +182,7 @@ def keys_of(key: Tracer, count: int) -> list[Tracer]:
 # ---- coins -----------------------------------------------------------------------------------------------------------
 
 
-@sampler(shapes=("shape",))
+@public
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
     """True with the probability ``p``, of the shape of ``p`` unless another is given.
 
@@ -229,7 +229,7 @@ def two_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> tuple[Trace
     return first, second
 
 
-@sampler(shapes=("shape",))
+@public
 def rademacher(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """-1 or 1, each half of the time, as int32 unless ``dtype`` says otherwise."""
     value = one_key("rademacher", key, shape)

@@ -11,13 +11,15 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from dyn import config, dtypes
+from dyn.dtypes import DType
 from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimError, UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, format_dim, free_symbols
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, format_dim, free_symbols, symbol
 from dyn.source import Loc, is_user_frame, user_loc
+from dyn.trace.literals import is_literal
 
 
 class Namespace(Protocol):
@@ -71,6 +73,10 @@ class Trace:
     differentiates: bool = False
     #: What this is a rule of, for its derivative.
     rule_of: object = None
+    #: Whether numbers and arrays that are closed over are hidden parameters, of any value and of any size.
+    abstracts_closures: bool = False
+    #: The numbers that are hidden parameters here.
+    numbers: dict[Value, object] = field(default_factory=dict[Value, object])
     _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
@@ -157,18 +163,56 @@ class Trace:
         (value,) = self.builder.emit(constant, (), value=Dense(np.array(array, order="C")), **attrs)
         return value
 
-    def captured(self, array: Any, type: TensorType, name: str) -> Value:
-        """An array that the function closes over, as a hidden parameter: read at each call, never copied."""
+    def number(self, number: object, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
+        """A number of the user's, whose value in the program is ``array``.
+
+        It is a literal; but where the trace abstracts closures, only if it is written in the code that leads here.
+        """
+        trace = self
+        while trace.outer is not None and trace.closes:
+            trace = trace.outer
+        if trace.outer is not None or not trace.abstracts_closures or is_literal(number):
+            return self.constant(array, weak=weak)
+        dtype = dtypes.dtype(array.dtype)
+        value = trace._hide(array, TensorType(dtype, (), weak), f"captured{len(trace.hidden)}")
+        trace.numbers[value] = number
+        return value
+
+    def known_number(self, value: Value) -> Any:
+        """The number that each element of a value is in this trace; None where it is not known.
+
+        Other calls of the program may have another one: it is for checks, and for what is traced anew at each call.
+        """
+        element = self.builder.uniform(value)
+        return self.root.numbers.get(value) if element is None else element.item()
+
+    def captured(
+        self, array: Any, dtype: DType, shape: tuple[int, ...], name: str = "captured", *, literal: bool = False
+    ) -> Value:
+        """An array that the function closes over, as a hidden parameter: read at each call, never copied.
+
+        Where the trace abstracts closures, its axes are dims, whose sizes are those of this array; those of a
+        ``literal``, which is written in the code, are numbers.
+        """
         if self.outer is not None:
             if not self.closes:
-                self.refuse_closure(f"an array ({type})")
-            return self.outer.captured(array, type, name)
+                self.refuse_closure(f"an array ({TensorType(dtype, shape)})")
+            return self.outer.captured(array, dtype, shape, name, literal=literal)
         value = self._hidden_index.get(id(array))
         if value is None:
-            value = Value(type, name)
-            self._hidden_index[id(array)] = value
+            name = f"{name}{len(self.hidden)}"
+            dims: tuple[Dim, ...] = shape
+            if self.abstracts_closures and not literal:
+                symbols = [symbol(f"{name}_{axis}", f"{name}.shape[{axis}]") for axis in range(len(shape))]
+                self.sizes.update(zip(symbols, shape, strict=True))
+                dims = tuple([as_dim(s) for s in symbols])
             # The entry keeps the array alive, so its id stays its own.
-            self.hidden.append((value, ParamInfo(name, hidden=True), array))
+            value = self._hidden_index[id(array)] = self._hide(array, TensorType(dtype, dims), name)
+        return value
+
+    def _hide(self, array: Any, type: TensorType, name: str) -> Value:
+        value = Value(type, name)
+        self.hidden.append((value, ParamInfo(name, hidden=True), array))
         return value
 
     def dim_value(self, dim: Dim) -> Any:

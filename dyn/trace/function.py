@@ -79,15 +79,18 @@ def trace_function(
     name: str,
     leaves: Sequence[LeafSpec],
     declarations: Declarations | None = None,
+    *,
+    abstracts_closures: bool = False,
 ) -> TracedFunction:
     """Run ``call`` on tracers for ``leaves`` and record what it computes.
 
-    Errors inside are raised as they are, with the user's lines in them.
+    With ``abstracts_closures`` the program is one for any numbers and arrays that are closed over: these are hidden
+    parameters, arrays of any size. Errors inside are raised as they are, with the user's lines in them.
     """
     scope = _Scope(leaves, declarations or Declarations())
     params = [scope.param(number) for number in range(len(leaves))]
     scope.find_sizes()
-    trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes)
+    trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes, abstracts_closures=abstracts_closures)
     with tracing(trace):
         result = call([Tracer(trace, value) for value in params])
         out_leaves, out_tree = flatten(result)

@@ -12,7 +12,6 @@ from dyn import config, dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.ir.core import Value
-from dyn.ir.types import TensorType
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
@@ -118,7 +117,7 @@ def lift(trace: Trace, value: Any) -> Value:
     """``value`` as a value of ``trace``.
 
     Python scalars are weakly typed constants, NumPy scalars constants, dims weakly typed scalars; arrays become hidden
-    parameters, which are read anew at each call.
+    parameters, which are read anew at each call. Where the trace abstracts closures, numbers become such as well.
     """
     if isinstance(value, Tracer):
         return value.value_in(trace)
@@ -132,9 +131,8 @@ def lift(trace: Trace, value: Any) -> Value:
                 loc=user_loc(),
                 remedy="use a float, or a NumPy uint64.",
             )
-        return trace.constant(np.array(value, weak.np), weak=True)
+        return trace.number(value, np.array(value, weak.np), weak=True)
     if isinstance(value, np.generic):
-        return trace.constant(np.array(as_numpy(value)))
+        return trace.number(value, np.array(as_numpy(value)))
     array = as_numpy(value)
-    shape: tuple[int, ...] = tuple(int(n) for n in array.shape)
-    return trace.captured(value, TensorType(dtypes.dtype(array.dtype), shape), f"captured{len(trace.hidden)}")
+    return trace.captured(value, dtypes.dtype(array.dtype), tuple([int(n) for n in array.shape]))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
 from dyn.shapes import parse_shapes
 from dyn.trace.annotations import Annotation, Axes, read_annotation
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
+from dyn.trace.static import Static
 
 #: What ``shapes=`` may be: text for the positional arguments, or trees of text by position or by name.
 Shapes = str | Sequence[Any] | Mapping[str, Any] | None
@@ -30,48 +28,6 @@ class _Declared:
     """The axes that text declares for a leaf."""
 
     axes: Axes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Static:
-    """A static argument as part of a key: equal to another of the same name that a function cannot tell from it.
-
-    ``==`` alone is not enough: 2 would find the program of 2.0, (True,) that of (1,), and -0.0 that of 0.0.
-    """
-
-    name: str
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and self.name == other.name and same_static(self.value, other.value)
-
-    def __hash__(self) -> int:
-        # Each NaN has a hash of its own, and is equal to no other.
-        return hash((self.name, self.value.hex() if type(self.value) is float else self.value))
-
-
-def same_static(a: Any, b: Any) -> bool:
-    """Whether two static arguments are of one type and equal, and so is what is in them."""
-    kind: Any = type(a)
-    if a is b:
-        return True
-    if kind is not type(b):
-        return False
-    if kind is float:
-        return a.hex() == b.hex()  # NaN is NaN, and -0.0 is not 0.0
-    if kind is complex:
-        return same_static(a.real, b.real) and same_static(a.imag, b.imag)
-    if isinstance(a, np.generic):
-        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    if kind.__eq__ is tuple.__eq__:
-        return len(a) == len(b) and all(map(same_static, a, b))
-    if not bool(a == b):
-        return False
-    if isinstance(a, frozenset):
-        return {(type(item), item) for item in a} == {(type(item), item) for item in b}
-    if dataclasses.is_dataclass(kind):
-        return all(same_static(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(kind) if f.compare)
-    return True
 
 
 @dataclass(frozen=True)

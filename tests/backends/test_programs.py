@@ -24,6 +24,7 @@ from dyn.backends.cache import current_store
 from dyn.backends.programs import Found, Part, Programs, parse_found
 from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError, ShapeError
+from dyn.specialize.code import Codes
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (0, 1, 2, 7, 64, 1000)
@@ -31,8 +32,9 @@ Make = Callable[[], Any]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A cache of each test's own, and no verifier, which wants to see the passes."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of each test's own, no code in memory, and no verifier, which wants to see the passes."""
+    monkeypatch.setattr("dyn.specialize.program.CODES", Codes(most=0))
     with config.override(cache_dir=str(tmp_path), verify_ir=False):
         yield tmp_path
 
@@ -143,7 +145,7 @@ def test_guards_choose_among_what_is_found() -> None:
     first, second = branches(), branches()
     assert run(first) == run(second) == [15, 6, 15, 6, 15]
     assert first.cache_info().compiles == second.cache_info().compiles == 2
-    for made, found in zip(first._in_order, second._in_order, strict=True):
+    for made, found in zip(first._versions.in_order, second._versions.in_order, strict=True):
         assert "find" in found.record.seconds
         assert "lower" not in found.record.seconds
         names = [[(b.symbol.name, b.input, b.axis, b.factor, b.offset) for b in v.binding.binds] for v in (made, found)]
@@ -177,7 +179,7 @@ def test_donated_memory_is_taken() -> None:
         assert len(told) == 1
         assert result.__array_interface__["data"][0] == address
         np.testing.assert_allclose(result, 0.9)
-        assert ("lower" not in function._in_order[0].record.seconds) is expected
+        assert ("lower" not in function._versions.in_order[0].record.seconds) is expected
 
 
 def test_captured_arrays_are_each_programs_own() -> None:
@@ -209,7 +211,7 @@ def test_the_bodies_of_reductions_are_part_of_a_program() -> None:
     x = np.array([3, 5], np.float32)
     functions = [make(body) for body in bodies]
     assert [float(function(x)) for function in functions] == [15, 17, 37, 15]
-    lowered = ["lower" in function._in_order[0].record.seconds for function in functions]
+    lowered = ["lower" in function._versions.in_order[0].record.seconds for function in functions]
     assert lowered == [True, True, True, False]
 
 
@@ -277,7 +279,7 @@ def test_edited_sources_keep_nothing_but_find_what_there_is(monkeypatch: pytest.
 
 
 def test_an_op_that_is_not_dyns_own_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dyn.program.OWN_OPS", frozenset())
+    monkeypatch.setattr("dyn.specialize.program.OWN_OPS", frozenset())
     for _ in range(2):
         assert "lower" in compiled(add, *VECTORS).version.record.seconds
 
@@ -367,7 +369,7 @@ PROGRAM = """
         x = np.linspace(-1, 1, b * s * 64, dtype="f4").reshape(b, s, 64)
         sums.append([float(r.sum()) for r in layer(x, np.ones((b, s), "f4"))])
     lowered = sorted(m for m in sys.modules if m.startswith(("dyn.stitch", "dyn.lower", "dyn.pipeline", "llvmlite")))
-    (version,) = layer._in_order
+    (version,) = layer._versions.in_order
     try:
         layer(np.ones((1, 2, 64), "f4"), np.ones((1, 3), "f4"))
     except dyn.errors.ShapeError as error:

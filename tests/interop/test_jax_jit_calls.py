@@ -260,7 +260,7 @@ def test_memory_is_shared_both_ways() -> None:
     run = djax.jit(lambda x: x + 1)
     x = jnp.ones((512, 512))
     run(x)  # calls after the first go through the native entry, whose results start at multiples of 64 bytes
-    program = run._in_order[0]
+    program = run._programs.in_order[0]
     inner = program.run
 
     def spy(*arrays: Any) -> Any:

@@ -24,7 +24,7 @@ _WHY = Reason("it is so")
 
 
 def identity(function: Function, *guards: Relation) -> str:
-    found = function_identity(function, OWN_OPS, guards)
+    found = function_identity(function, OWN_OPS, guards).named
     assert found is not None
     return found
 
@@ -152,19 +152,19 @@ def test_numbers_of_other_types_are_no_numbers_of_pythons() -> None:
         ONE = 1
 
     assert identity(small(attrs=(0, Axis.ONE))) != identity(small())
-    assert function_identity(small(attrs=(0, np.int64(1))), OWN_OPS) is None
+    assert function_identity(small(attrs=(0, np.int64(1))), OWN_OPS).named is None
 
 
 def test_what_is_not_dyns_own_has_no_identity() -> None:
     with registered("somebodys_op", lambda context, types, attrs: (types[0],)):
         p = Program()
         x = p.param(dtypes.float32, as_dim(symbol("m")))
-        assert function_identity(p.function(p.op("somebodys_op", x)), OWN_OPS) is None
+        assert function_identity(p.function(p.op("somebodys_op", x)), OWN_OPS).named is None
     p = Program()
     x = p.param(dtypes.float32, as_dim(symbol("m")))
     function = p.function(p.op("negate", x))
     function.ops[0].attrs["somebodys"] = {1, 2}  # pyright: ignore[reportIndexIssue]  # a dict behind the Mapping
-    assert function_identity(function, OWN_OPS) is None
+    assert function_identity(function, OWN_OPS).named is None
 
 
 @hypothesis.given(functions(), functions())

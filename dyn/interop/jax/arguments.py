@@ -10,18 +10,23 @@ from dyn.errors import ArgumentError, ShapeError
 from dyn.interop.jax.expressions import UnreadableError, evaluate, linear, names_in
 from dyn.interop.jax.sizes import Place, Sizes
 from dyn.shapes import parse_shapes
-from dyn.trace.signature import Signature, Static
+from dyn.trace.signature import Signature
+from dyn.trace.static import Static
 
-#: The axes of a leaf: numbers, names and expressions of names, "_" for a name of its own. None: it is not declared.
-Axes = tuple[int | str, ...] | None
+#: The axes of a leaf: numbers, names and expressions of names, "_" for a name of its own, None for the size at hand.
+#: None: it is not declared.
+Axes = tuple[int | str | None, ...] | None
+#: A container in which more axes differ between calls holds other arrays rather than other sizes: each its own program.
+MOST_VARYING = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What is known of calls whose arguments make one tree.
 
-    For each leaf its ``names``, whether it is an argument by itself (``bare``), and what ``shapes=`` says of its axes.
-    ``symbolic`` are the leaves that have symbolic axes, ``fixed`` the others, ``donated`` those that are given away.
+    For each leaf its name, and what ``shapes=`` says of its axes. ``symbolic`` are the leaves that have symbolic axes,
+    ``fixed`` those that have others, ``donated`` those that are given away. ``varying`` are axes in containers, as
+    users write them, that are symbolic since they differed between calls.
     """
 
     names: tuple[str, ...]
@@ -29,6 +34,40 @@ class Plan:
     symbolic: tuple[int, ...]
     fixed: tuple[int, ...]
     donated: tuple[int, ...]
+    varying: tuple[str, ...] = ()
+
+    def fixed_sizes(self, leaf: int, shape: Sequence[int]) -> tuple[int | None, ...]:
+        """The sizes of a leaf that are part of a key; None for those that are symbolic."""
+        declared = self.declared[leaf]
+        if declared is None:
+            return tuple(shape)
+        return tuple([size if own is None else None for own, size in zip(declared, shape, strict=True)])
+
+    def widened(self, before: Sequence[tuple[int, ...]], now: Sequence[tuple[int, ...]]) -> Plan | None:
+        """The plan with those axes symbolic that differ between two calls; None where that is no plan for both."""
+        declared, varying = list(self.declared), list(self.varying)
+        for leaf in self.fixed:
+            if len(before[leaf]) != len(now[leaf]):
+                return None
+            own = declared[leaf] or (None,) * len(now[leaf])
+            differ = [
+                a for a, (n, m) in enumerate(zip(before[leaf], now[leaf], strict=True)) if n != m and own[a] is None
+            ]
+            if differ:
+                declared[leaf] = tuple(["_" if axis in differ else word for axis, word in enumerate(own)])
+                varying += [f"{self.names[leaf]}.shape[{axis}]" for axis in differ]
+        if len(varying) == len(self.varying) or len(varying) > MOST_VARYING:
+            return None
+        return plan_of(self.names, declared, self.donated, tuple(varying))
+
+
+def plan_of(
+    names: Sequence[str], declared: Sequence[Axes], donated: Sequence[int], varying: tuple[str, ...] = ()
+) -> Plan:
+    """The plan for leaves whose axes are declared so."""
+    symbolic = tuple([n for n, axes in enumerate(declared) if axes is not None])
+    fixed = tuple([n for n, axes in enumerate(declared) if axes is None or None in axes])
+    return Plan(tuple(names), tuple(declared), symbolic, fixed, tuple(donated), varying)
 
 
 class Arguments:
@@ -96,14 +135,8 @@ class Arguments:
             bare = len(path) == 2
             axes = self._declared(specs.get(argument), path[2:], name)
             declared.append(axes if axes is not None or not bare else ("...",))
-        symbolic = tuple([n for n, axes in enumerate(declared) if axes is not None])
-        return Plan(
-            tuple(names),
-            tuple(declared),
-            symbolic,
-            tuple([n for n in range(len(names)) if n not in {*symbolic}]),
-            tuple([n for n, argument in enumerate(arguments) if argument in self.signature.donated_names]),
-        )
+        donated = [n for n, argument in enumerate(arguments) if argument in self.signature.donated_names]
+        return plan_of(names, declared, donated)
 
     # What shapes= says --------------------------------------------------------------------------------------------
 
@@ -195,7 +228,8 @@ class Arguments:
                 remedy="pass an array of that rank, or change the declaration.",
             )
         plain = name if name.isidentifier() else f"a{leaf}"
-        return tuple([f"{plain}_{axis}" if word == "_" else word for axis, word in enumerate(words)])
+        sized = [size if word is None else word for word, size in zip(words, shape, strict=True)]
+        return tuple([f"{plain}_{axis}" if word == "_" else word for axis, word in enumerate(sized)])
 
     def _solve(self, word: str, size: int, place: Place, actual: dict[str, int], places: dict[str, Place]) -> None:
         missing = [name for name in names_in(word) if name not in actual]

@@ -6,8 +6,9 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from dyn import events
 from dyn.api import Lowered, Traced
 from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
@@ -16,10 +17,9 @@ from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
 from dyn.interop.jax.versions import JaxExplanation, Program, build
-from dyn.trace.signature import Shapes, Signature, Static
-
-if TYPE_CHECKING:
-    from _thread import RLock
+from dyn.specialize.table import Table
+from dyn.trace.signature import Shapes, Signature
+from dyn.trace.static import Static
 
 #: So many programs for one value of a size each, and a word is said about it.
 MANY_VALUES = 8
@@ -46,8 +46,10 @@ def jit(
 ) -> Any:
     """In place of ``jax.jit``: one trace by JAX and one compile by dyn serve every shape.
 
-    Each axis of each argument that is an array by itself is symbolic. Arrays inside of containers (parameter trees)
-    have static shapes: another shape there is another program, as is another dtype, tree or static argument.
+    Each axis of each argument that is an array by itself is symbolic. Arrays inside of containers (parameter trees,
+    batches) have static shapes at first: an axis there that differs in a later call is symbolic from then on. Another
+    rank is another program, as is another dtype, tree or static argument, and a container in which more than 32 axes
+    have differed.
     ``shapes`` says otherwise: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names that are
     used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of containers too.
 
@@ -86,12 +88,22 @@ class _Call(NamedTuple):
     whole: bool = True
 
 
+def _place(tree: Any, static: tuple[Static, ...]) -> Any:
+    """What decides where arrays stand in a call."""
+    return (tree, tuple([one.name for one in static])) if static else tree
+
+
+def _fits(shapes: Any) -> Callable[[Program], bool]:
+    """Whether a program is for the shapes of a call."""
+    return lambda program: program.matches is None or program.matches(shapes)
+
+
 def _family(key: Any) -> Any:
     """What decides which programs a call can have, of all that is remembered of it."""
-    tree, static, settings, shapes, types, fixed = key
+    tree, static, settings, shapes, types, fixed, plan = key
     # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
     ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
-    return tree, static, settings, ranks, types, fixed
+    return tree, static, settings, ranks, types, fixed, plan
 
 
 class JaxJitted:
@@ -103,15 +115,14 @@ class JaxJitted:
         self._arguments = Arguments(signature)
         self._internals: Internals | None = None
         self._lock = lock()
-        #: Held by the thread that makes a program, by what it is made for.
-        self._building: dict[Any, RLock] = {}
         self._plans: dict[Any, Plan] = {}
         #: The types of leaves in containers, by the identity of what JAX describes them with, which is kept.
         self._codes: dict[int, tuple[Any, int]] = {}
         self._types: dict[Any, int] = {}
         self._calls: dict[Any, Program] = {}
-        self._programs: dict[Any, tuple[Program, ...]] = {}
-        self._in_order: tuple[Program, ...] = ()
+        self._programs: Table[Program] = Table()
+        #: The shapes of all leaves at the first call of a tree, dtypes and ranks.
+        self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
         self._traces = 0
         self._warned: set[Any] = set()
 
@@ -142,16 +153,12 @@ class JaxJitted:
                 f"{self._signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
                 remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
             )
-        tree, static, plan, arrays, avals, _ = call
-        symbolic = [avals[n] for n in plan.symbolic]
-        shapes = tuple([aval.shape for aval in symbolic])
-        key = (
-            tree, static, parts.settings(), shapes, tuple([(aval.dtype, aval.weak_type) for aval in symbolic]),
-            self._fixed(plan, avals),
-        )  # fmt: skip
+        key = self._key(parts, call)
+        arrays, plan, shapes = call.arrays, call.plan, key[3]
         program, result = self._calls.get(key), None
         if program is None:
-            program, result = self._found_or_made(parts, key, call, arrays)
+            program, result, key, call = self._found_or_made(parts, key, call, arrays)
+            plan, shapes = call.plan, key[3]
         if result is None:
             try:
                 result = (program(arrays, shapes),)
@@ -167,7 +174,7 @@ class JaxJitted:
         if self._arguments.has_static:
             args, kwargs, static = self._arguments.split(args, kwargs)
         leaves, tree = parts.jax.tree_util.tree_flatten((args, kwargs))
-        where = (tree, tuple([one.name for one in static])) if static else tree
+        where = _place(tree, static)
         plan = self._plans.get(where)
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
@@ -186,8 +193,16 @@ class JaxJitted:
             avals.append(aval)
         return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
 
+    def _key(self, parts: Internals, call: _Call) -> Any:
+        """What decides which program a call takes, to the last size."""
+        avals, plan = call.avals, call.plan
+        symbolic = [avals[n] for n in plan.symbolic]
+        shapes = tuple([aval.shape for aval in symbolic])
+        types = tuple([(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in symbolic])
+        return call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals), plan
+
     def _fixed(self, plan: Plan, avals: Sequence[Any]) -> tuple[int, ...]:
-        """A number for the type of each leaf whose shape is static."""
+        """A number for the type of each leaf that has static sizes."""
         codes = self._codes
         try:
             return tuple([codes[id(avals[n])][1] for n in plan.fixed])
@@ -199,7 +214,8 @@ class JaxJitted:
         for n in plan.fixed:
             aval = avals[n]
             with self._lock:
-                code = self._types.setdefault((aval.shape, aval.dtype, aval.weak_type), len(self._types))
+                kind = (plan.fixed_sizes(n, aval.shape), aval.dtype, aval.weak_type)
+                code = self._types.setdefault(kind, len(self._types))
             codes[id(aval)] = aval, code
             found.append(code)
         return tuple(found)
@@ -217,32 +233,51 @@ class JaxJitted:
 
     def _found_or_made(
         self, parts: Internals, key: Any, call: _Call, leaves: Sequence[Any] | None
-    ) -> tuple[Program, tuple[Any] | None]:
-        """The program for a call that is not remembered, with its results where it was made now."""
+    ) -> tuple[Program, tuple[Any] | None, Any, _Call]:
+        """The program for a call that is not remembered, with its results where it was made now; and the call."""
+        result: list[tuple[Any]] = []
+        if self._programs.find(_family(key), _fits(key[3])) is None and (widened := self._widened(parts, call)):
+            call, key = widened, self._key(parts, widened)
         shapes, family = key[3], _family(key)
-        program = self._fitting(family, shapes)
-        result: tuple[Any] | None = None
-        if program is None:
-            with self._building.setdefault(family, lock()):
-                program = self._fitting(family, shapes)
-                if program is None:
-                    program, result = self._make(parts, family, call, leaves, shapes)
+
+        def make() -> Program:
+            program, made = self._make(parts, family, call, leaves, shapes)
+            result.append(made)
+            return program
+
+        program, made = self._programs.get(family, _fits(shapes), make)
+        if made:
+            self._warn_of_values(family)
         if len(self._calls) >= _MOST_CALLS:
             self._calls = {}
         self._calls[key] = program
-        return program, result
+        return program, result[0] if made else None, key, call
 
-    def _fitting(self, family: Any, shapes: Any) -> Program | None:
-        for program in self._programs.get(family, ()):
-            if program.matches is None or program.matches(shapes):
-                return program
-        return None
+    def _widened(self, parts: Internals, call: _Call) -> _Call | None:
+        """The call with axes in containers symbolic that differ from those of the first such call; None for the first.
+
+        Its plan is that of all later calls.
+        """
+        shapes = [tuple(aval.shape) for aval in call.avals]
+        where = _place(call.tree, call.static)
+        kinds = tuple([(aval.dtype, len(aval.shape)) for aval in call.avals])
+        with self._lock:
+            first = self._first_shapes.setdefault((where, call.static, parts.settings(), kinds), shapes)
+            plan = self._plans[where]  # another thread may have widened it
+            plan = plan.widened(first, shapes) or plan
+            if plan is call.plan:
+                return None
+            # Numbers for types are those of a plan.
+            self._plans[where], self._codes = plan, {}
+        new = [place for place in plan.varying if place not in call.plan.varying]
+        events.compiled("%s: symbolic from now on, since calls differ there: %s", self._signature.name, ", ".join(new))
+        return call._replace(plan=plan)
 
     def _make(
         self, parts: Internals, family: Any, call: _Call, leaves: Sequence[Any] | None, shapes: Any
     ) -> tuple[Program, tuple[Any]]:
         sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
-        known = self._programs.get(family, ())
+        known = self._programs.of(family)
         for guard in known[-1].sizes.guards if known else ():
             learnt = sizes.again(guard)
             sizes = sizes if learnt is None else learnt
@@ -252,10 +287,6 @@ class JaxJitted:
         finally:
             with self._lock:
                 self._traces += tracing.count
-        with self._lock:
-            self._programs[family] = (*self._programs.get(family, ()), program)
-            self._in_order = (*self._in_order, program)
-        self._warn_of_values(family)
         return program, (result,)
 
     def _tracing(self, parts: Internals, call: _Call) -> Tracing:
@@ -275,28 +306,27 @@ class JaxJitted:
             raise error
         shapes, family, tracing = key[3], _family(key), self._tracing(parts, call)
         sizes = self._arguments.sizes(call.plan, tracing.shapes)
-        with self._building.setdefault(family, lock()):
-            try:
-                exported = tracing.static(sizes, error)
-            finally:
-                with self._lock:
-                    self._traces += tracing.count
-            made = Program(parts, self._signature.name, call.plan, exported)
-            result = made(call.arrays, shapes)
+        try:
+            exported = tracing.static(sizes, error)
+        finally:
             with self._lock:
-                # Before the program that does not know that it is not for these.
-                self._programs[family] = (made, *self._programs.get(family, ()))
-                self._in_order = (*self._in_order, made)
+                self._traces += tracing.count
+        made = Program(parts, self._signature.name, call.plan, exported)
+        result = made(call.arrays, shapes)
+        # Before the program that does not know that it is not for these.
+        made, _ = self._programs.get(
+            family, lambda known: known is not program and _fits(shapes)(known), lambda: made, first=True
+        )
         self._calls[key] = made
         return (result,)
 
     def _warn_of_values(self, family: Any) -> None:
         """Once for each line that makes a program for each value of a size."""
         counts: dict[Any, int] = {}
-        for program in self._programs[family]:
+        for program in self._programs.of(family):
             for guard in program.static:
                 counts[guard.loc, guard.left] = counts.get((guard.loc, guard.left), 0) + 1
-        for program in self._programs[family][-1:]:
+        for program in self._programs.of(family)[-1:]:
             for guard in program.static:
                 where = guard.loc, guard.left
                 if counts[where] < MANY_VALUES or where in self._warned:
@@ -315,18 +345,20 @@ class JaxJitted:
 
     def cache_info(self) -> JaxCacheInfo:
         """How often JAX has traced, and how often dyn has compiled."""
-        return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._in_order))
+        return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._programs.in_order))
 
     def clear_cache(self) -> None:
         """Forget all programs, as ``jax.jit``'s method does."""
         with self._lock:
-            self._calls, self._programs, self._in_order, self._traces = {}, {}, (), 0
+            self._calls, self._traces, self._first_shapes = {}, 0, {}
             self._warned.clear()
+        self._programs.clear()
 
     def explain(self) -> JaxExplanation:
         """The programs there are: why more than one, with the lines that caused it, and what dyn made of each."""
-        parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._in_order]
-        return JaxExplanation(self._signature.name, self._traces, tuple(parts))
+        parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._programs.in_order]
+        varying = dict.fromkeys([place for plan in self._plans.values() for place in plan.varying])
+        return JaxExplanation(self._signature.name, self._traces, tuple(parts), tuple(varying))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """``jax.eval_shape`` of the plain function."""
@@ -345,12 +377,7 @@ class JaxJitted:
         call = self._taken_apart(parts, args, kwargs)
         if call is None:
             raise ArgumentError(f"{self._signature.name}.trace() takes no tracers.")
-        plan, avals = call.plan, call.avals
-        symbolic = [avals[n] for n in plan.symbolic]
-        shapes, weak = tuple([tuple(a.shape) for a in symbolic]), [bool(a.weak_type) for a in symbolic]
-        types = tuple([(aval.dtype, own) for aval, own in zip(symbolic, weak, strict=True)])
-        key = (call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals))
-        program, _ = self._found_or_made(parts, key, call, None)
+        program, *_ = self._found_or_made(parts, self._key(parts, call), call, None)
         return program.run.trace(*program.structs())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:

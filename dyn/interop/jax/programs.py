@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from dyn import api, config, dtypes
+from dyn import config, dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.jax.exported import Form, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
+from dyn.specialize import version as specialized
+from dyn.specialize.table import Table
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.gradients import linearize
@@ -55,7 +57,7 @@ class Version:
         self.family, self.traced, self.told = family, traced, told
         self._seconds = seconds
         self._lock = lock()
-        self._compiled: api.Version | None = None
+        self._compiled: specialized.Version | None = None
         self._exported: Any = None
 
     def __repr__(self) -> str:
@@ -102,12 +104,12 @@ class Version:
         return evaluate(dim, env)
 
     @property
-    def compiled(self) -> api.Version:
+    def compiled(self) -> specialized.Version:
         """Its machine code."""
         if self._compiled is None:
             with self._lock:
                 if self._compiled is None:
-                    self._compiled = api.build(self.traced, self._seconds)
+                    self._compiled = specialized.build(self.traced, self._seconds)
         return self._compiled
 
     @property
@@ -138,7 +140,7 @@ class Family:
     def __init__(self, body: Body, name: str, names: Sequence[str]) -> None:
         self.body, self.name, self.names = body, name, tuple(names)
         self._lock = lock()
-        self._versions: dict[Any, list[Version]] = {}
+        self._versions: Table[Version] = Table()
         self._derived: dict[Any, Family] = {}
 
     def __repr__(self) -> str:
@@ -149,18 +151,7 @@ class Family:
     def version(self, avals: Sequence[Aval]) -> Version:
         """The program for such arrays: found, or traced now."""
         key = (tuple([(a.dtype, len(a.shape), a.weak) for a in avals]), x64(), config.current().key())
-        found = self._find(key, avals)
-        if found is None:
-            with self._lock:
-                found = self._find(key, avals)
-                if found is None:
-                    found = self._trace(avals)
-                    self._versions.setdefault(key, []).append(found)
-        return found
-
-    def _find(self, key: Any, avals: Sequence[Aval]) -> Version | None:
-        # An earlier one is preferred, so that the same sizes find the same program again.
-        return next((v for v in tuple(self._versions.get(key, ())) if v.fits(avals)), None)
+        return self._versions.get(key, lambda version: version.fits(avals), lambda: self._trace(avals))[0]
 
     def _trace(self, avals: Sequence[Aval]) -> Version:
         told: list[Any] = []
@@ -181,7 +172,7 @@ class Family:
 
     def programs(self) -> list[Version]:
         """Every program that was made of it and of what it was transformed to."""
-        found = [version for versions in tuple(self._versions.values()) for version in versions]
+        found = list(self._versions.in_order)
         families = list(dict(self._derived).values())
         for version in found:
             families += version.told.families() if isinstance(version.told, Derivative) else ()

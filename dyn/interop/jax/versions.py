@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dyn.api import ShapeDtypeStruct
 from dyn.errors import DynError, NotYetError, ShapeError, TraceError
 from dyn.explain.words import counted
 from dyn.interop.jax.arguments import Plan
@@ -21,6 +20,7 @@ from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
 from dyn.interop.stablehlo.load import function_of
 from dyn.ir.hlo import HloModule, HloOp
+from dyn.specialize.arguments import ShapeDtypeStruct
 
 Array = np.ndarray[Any, Any]
 
@@ -137,10 +137,14 @@ class JaxExplanation:
     traces: int
     #: For each program its guards, as lines, and dyn's explanation.
     programs: tuple[tuple[tuple[str, ...], str], ...]
+    #: Axes of arrays in containers that are symbolic because calls differed there.
+    varying: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = f"{self.name}: {counted(len(self.programs), 'program')}, {counted(self.traces, 'trace')} by JAX"
         parts = [head if self.programs else f"{head}\n  not called yet: nothing is traced"]
+        if self.varying:
+            parts.append(f"axes in containers, symbolic since calls differ there: {', '.join(self.varying)}")
         for number, (guards, text) in enumerate(self.programs, 1):
             lines = ["guards, which choose the program", *(f"  {line}" for line in guards)] if guards else []
             lines = lines if lines else ["guards, which choose the program: none"]

@@ -1,0 +1,57 @@
+"""Arguments of calls as what programs are found and traced by: dtypes, ranks and sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dyn import dtypes
+from dyn.array import adapter_of
+from dyn.dtypes import DType
+from dyn.errors import ArgumentError, TraceError
+from dyn.trace.lift import as_numpy, weak_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """An array argument without the array: sizes (ints), names of dims (strings) or None for an unnamed dim each."""
+
+    shape: tuple[int | str | None, ...]
+    dtype: Any
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An argument leaf, ready to trace or to call with."""
+
+    dtype: DType
+    rank: int
+    weak: bool
+    array: Array | None
+    shape: tuple[int | str | None, ...]
+
+
+def read_leaf(value: Any, name: str, function: str) -> Leaf:
+    """An argument leaf; ArgumentError, about ``name`` of ``function``, where it is neither an array nor a number."""
+    if isinstance(value, ShapeDtypeStruct):
+        return Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
+    weak = weak_dtype(value)
+    if weak is not None:
+        if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
+            raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
+        return Leaf(weak, 0, True, np.array(value, weak.np), ())
+    if adapter_of(value) is None:
+        raise ArgumentError(
+            f"{function}(): {name} is a {type(value).__name__}, which is not an array.",
+            remedy="pass an array or a number, or name the argument in static_argnames=.",
+        )
+    try:
+        array = as_numpy(value)
+    except TraceError as error:
+        raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
+    return Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)

@@ -1,0 +1,217 @@
+"""A traced program on its way to machine code: found whole in memory or on disk, or lowered and compiled.
+
+What was compiled before is loaded as it is; what it was lowered to is made again only if somebody asks: ``explain()``,
+``as_text``, or a call that fails and has to say why. ``docs/decisions/0009`` says when a program counts as the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dyn import config
+from dyn.backends.binaries import Built, Origin
+from dyn.backends.loading import loading
+from dyn.backends.programs import Found, Programs, parts_of
+from dyn.backends.x86 import X86Backend
+from dyn.backends.x86_runtime import Interface, LoadedProgram, addresses_of
+from dyn.errors import IRError
+from dyn.forking import lock
+from dyn.ir.core import Function
+from dyn.ir.identity import Identity, function_identity
+from dyn.lower.target import Target
+from dyn.ops import OWN_OPS
+from dyn.record import Record
+from dyn.specialize.code import CODES, Code
+from dyn.trace.function import TracedFunction
+
+if TYPE_CHECKING:
+    from dyn.backends.base import Source
+    from dyn.lower.donate import Reuse
+    from dyn.lower.host import HostProgram
+    from dyn.pipeline import Optimized
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """A traced program for one target. Everything behind tracing is imported when it is needed, which takes 90 ms.
+
+    Raises what optimising raises. Methods may be called from many threads.
+    """
+
+    def __init__(self, traced: TracedFunction, target: Target, record: Record) -> None:
+        self.traced, self.record = traced, record
+        self._backend = X86Backend(target)
+        self._lock = lock()
+        self._optimized: Optimized | None = None
+        #: The host program that the code in memory was made from, once that is known.
+        self._checked: HostProgram | None = None
+        self._programs = Programs(self._backend)
+        with record.timed("find"):
+            self._identity = function_identity(traced.function, OWN_OPS, traced.guards)
+            self._key = self._programs.key(lambda: _named(traced, self._identity))
+        # Whoever wants to see the passes at work wants them to run.
+        dumped = bool(config.current().dump)
+        self._shared = None if dumped else f"{self._identity.structure} {_beside(traced)} {target!r}"
+        self._code: Code | None = None
+        #: What was found on disk.
+        self._found: Found | None = None
+
+    @property
+    def optimized(self) -> Optimized:
+        """The program after all passes, with its kernels and its host program."""
+        with self._lock:
+            if self._optimized is None:
+                # What is made only to be looked at took no part in the compilation.
+                self._optimized = self._optimize(Record() if self._is_compiled else self.record)
+            return self._optimized
+
+    def _optimize(self, record: Record) -> Optimized:
+        _import_passes()
+        from dyn.pipeline import optimize
+
+        return optimize(self.traced, self._backend.target, record)
+
+    @property
+    def _is_compiled(self) -> bool:
+        return self._code is not None
+
+    def lower(self) -> None:
+        """Run the passes, unless the code of an equal program is there."""
+        if self._code is None:
+            self._code = CODES.find(self._shared) or self._load()
+        if self._code is None:
+            _ = self.optimized
+
+    @property
+    def code(self) -> Code:
+        """The machine code, apart from captured arrays: that of an equal program in memory or on disk, or a new one."""
+        if self._code is None:
+            made: list[Code] = []
+
+            def make() -> Code:
+                made.append(self._load() or self._compile())
+                return made[0]
+
+            self._code = CODES.get(self._shared, make)
+            if not made:
+                self.record.kernels_compiled = self._code.count
+                self.record.origins = (Origin.MEMORY,) * (self._code.count + 1 + (self._code.guards is not None))
+        return self._code
+
+    def load(self, captured: Sequence[Array]) -> LoadedProgram:
+        """The program with the arrays that it captures, ready to be called."""
+        code = self.code
+        with self.record.timed("load"):
+            interface = Interface(self.traced.function, _reuses(code), code.calls, self._host)
+            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards)
+
+    def _load(self) -> Code | None:
+        """The code that is on disk."""
+        with self.record.timed("find"):
+            known = self._programs.find(self._key)
+        if known is None:
+            return None
+        found, built = known
+        self._found = found
+        record = self.record
+        record.kernels_compiled = found.kernels
+        record.origins = tuple([one.origin for one in built])
+        return self._code_of(built, found.kernels, (), found.reuses, found.useless)
+
+    def _compile(self) -> Code:
+        optimized, record = self.optimized, self.record
+        from dyn.pipeline import compile_parts
+
+        rendered, built = compile_parts(optimized, self._backend, record)
+        reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
+        # A library call without native code is an op, with attributes that depend on the sizes: it is not written down.
+        if self._key is not None and not rendered.calls:
+            _require_same_interface(self.traced.function, optimized.function)
+            parts = parts_of(self._backend, record.sources)
+            self._programs.keep(self._key, Found(parts, record.kernels_compiled, reuses, optimized.useless))
+        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless)
+
+    def _code_of(
+        self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
+        useless: tuple[int, ...],
+    ) -> Code:  # fmt: skip
+        with self.record.timed("load"):
+            addresses = addresses_of(self._backend, built)
+        host, *guards = addresses[kernels:]
+        nbytes = sum(len(one.binary.data) for one in built)
+        return Code(
+            host, (*addresses[:kernels], *calls), guards[0] if guards else None, kernels, bool(calls), reuses, useless,
+            nbytes, self._identity.kept,
+        )  # fmt: skip
+
+    def sources(self) -> tuple[Source, ...]:
+        """The texts of the kernels, of the host program and of the guards."""
+        if self.record.sources:
+            return self.record.sources
+        optimized = self.optimized
+        from dyn.pipeline import render
+
+        return render(optimized).sources
+
+    def as_text(self, dialect: str) -> str:
+        """The LLVM IR (``"llvm"``) or the assembly of everything that was compiled."""
+        return "\n".join([s.text if dialect == "llvm" else self._backend.assembly(s) for s in self.sources()])
+
+    def _host(self) -> HostProgram:
+        """The host program that the code was made from: its checks are known by their numbers."""
+        if self._checked is not None:
+            return self._checked
+        if self._found is not None and parts_of(self._backend, self.sources()) != self._found.parts:
+            raise IRError(
+                f"{self.traced.function.name}: a call failed, and why is not known: the code found in the cache "
+                "is that of another program.",
+                remedy="this is a bug in dyn; please report it with the program, and clear the cache.",
+            )
+        self._checked = self.optimized.host
+        return self._checked
+
+
+def _reuses(code: Code) -> tuple[Reuse, ...]:
+    if not code.reuses:
+        return ()
+    with loading():
+        from dyn.lower.donate import Reuse
+
+    return tuple(Reuse(output, input) for output, input in code.reuses)
+
+
+def _beside(traced: TracedFunction) -> str:
+    """What decides about the code of a program beside its function."""
+    return f"{len(traced.guards)} {traced.donated}"
+
+
+def _named(traced: TracedFunction, identity: Identity) -> str | None:
+    """What a traced program is in every process; None where that cannot be said."""
+    return None if identity.named is None else f"{identity.named} {_beside(traced)}"
+
+
+@functools.lru_cache(maxsize=1)
+def _import_passes() -> None:
+    with loading():
+        from dyn import pipeline
+
+        _ = pipeline
+
+
+def _require_same_interface(traced: Function, optimized: Function) -> None:
+    """Passes keep what a caller sees; whoever finds the program knows the traced function alone."""
+    seen, kept = [
+        (
+            function.name,
+            [(value.dtype, len(value.shape)) for value in (*function.params, *function.results)],
+            [info.hidden for info in function.infos],
+        )
+        for function in (traced, optimized)
+    ]
+    if seen != kept:
+        raise IRError(f"{traced.name}: passes have changed what a caller sees, {seen}, to {kept}.")

@@ -1,0 +1,61 @@
+"""The programs of one function: found by key and by guards, made where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from dyn.forking import lock
+
+V = TypeVar("V")
+
+
+class Table(Generic[V]):
+    """Programs by key, those of one key in the order in which they were made.
+
+    No lock is held while a program is looked at or made, since both run code of users and of solvers. Threads that
+    need the same program at once may each trace it; the machine code is made once (``dyn.specialize.code``), and the
+    first program that is there is everybody's.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._by_key: dict[Hashable, tuple[V, ...]] = {}
+        #: Every program, by age: their numbers in what is explained.
+        self.in_order: tuple[V, ...] = ()
+
+    def of(self, key: Hashable) -> tuple[V, ...]:
+        """The programs of a key, in the order in which they are tried."""
+        return self._by_key.get(key, ())
+
+    def find(self, key: Hashable, fits: Callable[[V], bool]) -> V | None:
+        """The first program of a key that ``fits``. What that raises is raised."""
+        return next((program for program in self.of(key) if fits(program)), None)
+
+    def get(
+        self, key: Hashable, fits: Callable[[V], bool], make: Callable[[], V], *, first: bool = False
+    ) -> tuple[V, bool]:
+        """The program of a key that ``fits``, made by ``make()`` where there is none; and whether this call made it.
+
+        One that is made ``first`` is tried before those that there are.
+        """
+        found = self.find(key, fits)
+        if found is not None:
+            return found, False
+        made = make()
+        while True:
+            known = self.of(key)
+            # Another thread may have made one in the meantime.
+            found = next((program for program in known if fits(program)), None)
+            if found is not None:
+                return found, False
+            with self._lock:
+                if self.of(key) is known or self.of(key) == known:
+                    self._by_key[key] = (made, *known) if first else (*known, made)
+                    self.in_order = (*self.in_order, made)
+                    return made, True
+
+    def clear(self) -> None:
+        """Forget all programs."""
+        with self._lock:
+            self._by_key, self.in_order = {}, ()

@@ -1,0 +1,147 @@
+"""One program of a function, ready to be called; and how a traced program becomes that."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dyn.errors import BackendUnavailableError, is_short_of_memory
+from dyn.ir.binding import Binding, bind_function
+from dyn.shapes import Relation, Symbol, first_broken
+from dyn.source import user_loc
+from dyn.trace.function import TracedFunction
+from dyn.trace.lift import as_numpy
+from dyn.trace.pytree import unflatten
+
+if TYPE_CHECKING:
+    from dyn.backends.x86_runtime import LoadedProgram
+    from dyn.explain.versions import MadeFor
+    from dyn.pipeline import Optimized
+    from dyn.specialize.program import Program
+
+Array = np.ndarray[Any, Any]
+
+
+class Version:
+    """One program of a function: what it was traced for, and shared code with the arrays that it captures."""
+
+    #: What it was compiled for, and why beside the programs that there were; set by the function that keeps it.
+    made_for: MadeFor | None = None
+    because: str = ""
+
+    def __init__(self, program: Program, loaded: LoadedProgram) -> None:
+        self.program = program
+        self.traced = program.traced
+        self.loaded = loaded
+        self.record = program.record
+        self.guards = self.traced.guards
+        self._binding: Binding | None = None
+
+    @property
+    def optimized(self) -> Optimized:
+        """What it was lowered to; made now where the program was found whole."""
+        return self.program.optimized
+
+    @property
+    def binding(self) -> Binding:
+        """How symbols follow from the arguments' sizes."""
+        if self._binding is None:
+            self._binding = bind_function(self.traced.function)
+        return self._binding
+
+    def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
+        """The size of each symbol which a guard may ask about. What does not divide is refused by the program."""
+        captured = self.loaded.captured
+        return self.binding.sizes([a.shape for a in (*arrays, *captured)])
+
+    def broken(self, arrays: Sequence[Array]) -> Relation | None:
+        """The first branch that these arguments would take another way.
+
+        Raises ShapeError where a branch before it has no answer for them.
+        """
+        return first_broken(self.guards, self.sizes(arrays)) if self.guards else None
+
+    def matches(self, arrays: Sequence[Array]) -> bool:
+        """Whether the branches that this version took would be taken for these arguments."""
+        return self.broken(arrays) is None
+
+    def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
+        """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``)."""
+        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
+
+
+def make_program(traced: TracedFunction, trace_seconds: float) -> Program:
+    """A traced program for this machine."""
+    load_compiler()
+    from dyn.backends.x86 import host_target
+    from dyn.record import Record
+    from dyn.specialize.program import Program
+
+    record = Record()
+    record.seconds["trace"] = trace_seconds
+    return Program(traced, host_target(), record)
+
+
+def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
+    """A traced program with its machine code in memory, for this machine."""
+    return load(make_program(traced, trace_seconds))
+
+
+def load(program: Program) -> Version:
+    """A program with its machine code in memory."""
+    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured]))
+    _warn_of_useless(program)
+    return version
+
+
+def _warn_of_useless(program: Program) -> None:
+    """Once a program: which arrays were donated in vain. A number's memory is not worth a word."""
+    function = program.traced.function
+    useless = [number for number in program.code.useless if function.params[number].type.rank > 0]
+    if useless:
+        names = ", ".join(function.infos[number].name for number in useless)
+        loc = user_loc()
+        warnings.warn_explicit(
+            f"{function.name}(): no result can take the memory of the donated {names}: "
+            "none is known to have the same dtype and size and to be written after the last use.",
+            UserWarning,
+            loc.file or "<unknown>",
+            loc.line,
+        )
+
+
+def no_more_compiling() -> BackendUnavailableError:
+    """The error of a first call at the end of the interpreter."""
+    return BackendUnavailableError(
+        "nothing more can be compiled: the interpreter is ending, and has given up its modules.",
+        remedy="make the first call earlier; functions registered with atexit still can.",
+    )
+
+
+def load_compiler() -> None:
+    """Import what every compilation needs; ``Program`` imports the rest where it lowers."""
+    if sys.is_finalizing():
+        raise no_more_compiling()
+    _import_compiler()
+
+
+@functools.lru_cache(maxsize=1)
+def _import_compiler() -> None:
+    try:
+        from dyn.backends.loading import loading
+
+        with loading():
+            from dyn import call
+            from dyn.explain import log, versions
+            from dyn.specialize import program
+
+            _ = call, program, log, versions
+    except (ImportError, OSError) as error:
+        if is_short_of_memory(error):
+            raise MemoryError("no memory to load the compiler") from error
+        raise
