@@ -47,6 +47,20 @@ def is_array(value: object) -> bool:
 # ---- functions of the user's -----------------------------------------------------------------------------------------
 
 
+class CarriedSize:
+    """A size among the arguments of a traced call, which is a dim of the program: others need no other code."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def carried(size: Any) -> CarriedSize | None:
+    """A size as an argument for :func:`call_traced`; None for a literal, and for what no array could have."""
+    return CarriedSize(size) if type(size) is int and size >= 0 and not is_literal(size) else None
+
+
 def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, numbers: bool = True) -> Any:
     """``fn(*args, **kwargs)``, traced now and compiled unless an equal program was.
 
@@ -56,6 +70,9 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     load_compiler()
     name = getattr(fn, "__name__", "function")
     leaves, tree = flatten((args, kwargs))
+    sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}
+    for n in sizes:
+        leaves[n] = np.empty((leaves[n].value, 0), np.uint8)
     places = [n for n, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)]
     hosts = [adapter_of(leaves[n]) for n in places]
     values = [leaves[n] if host is None else host.view(leaves[n]) for n, host in zip(places, hosts, strict=True)]
@@ -66,7 +83,7 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     def call(tracers: list[Tracer]) -> Any:
         filled = list(leaves)
         for place, tracer in zip(places, tracers, strict=True):
-            filled[place] = tracer
+            filled[place] = tracer.shape[0] if place in sizes else tracer
         inner_args, inner_kwargs = unflatten(tree, filled)
         return fn(*inner_args, **inner_kwargs)
 
@@ -75,7 +92,8 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         for n, leaf, array in zip(places, given, arrays, strict=True)
     ]
     version = build(trace_function(call, name, specs, abstracts_closures=True))
-    return from_numpy(result_host([host for host in hosts if host is not None]), version.call(arrays))
+    kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
+    return from_numpy(result_host(kinds), version.call(arrays))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any
 
 from dyn.api import jit
-from dyn.eager import call_traced
+from dyn.eager import CarriedSize, call_traced
 from dyn.errors import ArgumentError
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions
@@ -56,7 +56,8 @@ class Transformed:
         if trace is None:
             return call_traced(self, args, kwargs)
         # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
-        given, named = unflatten(tree, [renewed(leaf) for leaf in leaves])
+        own = [leaf.value if type(leaf) is CarriedSize else renewed(leaf) for leaf in leaves]
+        given, named = unflatten(tree, own)
         return self._inside(trace, given, named)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

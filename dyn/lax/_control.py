@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dyn.eager import carried
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
 from dyn.trace import control
@@ -70,13 +71,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        first, last, start = (*bounds, args[0]) if fixed else args
+        (first, last), start = args
+        if fixed:
+            first, last = (own if given is None else given for own, given in zip(bounds, args[0], strict=True))
         return control.fori_loop(trace, first, last, body_fun, start)
 
     bounds = (lower, upper)
     fixed = all(isinstance(bound, int | SymbolicDim) for bound in bounds)
-    made = Transformed("fori_loop", body_fun, inside)
-    return made(init_val) if fixed else made(lower, upper, init_val)
+    given = tuple([carried(bound) for bound in bounds]) if fixed else bounds
+    return Transformed("fori_loop", body_fun, inside)(given, init_val)
 
 
 def scan(
@@ -91,10 +94,10 @@ def scan(
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        start, arrays = args
-        return control.scan(trace, f, start, arrays, length, reverse)
+        start, arrays, given = args
+        return control.scan(trace, f, start, arrays, length if given is None else given, reverse)
 
-    return Transformed("scan", f, inside)(init, xs)
+    return Transformed("scan", f, inside)(init, xs, carried(length))
 
 
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:

@@ -27,7 +27,7 @@ from dyn.numpy._operands import (
     size_in,
     tracer,
 )
-from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, found_trace, public
+from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
@@ -122,7 +122,7 @@ def column_stack(arrays: Sequence[ArrayLike], /) -> Array:
 
 
 @public
-def tile(x: ArrayLike, /, reps: Any) -> Array:
+def tile(x: ArrayLike, /, reps: Shape) -> Array:
     """``x`` repeated as a whole, ``reps`` times along each axis; missing axes count as 1."""
     value = operand("tile", x, reps)
     given = reps if isinstance(reps, tuple | list) else (reps,)

@@ -77,7 +77,7 @@ def _parts(value: slice) -> tuple[Any, Any, Any]:
 def _same_copies(a: Any, b: Any) -> bool:
     """Whether equal objects of a type of Python's own would also be copied alike: ``range``, ``Decimal``, times."""
     try:
-        (make, arguments, *state), (other_make, other_arguments, *other_state) = a.__reduce_ex__(2), b.__reduce_ex__(2)
+        (make, arguments, *state), (other_make, other_arguments, *other_state) = a.__reduce_ex__(4), b.__reduce_ex__(4)
     except Exception:  # what cannot be copied is a function, a lock or the like: equal if it says so
         return True
     return make is other_make and _same_tree((arguments, state), (other_arguments, other_state))
