@@ -43,14 +43,13 @@ class RegionFunction:
         shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=self.relations)
+        late = [r for r in region.demands if not r.symbols() <= self.env.keys()]
+        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=(*self.relations, *late))
         return tuple(values[v] for v in region.results)
 
     def check(self) -> None:
-        """Raise the ShapeError of a demand that does not hold."""
-        for relation in self.region.demands:
-            if not relation.holds(self.env):
-                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
+        """Raise the ShapeError of a demand that does not hold, of those about dims that are known before it runs."""
+        check_relations(self.region.demands, self.env)
 
     def no_rows(self, first: int) -> tuple[Array, ...]:
         """What a loop over no steps makes of the results from number ``first`` on."""

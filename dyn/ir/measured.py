@@ -94,3 +94,6 @@ class _Renaming(Redimension):
 
     def dim(self, dim: Dim) -> Dim:
         return substitute(dim, self.dims)
+
+    def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
+        return tuple([_substituted(relation, self.dims) for relation in demands])
