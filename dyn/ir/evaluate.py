@@ -15,9 +15,9 @@ import numpy as np
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.differentiate import leading_to
-from dyn.ir.measured import bound_dim
+from dyn.ir.measured import bound_dim, size_demand
 from dyn.ir.opdef import OpDef, OpKind, Sample
-from dyn.shapes import Reason, Relation, RelKind, Symbol, as_dim, evaluate
+from dyn.shapes import Relation, Symbol, evaluate
 
 Array = np.ndarray[Any, Any]
 
@@ -88,7 +88,7 @@ def run_ops(
             found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
         if bound is not None:
             env = {**env, bound: int(np.asarray(found))}
-            check_relations((Relation(RelKind.GE, as_dim(bound), 0, Reason("a size", op.loc)), *relations), env, bound)
+            check_relations((size_demand(op), *relations), env, bound)
         for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
             array = np.asarray(made)
             expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
