@@ -26,6 +26,7 @@ from dyn.backends.cuda import CudaBackend
 from dyn.backends.cuda_driver import NoDriverError, driver_devices
 from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
 from dyn.backends.rocm import RocmBackend
+from dyn.backends.trust import refusal
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.lower.target import Target
 
@@ -183,6 +184,10 @@ def cache_finding(folder: Path, entries: int, size: int, limit: int) -> Finding:
     """Whether a folder can keep compiled code: it is tried with a file, or its parent is, where it is not there."""
     told = f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}, "
     told += f"{size / 2**20:.1f} of at most {limit / 2**20:.0f} MiB"
+    refused = refusal(str(folder))
+    if refused is not None:
+        problem = f"{told}; {refused.problem}, so no code from it is run, and each process compiles anew"
+        return Finding("folder", State.WARNING, problem, f"{refused.remedy}.")
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -6,8 +6,8 @@ been checked: what is cut off, damaged, of another format or another entry's is 
 that cannot be written, a full disk, a folder that is deleted while in use: the entry is then not kept, one line says so
 in the log ``dyn.cache``, and the program goes on.
 
-Whoever may write into the folder can have readers run code, as with Python's own ``.pyc`` files; it is made for its
-owner alone.
+Whoever may write into the folder can have readers run code, as with Python's own ``.pyc`` files. It is made for its
+owner alone, and one that others may write to, or put another in place of, is not used (``dyn.backends.trust``).
 
 The folder is bounded: from time to time one of the processes, the one that gets the lock, removes the entries that have
 not been used for longest.
@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dyn import config, events
+from dyn.backends.trust import is_own, refusal
 from dyn.forking import importing
 
 #: Of the files here and of what they hold; another number is another folder's worth of entries.
@@ -87,9 +88,17 @@ class Store:
     def read(self, key: str) -> bytes | None:
         """What was written for ``key``, or None."""
         path = self.path(key)
+        if not self._is_trusted():
+            return None
         try:
             data = _read_file(path)
         except FileNotFoundError:
+            return None
+        except _NotOwnError:
+            self._tell_once(
+                f"{path} belongs to another user, or may be written to by others: it is not used. "
+                f"Remove it, or name a folder of your own in DYN_CACHE_DIR."
+            )
             return None
         except OSError as error:
             self._tell("read", error)
@@ -102,11 +111,11 @@ class Store:
 
     def write(self, key: str, payload: bytes) -> None:
         """Keep ``payload`` for ``key``, in place of what there was."""
-        if len(payload) > min(_MOST_BYTES, self.limit):
+        if len(payload) > min(_MOST_BYTES, self.limit) or not self._is_trusted():
             return
         temporary = os.path.join(self.folder, f"{key}.{os.urandom(8).hex()}{_TEMPORARY}")
         try:
-            os.makedirs(self.folder, 0o700, exist_ok=True)
+            _make_folders(self.folder)
             _write_file(temporary, _pack(key, payload))
             os.replace(temporary, self.path(key))
         except OSError as error:
@@ -170,6 +179,8 @@ class Store:
             self._tell("prune", error)
 
     def _files(self, suffix: str) -> Iterator[_Entry]:
+        if not self._is_trusted():
+            return
         try:
             with os.scandir(self.folder) as found:
                 for file in found:
@@ -187,9 +198,35 @@ class Store:
     def _tell(self, doing: str, error: Exception) -> None:
         """One line for a kind of failure: what stands behind it will stop every entry alike."""
         reason = getattr(error, "strerror", None) or str(error)
-        if f"{doing}: {reason}" not in self._told:
-            self._told.add(f"{doing}: {reason}")
-            events.cache("cannot %s in %s: %s. Compiled code is not kept.", doing, self.folder, reason)
+        self._tell_once(f"cannot {doing} in {self.folder}: {reason}. Compiled code is not kept.")
+
+    def _tell_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            events.cache("%s", line)
+
+    def _is_trusted(self) -> bool:
+        """Whether nobody else can put code into the folder; one line says why not, and what to do."""
+        found = refusal(self.folder)
+        if found is not None:
+            self._tell_once(
+                f"{found.problem}: code from {self.folder} is not run, and none is kept there. Help: {found.remedy}."
+            )
+        return found is None
+
+
+class _NotOwnError(Exception):
+    """A file that somebody else may have written."""
+
+
+def _make_folders(folder: str) -> None:
+    """The folder and what is missing on the way to it, for their owner alone, whatever the umask says."""
+    missing = [folder]
+    while not os.path.isdir(missing[-1]) and os.path.dirname(missing[-1]) != missing[-1]:
+        missing.append(os.path.dirname(missing[-1]))
+    for path in reversed(missing[:-1]):
+        with contextlib.suppress(FileExistsError):  # another process was quicker
+            os.mkdir(path, 0o700)
 
 
 def _pack(key: str, payload: bytes) -> bytes:
@@ -221,6 +258,8 @@ def _read_file(path: str) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return b""
+        if not is_own(status):
+            raise _NotOwnError(path)
         if time.time() - status.st_mtime > _TOUCH_SECONDS:
             with contextlib.suppress(OSError):  # of no consequence: it may be forgotten the sooner
                 os.utime(path)

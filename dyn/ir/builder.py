@@ -95,16 +95,8 @@ class Builder:
         if self._outer is None:
             self._facts = facts
             return
-        new = facts.relations[len(self.facts.relations) :]
-        # What is about a dim that the program measures is looked at once that is known, wherever that is.
-        measured = [r for r in new if any(s.measured for s in r.symbols())]
-        self.demands += tuple([r for r in new if r not in measured])
-        self._facts = facts if not measured else self._facts.within(self.demands)
-        for relation in measured:
-            self._outer.facts = self._outer.facts.assume(relation)
-        if measured:
-            self._around = self._outer.facts
-            self._facts = self._around.within(self.demands)
+        self.demands += facts.relations[len(self.facts.relations) :]
+        self._facts = facts
 
     def inner(self) -> Builder:
         """A builder of a region of this program."""

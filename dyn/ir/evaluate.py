@@ -15,9 +15,9 @@ import numpy as np
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.differentiate import leading_to
-from dyn.ir.measured import bound_dim
+from dyn.ir.measured import bound_dim, size_demand
 from dyn.ir.opdef import OpDef, OpKind, Sample
-from dyn.shapes import Reason, Relation, RelKind, Symbol, as_dim, evaluate
+from dyn.shapes import Relation, Symbol, evaluate
 
 Array = np.ndarray[Any, Any]
 
@@ -43,14 +43,13 @@ class RegionFunction:
         shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
-        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=self.relations)
+        late = [r for r in region.demands if not r.symbols() <= self.env.keys()]
+        run_ops(region.ops, values, self.env, region.results, exact=exact, relations=(*self.relations, *late))
         return tuple(values[v] for v in region.results)
 
     def check(self) -> None:
-        """Raise the ShapeError of a demand that does not hold."""
-        for relation in self.region.demands:
-            if not relation.holds(self.env):
-                raise ShapeError(relation.failure(self.env), loc=relation.reason.loc)
+        """Raise the ShapeError of a demand that does not hold, of those about dims that are known before it runs."""
+        check_relations(self.region.demands, self.env)
 
     def no_rows(self, first: int) -> tuple[Array, ...]:
         """What a loop over no steps makes of the results from number ``first`` on."""
@@ -89,7 +88,7 @@ def run_ops(
             found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
         if bound is not None:
             env = {**env, bound: int(np.asarray(found))}
-            check_relations((Relation(RelKind.GE, as_dim(bound), 0, Reason("a size", op.loc)), *relations), env, bound)
+            check_relations((size_demand(op), *relations), env, bound)
         for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
             array = np.asarray(made)
             expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape

@@ -13,7 +13,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, attr_dims
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
-from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, free_symbols, substitute, symbol
+from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols, substitute, symbol
 
 
 def bound_dim(op: Op) -> Symbol | None:
@@ -23,6 +23,13 @@ def bound_dim(op: Op) -> Symbol | None:
     found = op.attrs["dim"].is_symbol
     assert found is not None, "refinement leaves the dim of a MEASURE op as it is"
     return found
+
+
+def size_demand(op: Op) -> Relation:
+    """What is demanded of the number that an op finds out: that it is a size."""
+    found = bound_dim(op)
+    assert found is not None
+    return Relation(RelKind.GE, as_dim(found), 0, Reason(f"{found.origin} is not negative", op.loc))
 
 
 def measured_dims(ops: Sequence[Op]) -> Iterator[Symbol]:
@@ -94,3 +101,6 @@ class _Renaming(Redimension):
 
     def dim(self, dim: Dim) -> Dim:
         return substitute(dim, self.dims)
+
+    def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
+        return tuple([_substituted(relation, self.dims) for relation in demands])

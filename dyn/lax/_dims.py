@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import ArgumentError
+from dyn.errors import ArgumentError, ShapeError
 from dyn.source import user_loc
 from dyn.trace.dims import unwrap_dim, wrap_dim
 from dyn.trace.lift import is_liftable, lift
@@ -26,7 +26,11 @@ def as_dim(value: Any, *, max: Any = None, name: str = "size") -> Any:
     if trace is None:
         if np.ndim(value) or np.asarray(value).dtype.kind not in "iu":
             raise _no_integer(value)
-        return int(value)
+        number = int(value)
+        if number < 0 or (max is not None and number > max):
+            allowed = "0 or more" if max is None else f"from 0 to {max}"
+            raise ShapeError(f"as_dim: {name} is {number}.", loc=user_loc(), remedy=f"it has to be {allowed}.")
+        return number
     if not is_liftable(value):
         raise _no_integer(value)
     count, limit = lift(trace, value), None if max is None else unwrap_dim(max)

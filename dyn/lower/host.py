@@ -13,6 +13,7 @@ from enum import Enum
 from dyn.errors import NotYetError, ShapeError
 from dyn.ir.binding import AxisCheck, Bind, axis_error, bind_function
 from dyn.ir.core import Function, Op, Value, attr_dims
+from dyn.ir.measured import size_demand
 from dyn.lower.donate import Reuse
 from dyn.lower.launch import Body, Launch, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Scope, divides, lay_out
@@ -150,8 +151,8 @@ def build_host(
     function = plan.function
     binding = bind_function(function)
     symbols = [bind.symbol for bind in binding.binds]
-    measured = list(dict.fromkeys(s for launch in walk_launches(launches) if (s := launch.measures) is not None))
-    symbols += measured
+    measuring = {s: launch.group.ops[0] for launch in walk_launches(launches) if (s := launch.measures) is not None}
+    symbols += measuring
     for symbol in function.symbols():
         # A fact may be about what was measured in a function that was transformed, and is not here itself.
         if symbol not in symbols and not symbol.measured:
@@ -164,8 +165,9 @@ def build_host(
         d for d in function.facts.declarations if d.symbol in symbols and (d.min, d.max, d.multiple_of) != (0, None, 1)
     ]
     # A dim that is solved for (n in an axis of n + 3) is a size all the same; one that is read off an axis is anyway.
-    solved = [*(b.symbol for b in binding.binds if b.factor != 1 or b.offset != 0), *measured]
+    solved = [b.symbol for b in binding.binds if b.factor != 1 or b.offset != 0]
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
+    sites += [size_demand(op) for op in measuring.values()]
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)

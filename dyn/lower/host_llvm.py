@@ -31,7 +31,7 @@ that demands something of the dims is a failure where that region is about to ru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -132,6 +132,8 @@ class HostEmitter:
         self.zeros: list[str] = []
         #: For each region that demands something of the dims what fails where it runs, and an i1: whether any does.
         self.scopes: dict[Body, tuple[_Failing, str]] = {}
+        #: Of these regions those that are being written, from the outside in.
+        self.inside: list[Body] = []
 
     # Text -------------------------------------------------------------------------------------------------------
 
@@ -207,10 +209,24 @@ class HostEmitter:
         for number, site in enumerate(self.program.sites):
             if not isinstance(site, Fault | InRegion) and self._is_due(_site_symbols(site), measured):
                 failures.append((number, self._check(site)))
+        failures += self._demands(self.inside, lambda symbols: self._is_due(symbols, measured))
         self._refuse_nonsense()
         self._branch_on(failures)
         self._sizes(measured)
         self._allocate(0 if launch is None else self.measurements[launch])
+
+    def _demands(self, bodies: Sequence[Body], due: Callable[[Collection[Symbol]], bool]) -> list[tuple[int, str]]:
+        """The checks of what regions demand, where it is about dims for which ``due`` holds."""
+        return [
+            (self.program.sites.index(InRegion(relation)), self._check(relation))
+            for body in bodies
+            for relation in body.demands
+            if due(relation.symbols())
+        ]
+
+    def _is_late(self, symbols: Collection[Symbol]) -> bool:
+        """Whether what is about these symbols can be computed, and could not before one of them was measured."""
+        return self._is_due(symbols, None) and any(s.measured for s in symbols)
 
     def _is_due(self, symbols: Collection[Symbol], measured: Symbol | None) -> bool:
         """Whether what is about these symbols can be computed, and could not before ``measured`` was known."""
@@ -327,10 +343,14 @@ class HostEmitter:
         for result in self.program.function.results:
             yield from result.shape
         yield from self._own_dims(self.program.launches)
-        for body, scope in scopes.items():  # of these what is known from the start is computed apart
-            for dim in (*scope.sizes, *self._own_dims(body.launches)):
-                if any(s.measured for s in free_symbols(dim)):
-                    yield dim
+        for body in self.inside:
+            yield from self._scope_dims(body)
+
+    def _scope_dims(self, body: Body) -> Iterator[Dim]:
+        """What has to be known where a region runs that demands something of the dims."""
+        scope = self.program.scopes[body]
+        yield from (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots))
+        yield from self._own_dims(body.launches)
 
     def _scopes_in(self, launches: Sequence[Launch]) -> dict[Dim, str]:
         """Compute the sizes of regions that demand something of the dims. Gives what was computed for them alone."""
@@ -345,12 +365,10 @@ class HostEmitter:
 
         What is known by then outside of it is: there it was looked at. What is computed here is known here alone.
         """
-        scope = self.program.scopes[body]
         outer = self.known, self.overflow, self.zeros
         self.known, self.overflow, self.zeros = dict(outer[0]), [], []
-        sites = self.program.sites
-        failures = [(sites.index(InRegion(relation)), self._check(relation)) for relation in body.demands]
-        for dim in (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots), *self._own_dims(body.launches)):
+        failures = self._demands([body], lambda symbols: self._is_due(symbols, None))
+        for dim in self._scope_dims(body):
             if self._is_due(free_symbols(dim), None):
                 self.dim(dim)
         inside = self._scopes_in(body.launches)
@@ -383,13 +401,25 @@ class HostEmitter:
 
     def _region(self, body: Body) -> None:
         """Run a region, unless the sizes are not what it demands."""
-        if body in self.scopes:
-            failing, _ = self.scopes[body]
-            self._branch_on(failing.demands)
-            for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
-                if flag is not None:
-                    self._fault(fault, flag)
+        if body not in self.scopes:
+            self._run_region(body.launches)
+            return
+        failing, _ = self.scopes[body]
+        self._branch_on(failing.demands)
+        for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
+            if flag is not None:
+                self._fault(fault, flag)
+        # What is about dims that were measured around it is computed here, and known here alone.
+        known = dict(self.known)
+        self._branch_on(self._demands([body], self._is_late))
+        for dim in self._scope_dims(body):
+            if self._is_late(free_symbols(dim)):
+                self.dim(dim)
+        self._refuse_nonsense()
+        self.inside.append(body)
         self._run_region(body.launches)
+        self.inside.pop()
+        self.known = known
 
     def _refuse_nonsense(self) -> None:
         """Fail where what was computed so far divided by zero, or passed 2^63."""
@@ -437,9 +467,10 @@ class HostEmitter:
         scoped = {slot: body for body, scope in self.program.scopes.items() for slot in scope.slots}
         for number in slots:
             self.slot_offsets[number] = offset
-            size = self.dim(self.program.slots[number])
-            if number in scoped:  # it is empty where its region may not run
-                size = self.value(f"select i1 {self.scopes[scoped[number]][1]}, i64 0, i64 {size}")
+            if number in scoped:
+                size = self._scoped_size(scoped[number], self.program.slots[number])
+            else:
+                size = self.dim(self.program.slots[number])
             offset = self._checked("sadd", offset, size)
         self._refuse_nonsense()
         self.arena_bytes[segment] = offset
@@ -448,6 +479,17 @@ class HostEmitter:
             self._fault(Fault.NO_MEMORY, self.value(f"icmp eq ptr {arena}, null"))
             self.emit(f"store ptr {arena}, ptr %arena{segment}, align 8")
             self.arenas[segment] = arena
+
+    def _scoped_size(self, body: Body, size: Dim) -> str:
+        """The bytes of a slot of a region that demands something of the dims: 0 where it may not run."""
+        outer = self.known, self.overflow, self.zeros
+        self.known, self.overflow, self.zeros = dict(outer[0]), [], []
+        value = self.dim(size)
+        bad = self._any([self.scopes[body][1], *self.overflow, *self.zeros])
+        self.known, self.overflow, self.zeros = outer
+        value = self.value(f"select i1 {bad}, i64 0, i64 {value}")
+        # What is demanded of dims that are measured is not looked at yet.
+        return self.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""

@@ -199,7 +199,8 @@ class _Layouter:
                 if last[value] == time:
                     self.release(self.owned.pop(value, ()))
         # The segments of a region are not there behind it.
-        self.free = [slot for slot in self.free if self.layout.segments[slot] <= before]
+        for free in (self.free, *([] if self.scope is None else [self.scope.free])):
+            free[:] = [slot for slot in free if self.layout.segments[slot] <= before]
 
     def allocate(self, value: Value) -> None:
         if value not in self.places:
@@ -210,9 +211,9 @@ class _Layouter:
     def slot(self, nbytes: Dim) -> int:
         segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
         size = aligned(nbytes)
-        if self.scope is None or segment or self.is_sound(size):
+        if self.scope is None or self.is_sound(size):
             return _choose(size, segment, self.layout, self.free, self.facts)
-        slot = _choose(size, 0, self.layout, self.scope.free, self.facts)
+        slot = _choose(size, segment, self.layout, self.scope.free, self.facts)
         if slot not in self.scope.slots:
             self.scope.slots.append(slot)
         return slot

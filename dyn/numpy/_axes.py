@@ -65,16 +65,29 @@ def shape_in(trace: Trace, shape: Any, what: str) -> tuple[Dim, ...]:
     """A shape argument whose sizes are not negative: proved, or checked at each call."""
     sizes = tuple(sizes_in(trace, shape, what))
     for axis, size in enumerate(sizes):
-        if isinstance(size, SymExpr):
-            text = f"{what} makes axis {axis} with that many elements"
-            trace.require(Relation(RelKind.GE, size, 0, Reason(text, user_loc())))
-        elif size < 0:
-            raise ShapeError(
-                f"{what}: the shape {format_shape(sizes)} has a negative size.",
-                loc=user_loc(),
-                remedy="sizes are 0 or more.",
-            )
+        text = f"{what} makes axis {axis} with that many elements"
+        _not_negative(trace, size, text, f"{what}: the shape {format_shape(sizes)} has a negative size.")
     return sizes
+
+
+def times_in(trace: Trace, times: Any, what: str) -> tuple[Dim, ...]:
+    """How often something is repeated, along one axis or several: proved not to be negative, or checked at each call.
+
+    Bools count as 0 and 1, as in NumPy.
+    """
+    if isinstance(times, tuple | list):
+        return tuple([number for each in times for number in times_in(trace, each, what)])
+    (number,) = sizes_in(trace, int(times) if isinstance(times, bool) else times, what)
+    text = f"{what} repeats nothing a negative number of times"
+    _not_negative(trace, number, text, f"{what}: {number} is a negative number of repetitions.")
+    return (number,)
+
+
+def _not_negative(trace: Trace, size: Dim, text: str, problem: str) -> None:
+    if isinstance(size, SymExpr):
+        trace.require(Relation(RelKind.GE, size, 0, Reason(text, user_loc())))
+    elif size < 0:
+        raise ShapeError(problem, loc=user_loc(), remedy="sizes are 0 or more.")
 
 
 def text_of(x: Tracer) -> str:

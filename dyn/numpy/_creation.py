@@ -14,7 +14,7 @@ from dyn import dtypes
 from dyn.array import asarray as own_asarray
 from dyn.dtypes import DType
 from dyn.eager import is_array
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
@@ -185,6 +185,10 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
             loc=user_loc(),
             remedy="compute dyn.numpy.arange(n) * step + start.",
         )
+    if step == 0:
+        raise UnsupportedOpError(
+            f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use a number other than 0."
+        )
     count = max(math.ceil((high - low) / step), 0)
     element = default_float() if dtype is None else dtype_of(dtype)
     places = indices(trace, (count,), 0, dtypes.float64)
@@ -280,6 +284,8 @@ def tri(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLik
 
 def _triangle(what: str, x: ArrayLike, k: Any, direction: str) -> Tracer:
     value = operand(what, x, k)
+    if value.ndim == 0:
+        raise ShapeError(f"{what}: an array without axes is no matrix.", loc=user_loc(), remedy="pass a matrix.")
     if value.ndim < 2:
         # As NumPy: a vector is every row of a square matrix.
         size = shape_of(value)[0]
@@ -326,6 +332,8 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
     check_device("asarray", device)
     if found_trace(x) is None:
         parts = isinstance(x, list | tuple) and _holds_arrays(x)
+        if parts and copy is False:
+            raise ValueError(f"asarray: a {type(x).__name__} of arrays becomes an array by copying, and copy is False.")
         return own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
     value = _in_trace(x, dtype)
     if copy is False and not (value is x or (is_array(x) and value.dtype == x.dtype)):
@@ -334,7 +342,7 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
 
 
 def _in_trace(x: Any, dtype: DTypeLike) -> Tracer:
-    if isinstance(x, list | tuple):
+    if isinstance(x, list | tuple | range):
         value = _from_list(trace_of(x), x)
     else:
         (value,) = promote("asarray", x)

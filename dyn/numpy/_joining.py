@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ShapeError
-from dyn.numpy._axes import all_axes, one_axis, text_of
+from dyn.dtypes import Kind
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of, times_in
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import atleast_3d, expand_dims, view
@@ -18,8 +19,10 @@ from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import (
     cast,
     constant,
+    demand_none,
     dtype_of,
     emit,
+    made,
     measured,
     operand,
     promote,
@@ -28,8 +31,9 @@ from dyn.numpy._operands import (
     tracer,
 )
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.shapes import Dim, Reason, Relation, RelKind, broadcast, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
+from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -125,8 +129,7 @@ def column_stack(arrays: Sequence[ArrayLike], /) -> Array:
 def tile(x: ArrayLike, /, reps: Shape) -> Array:
     """``x`` repeated as a whole, ``reps`` times along each axis; missing axes count as 1."""
     value = operand("tile", x, reps)
-    given = reps if isinstance(reps, tuple | list) else (reps,)
-    times: list[Dim] = [size_in(value._trace, r, "tile") for r in given]
+    times: list[Dim] = list(times_in(value._trace, reps, "tile"))
     rank = max(len(times), value.ndim)
     times = [1] * (rank - len(times)) + times
     dims: list[Dim] = [1] * (rank - value.ndim) + list(shape_of(value))
@@ -139,9 +142,14 @@ def tile(x: ArrayLike, /, reps: Shape) -> Array:
 def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repeat_length: Size | None = None) -> Array:
     """``x`` with each element repeated along an axis; without ``axis`` all elements in one axis.
 
-    ``repeats`` is one number, which may be traced, or a vector with a number for each element, where what is below 0
-    counts for 0: the axis is then as long as the sum of them, a dim that is found out when the program runs, or
-    ``total_repeat_length``, where what is more is left out, and the last element stands for what is missing.
+    ``repeats`` is one number, which may be traced, or a vector with one for each element: the axis is then as long as
+    the sum of them, a dim that is found out when the program runs. With ``total_repeat_length`` it is that long, as in
+    JAX: what is more is left out, and the last element stands for what is missing.
+
+    Raises:
+        ShapeError: if a number is negative, when the function is traced or, of an array of them, when it is called.
+            With ``total_repeat_length`` those in an array count for 0.
+        UnsupportedOpError: if the numbers are no integers that int64 holds.
     """
     value = operand("repeat", x, repeats)
     if axis is None:
@@ -149,38 +157,63 @@ def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repe
     number = one_axis("repeat", 0 if axis is None else axis, value.ndim)
     each = repeats
     if isinstance(repeats, list | tuple):
-        each = np.asarray(repeats)
-        if total_repeat_length is None:  # as many as the numbers say, which are part of the program
-            total_repeat_length = int(np.maximum(each, 0).sum())
+        if any(isinstance(each, list | tuple) for each in repeats):
+            raise _no_vector(np.ndim(repeats))
+        given = times_in(value._trace, repeats, "repeat")
+        each = given[0] if len(given) == 1 else _vector(value._trace, given)
+        if total_repeat_length is None:
+            total_repeat_length = wrap_dim(value._trace, sum(given, 0))
     if getattr(each, "ndim", 0):
         return _repeat_each(value, each, number, total_repeat_length)
-    times = size_in(value._trace, repeats, "repeat")
+    (times,) = times_in(value._trace, each, "repeat")
     dims = shape_of(value)
     before, size, after = dims[:number], dims[number], dims[number + 1 :]
     spread = expand(view(value, (*before, size, 1, *after)), (*before, size, times, *after))
     return view(spread, (*before, size * times, *after))
 
 
+def _no_vector(rank: int) -> ShapeError:
+    return ShapeError(
+        f"repeat: the numbers have {rank} axes, and are a vector.", loc=user_loc(), remedy="flatten them."
+    )
+
+
+def _vector(trace: Trace, sizes: Sequence[Dim]) -> Any:
+    """Sizes as a vector: of numbers it is an array, which is part of the program."""
+    if all(isinstance(size, int) for size in sizes):
+        return np.asarray(sizes, np.int64)
+    return stack([made(trace, "dim_size", size=size, dtype=dtypes.int64) for size in sizes])
+
+
 def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Tracer:
     """Element ``i`` of an axis ``repeats[i]`` times: each place of the result counts how many have begun before it."""
     trace, size = x._trace, shape_of(x)[axis]
-    times = cast(tracer(trace, repeats, "repeat"), dtypes.int64)
-    if times.ndim != 1:
-        raise ShapeError(
-            f"repeat: the numbers have {times.ndim} axes, and are a vector.", loc=user_loc(), remedy="flatten them."
+    counts = tracer(trace, repeats, "repeat")
+    dtype = counts.element_type
+    if counts.ndim != 1:
+        raise _no_vector(counts.ndim)
+    if dtype.kind not in (Kind.BOOL, Kind.INT, Kind.UINT) or dtype is dtypes.uint64:
+        raise UnsupportedOpError(
+            f"repeat takes numbers that int64 holds, not {dtype.name}.",
+            loc=user_loc(),
+            remedy="convert them with .astype('int64').",
         )
+    times = cast(counts, dtypes.int64)
+    text = f"repeat: there is a number for each element of axis {axis}, or one for all"
     given = shape_of(times)[0]
-    if given == 1:
-        times = expand(times, (size,))
-    else:
-        trace.demand(RelKind.EQ, given, size, f"repeat: there is a number for each element of axis {axis}")
+    trace.demand(RelKind.BROADCASTS, given, size, text)
+    trace.demand(RelKind.EQ, broadcast(given, size), size, text)
     zero = constant(trace, 0, dtypes.int64)
+    if total is None and dtype.kind is Kind.INT:
+        below = emit("compare", times, expand(zero, shape_of(times)), direction="LT")
+        demand_none(below, "negative", "the number of negative numbers of repeat", "repeat takes no negative numbers")
+    times = expand(times, (size,))
     times = emit("maximum", times, expand(zero, shape_of(times)))
     if total is None:
         whole = emit("reduce", times, axes=(0,), combine="add", nonempty=False)
         count = measured(whole, "total", "the sum of the numbers of repeat")
     else:
-        count = size_in(trace, total, "repeat")
+        (count,) = shape_in(trace, total, "repeat")
     ends = emit("cumulative", times, dimension=0, combine="add", reverse=False)
     ones = expand(constant(trace, 1, dtypes.int64), shape_of(ends))
     begun = scattered(expand(zero, (count,)), ends, ones, "add")

@@ -16,7 +16,7 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._public import trace_of
-from dyn.shapes import Dim
+from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
@@ -193,6 +193,16 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
 def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
     """A traced integer scalar as a dim (``dyn.trace.measured``)."""
     return measure(count._trace, count._value, name, origin, limit)
+
+
+def demand_none(flags: Tracer, name: str, origin: str, text: str) -> None:
+    """Demand that no flag of a vector is true, which the program finds out while it runs.
+
+    ``origin`` says what their number, the dim ``name``, is; ``text`` why it is 0.
+    """
+    numbers = cast(flags, dtypes.int64)
+    dim = measured(emit("reduce", numbers, axes=(0,), combine="add", nonempty=False), name, origin)
+    flags._trace.demand(RelKind.EQ, dim, 0, text)
 
 
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import align
 from dyn.numpy._convolving import convolve
 from dyn.numpy._creation import arange, ones
 from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import expand_dims, flip, view
-from dyn.numpy._operands import cast, constant, emit, like, promote, shape_of, size_in, to_float
+from dyn.numpy._operands import cast, constant, emit, like, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._search import array_of, vector
 from dyn.numpy._unary import filled
@@ -140,7 +141,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 def vander(x: ArrayLike, N: Size | None = None, increasing: bool = False) -> Array:
     """The powers of each element of a vector, ``N`` of them (as many as there are elements), the highest first."""
     (value,) = promote("vander", array_of("vander", x, N), choose=lambda d: dtypes.int64 if d is dtypes.bool_ else d)
-    count = shape_of(vector("vander", value))[0] if N is None else size_in(value._trace, N, "vander")
+    count = shape_of(vector("vander", value))[0] if N is None else shape_in(value._trace, N, "vander")[0]
     powers = arange(wrap_dim(value._trace, count))
     wide: Array = expand_dims(value, 1)
     return wide ** (powers if increasing else flip(powers))

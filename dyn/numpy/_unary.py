@@ -230,13 +230,21 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @public
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1; NaN where ``x`` is; of complex numbers ``x / abs(x)``."""
-    return emit("sign", _not_bool("sign", x, "convert them with .astype first."))
+    """-1, 0 or 1; NaN where ``x`` is; of complex numbers ``x / abs(x)``. Zeros have no sign, unlike in ``dyn.lax``."""
+    found = emit("sign", _not_bool("sign", x, "convert them with .astype first."))
+    if found.element_type.kind not in (Kind.FLOAT, Kind.COMPLEX):
+        return found
+    return emit("add", found, filled(found, 0))  # -0 + 0 is 0
 
 
 def _rounded(name: str, what: str, x: ArrayLike) -> Tracer:
     value = _no_complex(what, x)
     return value if not value.element_type.is_float else emit(name, value)
+
+
+def _of_parts(rounded: Callable[[Tracer], Array], z: Tracer) -> Tracer:
+    """Both parts of complex numbers, rounded."""
+    return emit("complex", rounded(emit("real", z)), rounded(emit("imag", z)))
 
 
 def _no_complex(what: str, x: ArrayLike) -> Tracer:
@@ -262,8 +270,10 @@ def ceil(x: ArrayLike, /) -> Array:
 
 @public
 def rint(x: ArrayLike, /) -> Array:
-    """The nearest whole number, the even one of two, as a float."""
+    """The nearest whole number, the even one of two, as a float; of complex numbers part by part."""
     (value,) = promote("rint", x, choose=to_float)
+    if value.element_type.kind is Kind.COMPLEX:
+        return _of_parts(rint, value)
     return _rounded("round_nearest_even", "rint", value)
 
 
@@ -279,8 +289,10 @@ def trunc(x: ArrayLike, /) -> Array:
 
 @public
 def round(x: ArrayLike, /, decimals: int = 0) -> Array:
-    """``x`` rounded to that many decimals, half to even, as ``numpy.round`` computes it."""
+    """``x`` rounded to that many decimals, half to even, as ``numpy.round`` computes it; complex parts each."""
     value = _one("round", x)
+    if value.element_type.kind is Kind.COMPLEX:
+        return _of_parts(lambda part: round(part, decimals), value)
     if decimals == 0 or (value.element_type.is_integer and decimals > 0):
         return _rounded("round_nearest_even", "round", value)
     if value.element_type.is_integer:

@@ -21,6 +21,7 @@ from dyn.numpy._joining import cut, roll
 from dyn.numpy._manipulation import moveaxis
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, made, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public, trace_of
+from dyn.numpy._standard import check_device
 from dyn.numpy._unary import conj, sqrt
 from dyn.ops.fft import half_length
 from dyn.ops.matrices import complex_of, real_of
@@ -113,7 +114,7 @@ def _axes_and_sizes(what: str, x: Tracer, s: Any, axes: Any) -> tuple[list[int],
         )
     if not numbers:
         raise ArgumentError(f"{what}: there is no axis to transform.", loc=user_loc(), remedy="name an axis.")
-    return numbers, [None] * len(numbers) if s is None else [None if n == -1 else n for n in s]
+    return numbers, [None] * len(numbers) if s is None else [None if isinstance(n, int) and n == -1 else n for n in s]
 
 
 def _complex(what: str, kind: str, x: ArrayLike, s: Any, axes: Any, norm: str | None) -> Tracer:
@@ -185,7 +186,9 @@ def _twice(what: str, x: Tracer, axis: int, own: Dim) -> Dim:
     return trace.facts.simplify(2 * (own - 1))
 
 
-def _one(n: Size | None) -> tuple[Any, ...] | None:
+def _one(what: str, n: Size | None) -> tuple[Any, ...] | None:
+    if isinstance(n, int) and n == -1:  # which stands for an axis's own size in ``s`` alone
+        raise ShapeError(f"{what}: the shape (-1,) has a negative size.", loc=user_loc(), remedy="sizes are 0 or more.")
     return None if n is None else (n,)
 
 
@@ -195,37 +198,37 @@ def _one(n: Size | None) -> tuple[Any, ...] | None:
 @public
 def fft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete Fourier transform over one axis, which is cut or filled with zeros to ``n`` elements first."""
-    return _complex("fft", "FFT", x, _one(n), (axis,), norm)
+    return _complex("fft", "FFT", x, _one("fft", n), (axis,), norm)
 
 
 @public
 def ifft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of :func:`fft`."""
-    return _complex("ifft", "IFFT", x, _one(n), (axis,), norm)
+    return _complex("ifft", "IFFT", x, _one("ifft", n), (axis,), norm)
 
 
 @public
 def rfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The first ``n // 2 + 1`` numbers of the transform of real ones, which say what the others are."""
-    return _real("rfft", x, _one(n), (axis,), norm)
+    return _real("rfft", x, _one("rfft", n), (axis,), norm)
 
 
 @public
 def irfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of :func:`rfft`: ``n`` real numbers, ``2 * (size - 1)`` unless given."""
-    return _of_half("irfft", x, _one(n), (axis,), norm)
+    return _of_half("irfft", x, _one("irfft", n), (axis,), norm)
 
 
 @public
 def hfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The transform, ``n`` real numbers, of what is Hermitian about its start, and of which ``x`` is the first half."""
-    return _of_half("hfft", conj(x), _one(n), (axis,), _turned(norm))
+    return _of_half("hfft", conj(x), _one("hfft", n), (axis,), _turned(norm))
 
 
 @public
 def ihfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of :func:`hfft`: the first ``n // 2 + 1`` numbers."""
-    return conj(_real("ihfft", x, _one(n), (axis,), _turned(norm)))
+    return conj(_real("ihfft", x, _one("ihfft", n), (axis,), _turned(norm)))
 
 
 def _turned(norm: str | None) -> str | None:
@@ -323,14 +326,16 @@ def _everywhere(x: Tracer, like: Tracer) -> Tracer:
 
 
 @public
-def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None) -> Array:
+def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequency of each number of :func:`fft` of ``n`` samples ``d`` apart, in turns for each unit of ``d``."""
+    check_device("fftfreq", device)
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
 @public
-def rfftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None) -> Array:
+def rfftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequency of each number of :func:`rfft` of ``n`` samples ``d`` apart."""
+    check_device("rfftfreq", device)
     return _frequencies("rfftfreq", n, d, dtype, True)
 
 

@@ -160,15 +160,17 @@ def compare(b: Any, op: Any, operands: tuple[Any, ...]) -> Value:
 # --- exponentials ---------------------------------------------------------------------------------------------------
 
 
-def _polar(r: Real, size: Value, angle: Value) -> Pair:
-    """``size * (cos(angle) + i sin(angle))``; a zero angle stays what it is, and nothing is nothing at any angle.
+def _polar(r: Real, power: Value, angle: Value) -> Pair:
+    """``exp(power) * (cos(angle) + i sin(angle))``; a zero angle stays what it is.
 
-    Of an infinite size and an angle that is no number the real part is infinite, as C99 (annex G) has it.
+    Of an infinite power and an angle that is infinite or no number the result is 0, or its real part infinite, as C99
+    (annex G) has it. Of a finite one it is NaN, also where ``exp(power)`` overflows or is 0.
     """
+    size = r.f("exponential", power)
     re, im = r.mul(size, r.f("cosine", angle)), r.mul(size, r.f("sine", angle))
     lost = r.f("not", r.f("is_finite", angle))
-    nothing = r.f("and", r.cmp(size, "EQ", 0.0), lost)
-    re = r.where(r.f("and", r.cmp(size, "EQ", math.inf), lost), size, re)
+    nothing = r.f("and", r.cmp(power, "EQ", -math.inf), lost)
+    re = r.where(r.f("and", r.cmp(power, "EQ", math.inf), lost), size, re)
     flat = r.cmp(angle, "EQ", 0.0)
     none = r.copysign(r.fill(angle, 0.0), angle)
     return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, none, im))
@@ -176,7 +178,7 @@ def _polar(r: Real, size: Value, angle: Value) -> Pair:
 
 def exponential(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
-    return _polar(r, r.f("exponential", re), im)
+    return _polar(r, re, im)
 
 
 def exponential_minus_one(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
@@ -189,7 +191,7 @@ def exponential_minus_one(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     endless = r.f("and", r.cmp(r.f("abs", re), "EQ", math.inf), r.f("not", r.f("is_finite", im)))
     gone = r.f("and", r.cmp(grown, "EQ", -1.0), r.f("is_finite", im))
     plain = r.f("or", r.cmp(im, "EQ", 0.0), r.f("or", gone, endless))
-    return r.where(plain, grown, real), _polar(r, r.f("exponential", re), im)[1]
+    return r.where(plain, grown, real), _polar(r, re, im)[1]
 
 
 def _log(r: Real, z: Pair) -> Pair:
@@ -216,7 +218,7 @@ def logistic(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     left = r.cmp(re, "LT", 0.0)
     angle = r.where(left, im, r.f("negate", im))
-    e = _polar(r, r.f("exponential", r.f("negate", r.f("abs", re))), angle)
+    e = _polar(r, r.f("negate", r.f("abs", re)), angle)
     numerator = r.where(left, e[0], 1.0), r.where(left, e[1], 0.0)
     return quotient(r, numerator, (r.add(e[0], 1.0), e[1]))
 
@@ -225,7 +227,7 @@ def power(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     """``exp(w * log(z))``; ``z**0`` is 1, and 0 to a power with a positive real part is 0."""
     r, (z, w) = Real(b), operands
     exponent = product(r, w, _log(r, z))
-    re, im = _polar(r, r.f("exponential", exponent[0]), exponent[1])
+    re, im = _polar(r, exponent[0], exponent[1])
     none = r.f("and", r.cmp(z[0], "EQ", 0.0), r.cmp(z[1], "EQ", 0.0))
     nothing = r.f("and", none, r.cmp(w[0], "GT", 0.0))
     undefined = r.f("and", none, r.cmp(w[0], "LE", 0.0))
@@ -262,9 +264,12 @@ def rsqrt(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
 # --- trigonometry ---------------------------------------------------------------------------------------------------
 
 
-def _grown(r: Real, share: Value, size: Value, angle: Value) -> Value:
-    """``share * size``, a share of an angle's; of a size that is 0 or infinite, and no angle, that size."""
-    whole = r.f("or", r.cmp(size, "EQ", 0.0), r.cmp(r.f("abs", size), "EQ", math.inf))
+def _grown(r: Real, share: Value, size: Value, angle: Value, x: Value) -> Value:
+    """``share * size``, of an angle's share and ``sinh(x)`` or ``cosh(x)``.
+
+    Where there is no angle it is the size, of an infinite ``x`` and of a size of 0; and NaN where a size overflows.
+    """
+    whole = r.f("or", r.cmp(size, "EQ", 0.0), r.cmp(r.f("abs", x), "EQ", math.inf))
     return r.where(r.f("and", whole, r.f("not", r.f("is_finite", angle))), size, r.mul(share, size))
 
 
@@ -272,7 +277,7 @@ def sine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     sinh, cosh = r.sinh_cosh(im)
     real = r.mul(r.f("sine", re), cosh)
-    return r.where(r.cmp(re, "EQ", 0.0), re, real), _grown(r, r.f("cosine", re), sinh, re)
+    return r.where(r.cmp(re, "EQ", 0.0), re, real), _grown(r, r.f("cosine", re), sinh, re, im)
 
 
 def cosine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
@@ -282,7 +287,7 @@ def cosine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
     # On the axes it is a zero, with the product of both signs, however large the other part is.
     axis = r.f("or", r.cmp(re, "EQ", 0.0), r.f("and", r.cmp(im, "EQ", 0.0), r.f("not", r.f("is_finite", re))))
     flat = r.mul(r.copysign(r.fill(re, 0.0), re), r.copysign(r.fill(im, 1.0), im))
-    return _grown(r, r.f("cosine", re), cosh, re), r.f("negate", r.where(axis, flat, imag))
+    return _grown(r, r.f("cosine", re), cosh, re, im), r.f("negate", r.where(axis, flat, imag))
 
 
 def _tanh(r: Real, z: Pair) -> Pair:
@@ -301,10 +306,11 @@ def _tanh(r: Real, z: Pair) -> Pair:
     real = r.div(r.mul(r.mul(w, s), r.f("sqrt", r.add(square, 1.0))), whole)
     small = r.mul(r.f("exponential", r.mul(a, -2.0)), 4.0)
     rest = r.mul(r.mul(r.f("sine", im), r.f("cosine", im)), small)
-    gone = r.f("and", r.cmp(a, "EQ", math.inf), r.f("not", r.f("is_finite", im)))
-    rest = r.where(gone, r.copysign(r.fill(im, 0.0), im), rest)
+    endless, lost = r.cmp(a, "EQ", math.inf), r.f("not", r.f("is_finite", im))
+    rest = r.where(r.f("and", endless, lost), r.copysign(r.fill(im, 0.0), im), rest)
+    one = r.f("and", far, r.f("or", endless, r.f("is_finite", im)))  # else it is NaN, as the tangent is
     return (
-        r.where(far, r.copysign(r.fill(re, 1.0), re), r.where(r.cmp(re, "EQ", 0.0), re, real)),
+        r.where(one, r.copysign(r.fill(re, 1.0), re), r.where(r.cmp(re, "EQ", 0.0), re, real)),
         r.where(far, rest, r.where(r.cmp(im, "EQ", 0.0), im, r.div(t, whole))),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -29,22 +30,26 @@ from dyn.ops.transform_rules import (
     size_in_front,
     unbroadcast,
 )
-from dyn.shapes import Dim, RelKind, broadcast, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.shapes import Dim, RelKind, broadcast, dim_max, dim_min, floordiv, format_shape, mod, product
 
 Array = np.ndarray[Any, Any]
-
-
-def _shape_text(shape: tuple[Dim, ...]) -> str:
-    return f"({', '.join(format_dim(d) for d in shape)})"
 
 
 # --- broadcast_in_dim ---------------------------------------------------------------------------------------------
 
 
+def _sizes(ctx: TypeContext, shape: tuple[Dim, ...], known: Container[Dim] = ()) -> tuple[Dim, ...]:
+    """The shape of a result, demanded to consist of sizes; of ``known`` ones and of plain symbols that is known."""
+    for axis, dim in enumerate(shape):
+        if dim not in known and (isinstance(dim, int) or dim.is_symbol is None):
+            ctx.require(RelKind.GE, dim, 0, f"axis {axis} of the shape {format_shape(shape)} has no negative size")
+    return shape
+
+
 def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     (x,), shape, dims = operands, attrs["shape"], attrs["dims"]
     if len(dims) != x.rank or any(not 0 <= d < len(shape) for d in dims) or list(dims) != sorted(set(dims)):
-        raise ctx.fail(f"dims {dims} do not place the {x.rank} axes of {x} in {_shape_text(shape)}")
+        raise ctx.fail(f"dims {dims} do not place the {x.rank} axes of {x} in {format_shape(shape)}")
     for axis, target in enumerate(dims):
         size, wanted = x.shape[axis], shape[target]
         if size is wanted or size == 1:
@@ -52,7 +57,7 @@ def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
         # An undecided size may be 1 and stretch where the target is known to be what it broadcasts to.
         if not ctx.eq(broadcast(size, wanted), wanted).proved:
             ctx.require(RelKind.EQ, size, wanted, f"axis {axis} is broadcast to axis {target}")
-    return (TensorType(x.dtype, shape, x.weak),)
+    return (TensorType(x.dtype, _sizes(ctx, shape, x.shape), x.weak),)
 
 
 def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -97,7 +102,8 @@ broadcast_in_dim = OpDef(
 
 def _reshape_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     (x,), shape = operands, attrs["shape"]
-    ctx.require(RelKind.EQ, x.size, product(shape), f"{_shape_text(x.shape)} is reshaped to {_shape_text(shape)}")
+    _sizes(ctx, shape, x.shape)
+    ctx.require(RelKind.EQ, x.size, product(shape), f"{format_shape(x.shape)} is reshaped to {format_shape(shape)}")
     return (TensorType(x.dtype, shape, x.weak),)
 
 
@@ -418,7 +424,7 @@ def _iota_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any
 iota = OpDef(
     "iota",
     OpKind.GENERATE,
-    types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], attrs["shape"]),),
+    types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], _sizes(ctx, attrs["shape"])),),
     loops=Elements(_iota_at),
     reference=lambda shape, dimension, dtype: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape

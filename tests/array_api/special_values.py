@@ -45,7 +45,7 @@ UNARY: dict[str, list[tuple[float, float]]] = {
     "reciprocal": [(nan, nan), (inf, 0.0), (-inf, -0.0), (0.0, inf), (-0.0, -inf)],
     "round": [*_WHOLE, (0.5, 0.0), (-0.5, -0.0), (1.5, 2.0), (2.5, 2.0), (-1.5, -2.0),
               (-0.25, -0.0)],
-    "sign": [(nan, nan), (-2.5, -1.0), (-inf, -1.0), (0.0, 0.0), (2.5, 1.0), (inf, 1.0)],
+    "sign": [(nan, nan), (-2.5, -1.0), (-inf, -1.0), (0.0, 0.0), (-0.0, 0.0), (2.5, 1.0), (inf, 1.0)],
     "signbit": [(0.0, False), (-0.0, True), (inf, False), (-inf, True), (1.0, False), (-1.0, True), (nan, False)],
     "sin": [(nan, nan), (0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan)],
     "sinh": [(nan, nan), (0.0, 0.0), (-0.0, -0.0), (inf, inf), (-inf, -inf)],
@@ -178,15 +178,26 @@ BINARY: dict[str, Sequence[tuple[float, float, float]]] = {
 }  # fmt: skip
 
 _Part = float | str
-_Complex = list[tuple[float, float, _Part, _Part]]
-_POSITIVE = (2.5, 1.0)
+_Complex = list[tuple[_Part, _Part, _Part, _Part]]
+#: What stands for "a positive finite number" in the tables of complex functions: small ones too, and such that an
+#: exponential of them overflows.
+MAGNITUDES = (2.5, 1.0, 1e-30, 11.0, 30.0, 1e3, 1e30)
+F, NEGATIVE_F = "a positive finite number", "a negative finite number"
+
+
+def opposite(part: _Part) -> _Part:
+    """The part of the opposite number."""
+    if isinstance(part, str):
+        return {F: NEGATIVE_F, NEGATIVE_F: F}.get(part, part)
+    return -part
 
 
 def _log(zero: float) -> _Complex:
     cases: _Complex = [(zero, 0.0, -inf, 0.0), (inf, inf, inf, pi / 4), (-inf, inf, inf, 3 * pi / 4)]
-    for x in _POSITIVE:
-        cases += [(x, inf, inf, pi / 2), (-x, inf, inf, pi / 2), (x, nan, nan, nan), (-inf, x, inf, pi)]
-        cases += [(inf, x, inf, 0.0), (nan, x, nan, nan)]
+    cases += [(a, inf, inf, pi / 2) for a in (0.0, -0.0)] + [(a, nan, nan, nan) for a in (0.0, -0.0)]
+    cases += [(nan, 0.0, nan, nan)]
+    cases += [(F, inf, inf, pi / 2), (NEGATIVE_F, inf, inf, pi / 2), (F, nan, nan, nan), (NEGATIVE_F, nan, nan, nan)]
+    cases += [(-inf, F, inf, pi), (inf, F, inf, 0.0), (nan, F, nan, nan)]
     return [*cases, (inf, nan, inf, nan), (-inf, nan, inf, nan), (nan, inf, inf, nan), (nan, nan, nan, nan)]
 
 
@@ -195,60 +206,134 @@ def _log(zero: float) -> _Complex:
 COMPLEX: dict[str, _Complex] = {
     "acos": [
         (0.0, 0.0, pi / 2, -0.0), (-0.0, 0.0, pi / 2, -0.0), (0.0, nan, pi / 2, nan), (-0.0, nan, pi / 2, nan),
-        (2.5, inf, pi / 2, -inf), (-2.5, inf, pi / 2, -inf), (2.5, nan, nan, nan), (-inf, 2.5, pi, -inf),
-        (inf, 2.5, 0.0, -inf), (-inf, inf, 3 * pi / 4, -inf), (inf, inf, pi / 4, -inf), (inf, nan, nan, ANY_INF),
-        (-inf, nan, nan, ANY_INF), (nan, 2.5, nan, nan), (nan, inf, nan, -inf), (nan, nan, nan, nan),
+        (F, inf, pi / 2, -inf), (NEGATIVE_F, inf, pi / 2, -inf), (F, nan, nan, nan), (-inf, F, pi, -inf),
+        (inf, F, 0.0, -inf), (-inf, inf, 3 * pi / 4, -inf), (inf, inf, pi / 4, -inf), (inf, nan, nan, ANY_INF),
+        (-inf, nan, nan, ANY_INF), (nan, F, nan, nan), (nan, inf, nan, -inf), (nan, nan, nan, nan),
+        (0.0, inf, pi / 2, -inf), (-0.0, inf, pi / 2, -inf), (NEGATIVE_F, nan, nan, nan), (nan, 0.0, nan, nan),
     ],
     "acosh": [
-        (0.0, 0.0, 0.0, pi / 2), (-0.0, 0.0, 0.0, pi / 2), (2.5, inf, inf, pi / 2), (-2.5, inf, inf, pi / 2),
-        (0.0, nan, nan, pi / 2), (2.5, nan, nan, nan), (-inf, 2.5, inf, pi), (inf, 2.5, inf, 0.0),
+        (0.0, 0.0, 0.0, pi / 2), (-0.0, 0.0, 0.0, pi / 2), (F, inf, inf, pi / 2), (NEGATIVE_F, inf, inf, pi / 2),
+        (0.0, nan, nan, pi / 2), (F, nan, nan, nan), (-inf, F, inf, pi), (inf, F, inf, 0.0),
         (-inf, inf, inf, 3 * pi / 4), (inf, inf, inf, pi / 4), (inf, nan, inf, nan), (-inf, nan, inf, nan),
-        (nan, 2.5, nan, nan), (nan, inf, inf, nan), (nan, nan, nan, nan),
+        (nan, F, nan, nan), (nan, inf, inf, nan), (nan, nan, nan, nan),
+        (0.0, inf, inf, pi / 2), (NEGATIVE_F, nan, nan, nan), (nan, 0.0, nan, nan),
     ],
     "asinh": [
-        (0.0, 0.0, 0.0, 0.0), (2.5, inf, inf, pi / 2), (2.5, nan, nan, nan), (inf, 2.5, inf, 0.0),
-        (inf, inf, inf, pi / 4), (inf, nan, inf, nan), (nan, 0.0, nan, 0.0), (nan, 2.5, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (F, inf, inf, pi / 2), (F, nan, nan, nan), (inf, F, inf, 0.0),
+        (inf, inf, inf, pi / 4), (inf, nan, inf, nan), (nan, 0.0, nan, 0.0), (nan, F, nan, nan),
         (nan, inf, ANY_INF, nan), (nan, nan, nan, nan),
+        (0.0, inf, inf, pi / 2), (0.0, nan, nan, nan),
     ],
     "atanh": [
-        (0.0, 0.0, 0.0, 0.0), (0.0, nan, 0.0, nan), (1.0, 0.0, inf, 0.0), (2.5, inf, 0.0, pi / 2),
-        (2.5, nan, nan, nan), (inf, 2.5, 0.0, pi / 2), (inf, inf, 0.0, pi / 2), (inf, nan, 0.0, nan),
-        (nan, 2.5, nan, nan), (nan, inf, ANY_ZERO, pi / 2), (nan, nan, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (0.0, nan, 0.0, nan), (1.0, 0.0, inf, 0.0), (F, inf, 0.0, pi / 2),
+        (F, nan, nan, nan), (inf, F, 0.0, pi / 2), (inf, inf, 0.0, pi / 2), (inf, nan, 0.0, nan),
+        (nan, F, nan, nan), (nan, inf, ANY_ZERO, pi / 2), (nan, nan, nan, nan),
+        (0.0, inf, 0.0, pi / 2), (nan, 0.0, nan, nan),
     ],
     "cosh": [
-        (0.0, 0.0, 1.0, 0.0), (0.0, inf, nan, ANY_ZERO), (0.0, nan, nan, ANY_ZERO), (2.5, inf, nan, nan),
-        (2.5, nan, nan, nan), (inf, 0.0, inf, 0.0), (inf, 2.5, -inf, inf), (inf, 1.0, inf, inf),
-        (inf, inf, ANY_INF, nan), (inf, nan, inf, nan), (nan, 0.0, nan, ANY_ZERO), (nan, 2.5, nan, nan),
+        (0.0, 0.0, 1.0, 0.0), (0.0, inf, nan, ANY_ZERO), (0.0, nan, nan, ANY_ZERO), (F, inf, nan, nan),
+        (F, nan, nan, nan), (inf, 0.0, inf, 0.0), (inf, 2.5, -inf, inf), (inf, 1.0, inf, inf),
+        (inf, inf, ANY_INF, nan), (inf, nan, inf, nan), (nan, 0.0, nan, ANY_ZERO), (nan, F, nan, nan),
         (nan, inf, nan, nan), (nan, nan, nan, nan),
     ],
     "sinh": [
-        (0.0, 0.0, 0.0, 0.0), (0.0, inf, ANY_ZERO, nan), (0.0, nan, ANY_ZERO, nan), (2.5, inf, nan, nan),
-        (2.5, nan, nan, nan), (inf, 0.0, inf, 0.0), (inf, 2.5, -inf, inf), (inf, 1.0, inf, inf),
-        (inf, inf, ANY_INF, nan), (inf, nan, ANY_INF, nan), (nan, 0.0, nan, 0.0), (nan, 2.5, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (0.0, inf, ANY_ZERO, nan), (0.0, nan, ANY_ZERO, nan), (F, inf, nan, nan),
+        (F, nan, nan, nan), (inf, 0.0, inf, 0.0), (inf, 2.5, -inf, inf), (inf, 1.0, inf, inf),
+        (inf, inf, ANY_INF, nan), (inf, nan, ANY_INF, nan), (nan, 0.0, nan, 0.0), (nan, F, nan, nan),
         (nan, inf, nan, nan), (nan, nan, nan, nan),
     ],
     "tanh": [
-        (0.0, 0.0, 0.0, 0.0), (2.5, inf, nan, nan), (0.0, inf, 0.0, nan), (2.5, nan, nan, nan), (0.0, nan, 0.0, nan),
-        (inf, 2.5, 1.0, ANY_ZERO), (inf, inf, 1.0, ANY_ZERO), (inf, nan, 1.0, ANY_ZERO), (nan, 0.0, nan, 0.0),
-        (nan, 2.5, nan, nan), (nan, inf, nan, nan), (nan, nan, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (F, inf, nan, nan), (0.0, inf, 0.0, nan), (F, nan, nan, nan), (0.0, nan, 0.0, nan),
+        (inf, F, 1.0, ANY_ZERO), (inf, inf, 1.0, ANY_ZERO), (inf, nan, 1.0, ANY_ZERO), (nan, 0.0, nan, 0.0),
+        (nan, F, nan, nan), (nan, inf, nan, nan), (nan, nan, nan, nan),
     ],
     "exp": [
-        (0.0, 0.0, 1.0, 0.0), (-0.0, 0.0, 1.0, 0.0), (2.5, inf, nan, nan), (2.5, nan, nan, nan), (inf, 0.0, inf, 0.0),
+        (0.0, 0.0, 1.0, 0.0), (-0.0, 0.0, 1.0, 0.0), (F, inf, nan, nan), (F, nan, nan, nan), (inf, 0.0, inf, 0.0),
         (-inf, 2.5, -0.0, 0.0), (-inf, 1.0, 0.0, 0.0), (inf, 2.5, -inf, inf), (-inf, inf, ANY_ZERO, ANY_ZERO),
         (inf, inf, ANY_INF, nan), (-inf, nan, ANY_ZERO, ANY_ZERO), (inf, nan, ANY_INF, nan), (nan, 0.0, nan, 0.0),
-        (nan, 2.5, nan, nan), (nan, nan, nan, nan),
+        (nan, F, nan, nan), (nan, nan, nan, nan),
+        (0.0, inf, nan, nan), (-0.0, inf, nan, nan), (NEGATIVE_F, inf, nan, nan), (0.0, nan, nan, nan),
+        (NEGATIVE_F, nan, nan, nan), (-inf, 0.0, 0.0, 0.0), (nan, inf, nan, nan),
     ],
     "expm1": [
-        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, ANY_ZERO, 0.0), (2.5, inf, nan, nan), (2.5, nan, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, ANY_ZERO, 0.0), (F, inf, nan, nan), (F, nan, nan, nan),
         (inf, 0.0, inf, 0.0), (-inf, 2.5, -1.0, 0.0), (inf, 2.5, -inf, inf), (-inf, inf, -1.0, ANY_ZERO),
         (inf, inf, ANY_INF, nan), (-inf, nan, -1.0, ANY_ZERO), (inf, nan, ANY_INF, nan), (nan, 0.0, nan, 0.0),
-        (nan, 2.5, nan, nan), (nan, nan, nan, nan),
+        (nan, F, nan, nan), (nan, nan, nan, nan),
+        (0.0, inf, nan, nan), (-0.0, inf, nan, nan), (NEGATIVE_F, inf, nan, nan), (0.0, nan, nan, nan),
+        (NEGATIVE_F, nan, nan, nan), (-inf, 0.0, -1.0, 0.0), (nan, inf, nan, nan),
     ],
     "log": [(-0.0, 0.0, -inf, pi), *_log(0.0)],
+    "sign": [
+        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, 0.0, 0.0), (nan, 0.0, nan, nan), (0.0, nan, nan, nan), (nan, F, nan, nan),
+        (F, nan, nan, nan), (nan, nan, nan, nan),  # of an infinite part and NaN: NumPy's, the direction of the infinity
+    ],
+    "round": [
+        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, -0.0, 0.0), (inf, nan, inf, nan), (nan, inf, nan, inf),
+        (-inf, 0.5, -inf, 0.0),
+        (1.5, 2.5, 2.0, 2.0), (-0.5, 7.0, -0.0, 7.0), (nan, nan, nan, nan),
+    ],
     "log1p": _log(-1.0),
     "sqrt": [
-        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, 0.0, 0.0), (2.5, inf, inf, inf), (nan, inf, inf, inf), (inf, inf, inf, inf),
-        (-inf, inf, inf, inf), (2.5, nan, nan, nan), (-inf, 2.5, 0.0, inf), (inf, 2.5, inf, 0.0),
-        (-inf, nan, nan, ANY_INF), (inf, nan, inf, nan), (nan, 2.5, nan, nan), (nan, nan, nan, nan),
+        (0.0, 0.0, 0.0, 0.0), (-0.0, 0.0, 0.0, 0.0), (F, inf, inf, inf), (nan, inf, inf, inf), (inf, inf, inf, inf),
+        (-inf, inf, inf, inf), (F, nan, nan, nan), (-inf, F, 0.0, inf), (inf, F, inf, 0.0),
+        (-inf, nan, nan, ANY_INF), (inf, nan, inf, nan), (nan, F, nan, nan), (nan, nan, nan, nan),
+        (0.0, inf, inf, inf), (NEGATIVE_F, inf, inf, inf), (0.0, nan, nan, nan), (NEGATIVE_F, nan, nan, nan),
+        (nan, 0.0, nan, nan),
     ],
+}  # fmt: skip
+
+#: Functions that are another one of a number that is turned: ``sin(z)`` is ``-i * sinh(i * z)``, ``cos(z)`` is
+#: ``cosh(i * z)``; and whether the result is turned back.
+_TURNED = {
+    "sin": ("sinh", True), "cos": ("cosh", False), "tan": ("tanh", True), "asin": ("asinh", True),
+    "atan": ("atanh", True),
+}  # fmt: skip
+
+#: Functions of the conjugate, of which all are the conjugate, and of the opposite number.
+ODD, EVEN = ("asinh", "atanh", "sinh", "tanh"), ("cosh",)
+
+
+def _symmetric(name: str) -> _Complex:
+    """A function's cases, with those of conjugates and of opposite numbers."""
+    cases = list(COMPLEX[name])
+    if name in ODD:
+        cases += [(opposite(a), b, opposite(u), v) for a, b, u, v in cases]
+    elif name in EVEN:
+        cases += [(opposite(a), b, u, opposite(v)) for a, b, u, v in cases]
+    conjugate = [(a, opposite(b), u, v if name == "sign" else opposite(v)) for a, b, u, v in cases]
+    return cases + conjugate
+
+
+def complex_cases(name: str) -> list[tuple[float, float, _Part, _Part]]:
+    """All cases of a function of complex numbers, with numbers for operands."""
+    source, back = _TURNED.get(name, (name, False))
+    cases = _symmetric(source)
+    if name in _TURNED:
+        cases = [(b, opposite(a), *((v, opposite(u)) if back else (u, v))) for a, b, u, v in cases]
+    found: list[tuple[float, float, _Part, _Part]] = []
+    for a, b, u, v in cases:
+        for size in MAGNITUDES if isinstance(a, str) or isinstance(b, str) else (1.0,):
+            x, y = (part if not isinstance(part, str) else size if part == F else -size for part in (a, b))
+            found.append((x, y, u, v))
+    return found
+
+
+#: The functions of complex numbers.
+COMPLEX_NAMES = (*COMPLEX, *_TURNED)
+
+#: Real functions of one complex number.
+OF_PARTS: dict[str, list[tuple[float, float, float]]] = {
+    "abs": [
+        *[(a, b, inf) for a in (inf, -inf) for b in (nan, 0.0, 2.5, -inf)],
+        *[(a, b, inf) for b in (inf, -inf) for a in (nan, -0.0, -2.5)],
+        *[(z, b, abs(b)) for z in (0.0, -0.0) for b in (2.5, -1e30, 0.0)],
+        *[(a, z, abs(a)) for z in (0.0, -0.0) for a in (2.5, -1e30, -0.0)],
+        (nan, 2.5, nan), (nan, 0.0, nan), (2.5, nan, nan), (-0.0, nan, nan), (nan, nan, nan),
+    ],
+    "isnan": [(nan, 0.0, True), (0.0, nan, True), (nan, inf, True), (inf, nan, True), (nan, nan, True),
+              (inf, -inf, False), (0.0, 2.5, False)],
+    "isinf": [(inf, nan, True), (nan, -inf, True), (inf, 0.0, True), (2.5, -inf, True), (nan, 2.5, False),
+              (nan, nan, False), (2.5, -0.0, False)],
+    "isfinite": [(2.5, -0.0, True), (nan, 0.0, False), (0.0, inf, False), (inf, nan, False), (nan, nan, False)],
 }  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from tests.array_api.special_values import ANY_INF, ANY_ZERO, BINARY, COMPLEX, UNARY
+from tests.array_api.special_values import ANY_INF, ANY_ZERO, BINARY, COMPLEX_NAMES, OF_PARTS, UNARY, complex_cases
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, Array]
@@ -36,12 +36,13 @@ def operands_of(tables: dict[str, Any], arity: int) -> tuple[tuple[float, ...], 
 @functools.cache
 def compiled(kind: str) -> Callable[..., Any]:
     """All functions of a table in one program."""
-    names = {"unary": UNARY, "binary": BINARY, "complex": COMPLEX}[kind]
+    return dyn.jit(functools.partial(everything, kind))
 
-    def program(*operands: Any) -> dict[str, Any]:
-        return {name: getattr(dnp, name)(*operands) for name in names}
 
-    return dyn.jit(program)
+def everything(kind: str, *operands: Any) -> dict[str, Any]:
+    """All functions of a table of the operands."""
+    names = {"unary": UNARY, "binary": BINARY, "complex": (*COMPLEX_NAMES, *OF_PARTS)}[kind]
+    return {name: getattr(dnp, name)(*operands) for name in names}
 
 
 def columns(kind: str, dtype: str) -> list[Array]:
@@ -54,26 +55,8 @@ def columns(kind: str, dtype: str) -> list[Array]:
     return [np.array(column).astype(dtype) for column in zip(*operands_of(table, arity), strict=True)]
 
 
-#: What a function of the conjugate, and of the opposite number, is of the function.
-ODD, EVEN = ("asinh", "atanh", "sinh", "tanh"), ("cosh",)
-
-
-def complex_cases(name: str) -> list[tuple[float, float, Any, Any]]:
-    """The table's, with those of conjugates and of opposite numbers."""
-    cases = list(COMPLEX[name])
-    if name in ODD:
-        cases += [(-a, b, _opposite(u), v) for a, b, u, v in cases]
-    elif name in EVEN:
-        cases += [(-a, b, u, _opposite(v)) for a, b, u, v in cases]
-    return cases + [(a, -b, u, _opposite(v)) for a, b, u, v in cases]
-
-
-def _opposite(part: Any) -> Any:
-    return part if isinstance(part, str) else -part
-
-
 def complex_operands() -> tuple[tuple[float, ...], ...]:
-    return operands_of({name: complex_cases(name) for name in COMPLEX}, 2)
+    return operands_of({name: complex_cases(name) for name in COMPLEX_NAMES} | OF_PARTS, 2)
 
 
 @functools.cache
@@ -83,7 +66,10 @@ def results(kind: str, dtype: str, layout: int, form: str) -> Results:
     given = [np.tile(column, times).reshape(*lead, -1) for column in columns(kind, dtype)]
     program = compiled(kind)
     with np.errstate(all="ignore"):
-        found = program(*given) if form == "compiled" else program.reference(*given)  # pyright: ignore
+        if form == "eager":
+            found = everything(kind, *map(dyn.asarray, given))
+        else:
+            found = program(*given) if form == "compiled" else program.reference(*given)  # pyright: ignore
     size = len(columns(kind, dtype)[0])
     return {name: np.asarray(y).reshape(times, size)[-1] for name, y in found.items()}
 
@@ -116,7 +102,7 @@ def check_real(name: str, kind: str, dtype: str, found: Array) -> None:
         check(value.item(), wanted, f"{dtype} {name}{tuple(operands)}")
 
 
-FORMS = [("compiled", layout) for layout in range(len(LAYOUTS))] + [("reference", 0)]
+FORMS = [("compiled", layout) for layout in range(len(LAYOUTS))] + [("reference", 0), ("eager", 0)]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -134,11 +120,11 @@ def test_of_two_numbers(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
-@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("name", COMPLEX_NAMES)
 def test_of_a_complex_number(name: str, dtype: str) -> None:
     places = {tuple(map(_bits, key)): place for place, key in enumerate(complex_operands())}
     wrong: list[str] = []
-    for form, layout in FORMS[:2]:
+    for form, layout in (*FORMS[:2], FORMS[-1]):
         found = results("complex", dtype, layout, form)[name]
         for a, b, real, imag in complex_cases(name):
             value = found[places[_bits(a), _bits(b)]]
@@ -148,6 +134,18 @@ def test_of_a_complex_number(name: str, dtype: str) -> None:
             except AssertionError as error:
                 wrong.append(str(error).splitlines()[0])
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_real_functions_of_a_complex_number(name: str, dtype: str) -> None:
+    places = {tuple(map(_bits, key)): place for place, key in enumerate(complex_operands())}
+    for form, layout in (*FORMS[:2], FORMS[-1]):
+        found = results("complex", dtype, layout, form)[name]
+        for a, b, wanted in OF_PARTS[name]:
+            value = found[places[_bits(a), _bits(b)]].item()
+            exact = wanted if isinstance(wanted, bool) else float(np.asarray(wanted, found.dtype))
+            check(value, exact, f"{dtype} {name}({a}, {b})")
 
 
 def test_one_compile() -> None:

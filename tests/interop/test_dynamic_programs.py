@@ -198,7 +198,9 @@ def test_a_size_that_is_data_is_measured() -> None:
     for n in (0, 1, 5):
         np.testing.assert_array_equal(f(np.int32(n), x), np.indices((n, 3))[0])
     assert f.cache_info().compiles == 1
-    assert refusal(f, np.int32(-1), x).startswith("size >= 0 is required, but size is -1: the dim size is a size.")
+    assert refusal(f, np.int32(-1), x).startswith(
+        "size >= 0 is required, but size is -1: a size that stablehlo.dynamic_iota is given is not negative.\n"
+    )
 
 
 def test_a_slice_up_to_what_data_say() -> None:

@@ -364,3 +364,154 @@ def test_what_is_asked_where_is_explained() -> None:
     f(floats(7), NO)
     text = str(f.explain())
     assert "x_0 >= 5: the index 4 is inside of axis 0, in a loop or a branch: checked where that runs" in text
+
+
+# ---- sizes that are measured -----------------------------------------------------------------------------------------
+
+
+def same(function: Callable[..., Any], wanted: Any, *args: Array) -> None:
+    """Compiled code and the reference give ``wanted``; where that is a text, a ShapeError that begins with it."""
+    if isinstance(wanted, str):
+        assert message(dyn.jit(function), *args).startswith(wanted)
+        assert message(checked, function, *args).startswith(wanted)
+        return
+    close(dyn.jit(function)(*args), wanted)
+    close(checked(function, *args)[0], wanted)
+
+
+def first_taken(x: Array, m: Array, flag: Array) -> Array:
+    y = x[m]
+    return lax.cond(flag, lambda: y[0], lambda: np.float32(-1))
+
+
+def counted(n: int) -> tuple[Array, Array]:
+    """Five numbers, and a mask of the last ``n``."""
+    return np.arange(5, dtype=np.float32), np.arange(5) >= 5 - n
+
+
+def test_a_size_that_is_measured_around_a_branch() -> None:
+    f = dyn.jit(first_taken)
+    assert f(*counted(2), YES) == 3
+    assert f(*counted(0), NO) == -1
+    assert message(f, *counted(0), YES) == (
+        "count >= 1 is required, but count is 0: the index 0 is inside of axis 0.\n"
+        "  count is the number of nonzero elements of m (m_0,) = 0\n"
+        f"  at test_region_facts.py:{first_taken.__code__.co_firstlineno + 2}  "
+        "return lax.cond(flag, lambda: y[0], lambda: np.float32(-1))\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )
+    assert f.cache_info().compiles == 1
+    same(first_taken, -1, *counted(0), NO)
+    same(dyn.grad(first_taken), np.zeros(5), *counted(0), NO)
+    same(dyn.grad(first_taken), np.eye(5)[3], *counted(2), YES)
+    same(dyn.grad(first_taken), "count >= 1 is required, but count is 0", *counted(0), YES)
+
+
+@pytest.mark.parametrize("around", [True, False], ids=["around both", "in the outer one"])
+def test_a_size_that_is_measured_and_branches_in_one_another(around: bool) -> None:
+    def f(x: Array, m: Array, outer: Array, inner: Array) -> Array:
+        kept = x[m] if around else None
+
+        def branch() -> Array:
+            y = x[m] if kept is None else kept
+            return lax.cond(inner, lambda: y[1] + y[0], lambda: dnp.sum(y))
+
+        return lax.cond(outer, branch, lambda: np.float32(-1))
+
+    same(f, -1, *counted(1), NO, YES)
+    same(f, 4, *counted(1), YES, NO)
+    same(f, 7, *counted(2), YES, YES)
+    same(f, "count >= 2 is required, but count is 1: the index 1 is inside of axis 0.", *counted(1), YES, YES)
+
+
+def test_a_size_that_a_branch_measures_itself() -> None:
+    def f(x: Array, m: Array, flag: Array) -> Array:
+        def branch() -> Array:
+            y = x[m]
+            return dnp.sum(dnp.sort(dnp.sin(y[2:])) * 2) + y[2]
+
+        return lax.cond(flag, branch, lambda: np.float32(-1))
+
+    same(f, -1, *counted(1), NO)
+    same(f, 4 + 2 * np.sin(np.float32(4)), *counted(3), YES)
+    same(f, "count >= 3 is required, but count is 1", *counted(1), YES)
+    same(dyn.grad(f), np.zeros(5), *counted(1), NO)
+    same(dyn.grad(f), np.eye(5)[4] * (1 + 2 * np.cos(np.float32(4))), *counted(3), YES)
+
+
+def test_sizes_that_are_measured_around_loops() -> None:
+    def stepped(x: Array, m: Array, steps: Array) -> Array:
+        y = x[m]
+        return lax.while_loop(lambda c: c[0] > 0, lambda c: (c[0] - 1, c[1] + y[2]), (steps, np.float32(0)))[1]
+
+    def scanned(x: Array, m: Array, xs: Array) -> Array:
+        y = x[m]
+        return lax.scan(lambda c, r: (c + r * y[2], c * y[1]), np.float32(0), xs)[0]
+
+    def switched(x: Array, m: Array, number: Array) -> Array:
+        y = x[m]
+        return lax.switch(number, [lambda: y[0], lambda: y[1], lambda: y[2]])
+
+    error = "count >= 3 is required, but count is 1"
+    same(stepped, 0, *counted(1), np.int64(0))
+    same(stepped, 8, *counted(3), np.int64(2))
+    same(stepped, error, *counted(1), np.int64(2))
+    for f, wanted in ((scanned, 12), (dyn.grad(scanned), 3 * np.eye(5)[4])):
+        same(f, np.zeros_like(wanted), *counted(1), floats(0))
+        same(f, wanted, *counted(3), np.arange(3, dtype=np.float32))
+        same(f, error, *counted(1), floats(3))
+    same(switched, 4, *counted(1), np.int64(0))
+    same(switched, 4, *counted(3), np.int64(2))
+    same(switched, error, *counted(1), np.int64(2))
+
+
+def test_examples_that_take_a_branch_of_a_measured_size() -> None:
+    def f(x: Array, m: Array, flags: Array) -> Array:
+        y = x[m]
+        return dyn.vmap(lambda flag: lax.cond(flag, lambda: y[0], lambda: np.float32(-1)))(flags)
+
+    same(f, [-1, -1], *counted(0), np.array([False, False]))
+    same(f, [4, -1], *counted(1), np.array([True, False]))
+    same(f, "count >= 1 is required, but count is 0", *counted(0), np.array([True, False]))
+
+
+def test_memory_of_a_measured_size_in_a_region_that_does_not_run() -> None:
+    def negative(x: Array, m: Array, flag: Array) -> Array:
+        y = x[m]
+
+        def branch() -> Array:
+            y[4]
+            rest = dnp.arange(y.shape[0] - 5).astype(np.float32)
+            return dnp.sum(dnp.sort(dnp.sin(rest))[::-1] * rest)
+
+        return lax.cond(flag, branch, lambda: dnp.sum(dnp.sort(y)))
+
+    def without_a_value(x: Array, m: Array, k: Array, flag: Array) -> Array:
+        y, d = x[m], lax.as_dim(k)
+        return lax.cond(flag, lambda: dnp.sum(dnp.sort(y.reshape(-1, d), 0)[0]), lambda: dnp.sum(y))
+
+    for n in SIZES:
+        x = np.arange(n, dtype=np.float32)
+        same(negative, x.sum(), x, x > 0, NO)
+    rest = np.arange(2, dtype=np.float32)
+    same(negative, (np.sort(np.sin(rest))[::-1] * rest).sum(), floats(7), np.ones(7, bool), YES)
+    same(negative, "count >= 5 is required, but count is 1", *counted(1), YES)
+    x = np.arange(7, dtype=np.float32)
+    same(without_a_value, 21, x, x > 0, np.int64(0), NO)
+    same(without_a_value, 6, x, x > 0, np.int64(3), YES)
+    same(without_a_value, "(count,) and (floordiv(count, size), size) have the same number", x, x > 0, np.int64(4), YES)
+    same(without_a_value, "(count,) and (floordiv(count, size), size) have the same number", x, x > 0, np.int64(0), YES)
+
+
+def test_what_a_branch_knows_of_its_own_size_is_not_known_outside() -> None:
+    """In the branch ``n >= d + 3``: where it does not run ``n`` may be 1, and has no element 2."""
+
+    def f(x: Array, k: Array, flag: Array) -> Array:
+        def branch() -> Array:
+            return dnp.sum(dnp.zeros(x.shape[0] - lax.as_dim(k) - 3) + 1)
+
+        return lax.cond(flag, branch, lambda: np.float32(0)) + x[2]
+
+    same(f, 2, np.arange(5, dtype=np.float32), np.int64(1), NO)
+    same(f, 3, np.arange(5, dtype=np.float32), np.int64(1), YES)
+    same(f, "x_0 >= 3 is required, but x_0 is 1: the index 2 is inside of axis 0.", floats(1), np.int64(1), NO)
