@@ -15,7 +15,7 @@ from dyn.dtypes import DType
 from dyn.ir.core import Attr, Dense, Function, Op, Value
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols
+from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, exact_text, free_symbols
 
 
 def function_identity(function: Function, ops: Collection[OpDef], guards: Iterable[Relation] = ()) -> str | None:
@@ -107,7 +107,7 @@ class _Writer:
         if text is None:
             for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
                 self.names.setdefault(symbol, f"d{len(self.names)}")
-            text = self.dims[dim] = format_dim(dim, self.names).replace(" ", "")
+            text = self.dims[dim] = exact_text(dim, self.names).replace(" ", "")
         return text
 
     def attr(self, value: Attr) -> str:

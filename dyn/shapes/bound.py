@@ -24,6 +24,7 @@ from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
 from dyn.shapes.poly import common_factor, divide, exact_quotient, remove_factor, single
 from dyn.shapes.state import State, Work
+from dyn.shapes.symbols import bounds_by_definition
 
 #: Steps of the simplex method that one bound may take.
 _PIVOTS = 60
@@ -77,7 +78,7 @@ class Bounds:
     def _plain(self, atom: Atom) -> Interval:
         natural: Interval = (0, None)
         if isinstance(atom, Opaque):
-            natural = _natural(atom, [self.plain_terms(arg) for arg in atom.args])
+            natural = bounds_by_definition(atom.kind, [self.plain_terms(arg) for arg in atom.args])
         return self._rounded(atom, self._in_range(atom, natural))
 
     def inner(self, atom: Atom) -> Interval:
@@ -85,7 +86,7 @@ class Bounds:
         return self.plain(atom) if isinstance(atom, Symbol) else self.work.remember(("inner", atom), self._inner)
 
     def _inner(self, atom: Opaque) -> Interval:
-        natural = _natural(atom, [self.interval(arg) for arg in atom.args])
+        natural = bounds_by_definition(atom.kind, [self.interval(arg) for arg in atom.args])
         return self._rounded(atom, self._in_range(atom, natural))
 
     def _in_range(self, atom: Atom, natural: Interval) -> Interval:
@@ -314,23 +315,3 @@ class Bounds:
 
 def _monomials(e: Dim) -> frozenset[Monomial]:
     return frozenset() if isinstance(e, int) else frozenset([mono for mono, _ in e.terms])
-
-
-def _natural(atom: Opaque, args: list[Interval]) -> Interval:
-    """Bounds of an opaque term by its definition, from those of its arguments."""
-    los, his = [lo for lo, _ in args], [hi for _, hi in args]
-    match atom.kind:
-        case OpaqueKind.FLOORDIV:
-            return iv.quotient(args[0], args[1])
-        case OpaqueKind.MOD:
-            return iv.remainder(args[0], args[1])
-        case OpaqueKind.MIN:
-            return None if None in los else iv.lowest(*los), iv.lowest(*his)
-        case OpaqueKind.MAX:
-            return iv.highest(*los), None if None in his else iv.highest(*his)
-        case OpaqueKind.BROADCAST:  # one of the arguments; the largest where none can be 0
-            result = args[0]
-            for arg in args[1:]:
-                result = iv.hull(result, arg)
-            positive = all(lo is not None and lo >= 1 for lo in los)
-            return (iv.highest(*los), result[1]) if positive else result

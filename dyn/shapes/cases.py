@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from dyn.errors import ShapeError
 from dyn.shapes.bound import Hypotheses
-from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, atom_dim, floordiv
+from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, floordiv
 from dyn.shapes.simplify import Simplifier
-from dyn.shapes.walk import map_atoms, rebuild, split_linear
+from dyn.shapes.walk import mentions, replace_deeply, split_linear
 
 #: How many terms a proof may take apart, one inside another.
 _SPLITS = 3
@@ -120,14 +120,6 @@ def replace_atom(dim: Dim, atom: Atom, value: Dim) -> Dim:
 
     Raises :class:`~dyn.errors.ShapeError` where nothing is left that has a value.
     """
-    if isinstance(dim, int) or atom not in dim.atoms:
+    if isinstance(dim, int) or not mentions(dim, atom):
         return dim
-
-    def new(other: Atom) -> Dim | None:
-        if other is atom:
-            return value
-        if not isinstance(other, Opaque) or atom not in atom_dim(other).atoms:
-            return None
-        return rebuild(other.kind, tuple([replace_atom(arg, atom, value) for arg in other.args]))
-
-    return map_atoms(dim, new)
+    return replace_deeply(dim, atom.symbols, lambda other: value if other is atom else None)

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import NoReturn
 
 from dyn.errors import ShapeError
-from dyn.shapes.expr import Dim, Symbol, SymExpr, format_dim
+from dyn.shapes.expr import Dim, Symbol, SymExpr
+from dyn.shapes.text import format_dim
 from dyn.shapes.walk import evaluate, free_symbols
 from dyn.source import Loc
 
