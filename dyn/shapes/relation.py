@@ -90,6 +90,11 @@ _HOLDS: dict[RelKind, Callable[[int, int], bool]] = {
 }
 
 
+def truth(kind: RelKind, lhs: int, rhs: int) -> bool:
+    """Whether a relation holds between two numbers."""
+    return _HOLDS[kind](lhs, rhs)
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A relation that must hold, with why; the one source of what is said when it does not.
@@ -115,7 +120,7 @@ class Relation:
     def outcome(self, env: Mapping[Symbol, int]) -> bool | None:
         """Whether it holds for these sizes; None where a side has no value."""
         try:
-            return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
+            return truth(self.kind, evaluate(self.lhs, env), evaluate(self.rhs, env))
         except ShapeError:
             return None
 

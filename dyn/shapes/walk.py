@@ -87,16 +87,26 @@ def _evaluate(dim: SymExpr, env: Mapping[Symbol, int], seen: dict[Opaque, int]) 
 def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque, int]) -> int:
     if atom in seen:
         return seen[atom]
-    values = [arg if isinstance(arg, int) else _evaluate(arg, env, seen) for arg in atom.args]
+    result = seen[atom] = apply_opaque(
+        atom, [arg if isinstance(arg, int) else _evaluate(arg, env, seen) for arg in atom.args]
+    )
+    return result
+
+
+def apply_opaque(atom: Opaque, values: list[int]) -> int:
+    """The value of an opaque term, from those of its arguments. ShapeError where it has none."""
     match atom.kind:
         case OpaqueKind.MIN:
-            result = min(values)
+            return min(values)
         case OpaqueKind.MAX:
-            result = max(values)
+            return max(values)
         case OpaqueKind.BROADCAST:
             result = 1
             for value in values:
-                result = broadcast_sizes(result, value, f" in {atom!r}")
+                if result != value and 1 not in (result, value):
+                    broadcast_sizes(result, value, f" in {atom!r}")  # which raises
+                result = value if result == 1 else result
+            return result
         case OpaqueKind.FLOORDIV | OpaqueKind.MOD:
             a, b = values
             if b == 0:
@@ -104,9 +114,7 @@ def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque,
                     f"{atom!r} divides by zero: {atom.args[1]} is 0.",
                     remedy="use max(n, 1) as a divisor that may be 0.",
                 )
-            result = a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
-    seen[atom] = result
-    return result
+            return a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
 
 
 def substitute(dim: Dim, env: Mapping[Symbol, Dim]) -> Dim:
