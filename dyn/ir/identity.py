@@ -17,7 +17,7 @@ from dyn.dtypes import DType
 from dyn.ir.core import Attr, Dense, Function, Op, Value
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols
+from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, exact_text, free_symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class _Writer:
         if text is None:
             for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
                 self.symbols.setdefault(symbol, f"d{len(self.symbols)}")
-            text = self.dims[dim] = format_dim(dim, self.symbols).replace(" ", "")
+            text = self.dims[dim] = exact_text(dim, self.symbols).replace(" ", "")
         return text
 
     def attr(self, value: Attr) -> str:

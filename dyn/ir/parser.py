@@ -85,6 +85,8 @@ class _Parser:
         self.position = 0
         self.depth = 0
         self.symbols: dict[str, Symbol] = {}
+        #: What a ``let`` has named.
+        self.parts: dict[str, Dim] = {}
         self.values: dict[str, Value] = {}
         self.facts = Facts.EMPTY
 
@@ -465,6 +467,8 @@ class _Parser:
             return self.integer()
         token = self.token
         word = self.of_kind("word", "a dim")
+        if word == "let" and self.accept("("):
+            return self.shared()
         if word in _DIM_CALLS and self.accept("("):
             with self.nested():
                 args = self.listed(self.dim, ")")
@@ -474,9 +478,23 @@ class _Parser:
                 self.fail_at(token.at, f"{word} takes {wanted}, not {len(args)}")
             with self.checked(token.at):
                 return build(*args)
+        if word in self.parts:
+            return self.parts[word]
         if word not in self.symbols:
             self.fail_at(token.at, f"expected a dim that is declared, not {word!r}")
         return as_dim(self.symbols[word])
+
+    def shared(self) -> Dim:
+        """``let(p, a, b, c)``: where ``p0`` and ``p1`` stand for ``a`` and ``b`` in what comes after them."""
+        prefix = self.of_kind("word", "a name")
+        self.expect(",")
+        with self.nested():
+            parts: list[Dim] = []
+            while not parts or self.accept(","):
+                parts.append(self.dim())
+                self.parts[f"{prefix}{len(parts) - 1}"] = parts[-1]
+            self.expect(")")
+        return parts[-1]
 
 
 def _terms(dim: Dim) -> int:

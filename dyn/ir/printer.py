@@ -28,7 +28,7 @@ import numpy as np
 from dyn.dtypes import DType, Kind, dtype
 from dyn.errors import IRError
 from dyn.ir.core import Attr, Dense, Function, Op, Region, Value
-from dyn.shapes import Declaration, Dim, Relation, RelKind, Symbol, SymExpr, format_dim
+from dyn.shapes import Declaration, Dim, Relation, RelKind, Symbol, SymExpr, exact_text
 from dyn.source import Loc
 
 #: How each relation is written.
@@ -146,7 +146,7 @@ class _Printer:
         return f"{text} {quoted(names[i])}" if i < len(names) else text
 
     def shape(self, dims: tuple[Dim, ...]) -> str:
-        return f"[{', '.join(format_dim(d, self.symbols) for d in dims)}]"
+        return f"[{', '.join(exact_text(d, self.symbols) for d in dims)}]"
 
     def declaration(self, declared: Declaration | None) -> str:
         if declared is None:
@@ -161,7 +161,7 @@ class _Printer:
         if relation.lhs_shape is not None and relation.rhs_shape is not None:
             lhs, rhs = self.shape(relation.lhs_shape), self.shape(relation.rhs_shape)
         else:
-            lhs, rhs = format_dim(relation.lhs, self.symbols), format_dim(relation.rhs, self.symbols)
+            lhs, rhs = exact_text(relation.lhs, self.symbols), exact_text(relation.rhs, self.symbols)
         reason = f"{quoted(relation.reason.text)}{self.at(relation.reason.loc, ' ')}"
         return f"{lhs} {RELATION_SYNTAX[relation.kind]} {rhs} {reason}"
 
@@ -208,7 +208,7 @@ class _Printer:
         if isinstance(value, tuple):
             return f"[{', '.join(self.attr(v) for v in value)}]"
         if isinstance(value, SymExpr):
-            return format_dim(value, self.symbols)
+            return exact_text(value, self.symbols)
         if isinstance(value, DType):
             return f"#{value.short}"
         if isinstance(value, str):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
-from dyn.shapes import Dim, Facts, Symbol, format_dim, product
+from dyn.shapes import Dim, Facts, Symbol, exact_text, format_dim, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,9 @@ class TensorType:
         return TensorType(dtype, self.shape, self.weak)
 
     def text(self, names: Mapping[Symbol, str] | None = None) -> str:
-        dims = ", ".join(format_dim(d, names) for d in self.shape)
-        return f"{self.dtype}[{dims}]" + ("~" if self.weak else "")
+        """``float32[n, 3]``; with ``names`` what the printer writes, which is never shortened."""
+        dims = [format_dim(d) if names is None else exact_text(d, names) for d in self.shape]
+        return f"{self.dtype}[{', '.join(dims)}]" + ("~" if self.weak else "")
 
     def __str__(self) -> str:
         return self.text()

@@ -1,10 +1,10 @@
 """Symbolic integers, and what is known of them. Knows nothing of the IR.
 
-From the bottom: ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk`` (evaluate, substitute),
-``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic), ``state`` (what is
-known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions), ``samples`` (sizes
-to try a claim with), ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that
-users write).
+From the bottom: ``symbols``, ``text``, ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk``
+(evaluate, substitute), ``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic),
+``state`` (what is known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions),
+``samples`` (sizes to try a claim with), ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare``
+(the texts that users write).
 """
 
 from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes
@@ -13,20 +13,18 @@ from dyn.shapes.expr import (
     Dim,
     Monomial,
     Opaque,
-    OpaqueKind,
-    Symbol,
     SymExpr,
     as_dim,
     floordiv,
-    format_dim,
     mod,
     product,
-    symbol,
 )
 from dyn.shapes.facts import Declaration, Facts, numel_relation
 from dyn.shapes.joins import broadcast, dim_max, dim_min
 from dyn.shapes.parse import parse_dim
 from dyn.shapes.relation import Answer, Outcome, Reason, Relation, RelKind, Verdict, first_broken, format_shape
+from dyn.shapes.symbols import OpaqueKind, Symbol, symbol
+from dyn.shapes.text import exact_text, format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
 
 __all__ = [
@@ -54,6 +52,7 @@ __all__ = [
     "dim_max",
     "dim_min",
     "evaluate",
+    "exact_text",
     "floordiv",
     "format_dim",
     "format_shape",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import TypeGuard
 
 from dyn.shapes import interval as iv
 from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, content, divide_exactly
@@ -24,6 +25,7 @@ from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
 from dyn.shapes.poly import common_factor, divide, exact_quotient, remove_factor, single
 from dyn.shapes.state import State, Work
+from dyn.shapes.symbols import bounds_by_definition
 
 #: Steps of the simplex method that one bound may take.
 _PIVOTS = 60
@@ -54,7 +56,7 @@ class Bounds:
 
     def atom(self, atom: Atom) -> Interval:
         """Bounds of an atom, the best that can be found."""
-        return self.work.remember(("atom", atom), self._atom)
+        return self.plain(atom) if is_large(atom) else self.work.remember(("atom", atom), self._atom)
 
     def _atom(self, atom: Atom) -> Interval:
         e = atom_dim(atom)
@@ -76,16 +78,20 @@ class Bounds:
 
     def _plain(self, atom: Atom) -> Interval:
         natural: Interval = (0, None)
-        if isinstance(atom, Opaque):
-            natural = _natural(atom, [self.plain_terms(arg) for arg in atom.args])
+        if is_large(atom):
+            natural = atom.natural
+        elif isinstance(atom, Opaque):
+            natural = bounds_by_definition(atom.kind, [self.plain_terms(arg) for arg in atom.args])
         return self._rounded(atom, self._in_range(atom, natural))
 
     def inner(self, atom: Atom) -> Interval:
         """Bounds of an atom, looking at inequalities for its arguments."""
-        return self.plain(atom) if isinstance(atom, Symbol) else self.work.remember(("inner", atom), self._inner)
+        if isinstance(atom, Symbol) or is_large(atom):
+            return self.plain(atom)
+        return self.work.remember(("inner", atom), self._inner)
 
     def _inner(self, atom: Opaque) -> Interval:
-        natural = _natural(atom, [self.interval(arg) for arg in atom.args])
+        natural = bounds_by_definition(atom.kind, [self.interval(arg) for arg in atom.args])
         return self._rounded(atom, self._in_range(atom, natural))
 
     def _in_range(self, atom: Atom, natural: Interval) -> Interval:
@@ -157,12 +163,21 @@ class Bounds:
         """A lower bound of ``e``; None where none is found."""
         if isinstance(e, int):
             return e
+        if e.is_large:
+            return self.plain_terms(e)[0]
         return self.work.remember(("lower", e), self._lower)
 
     def at_least(self, e: Dim, bound: int) -> bool:
         """Whether ``e >= bound``: by interval arithmetic where that is enough."""
         if isinstance(e, int):
             return e >= bound
+        for model in self.work.models:
+            value = model.value(e)
+            if value is not None and value < bound:
+                return False
+        if e.is_large:
+            lo = self.lower(e)
+            return lo is not None and lo >= bound
         lo = self.work.remember(("naive", e), self._naive)[0]
         if lo is None or lo < bound:
             lo = self.lower(e)
@@ -174,7 +189,18 @@ class Bounds:
             return self.at_least(e, 0)
         if self.at_least(e, 0):
             return True
+        if e.is_large or self.has_counterexample(e, hypotheses):
+            return False
         return self.work.remember(("under", (e, hypotheses)), self._never_negative)
+
+    def has_counterexample(self, e: SymExpr, hypotheses: Hypotheses) -> bool:
+        """Whether in some model ``e`` is negative, and the hypotheses are not."""
+        for model in self.work.models:
+            value = model.value(e)
+            if value is not None and value < 0:
+                if all((model.value(row) or 0) >= 0 for row in hypotheses):
+                    return True
+        return False
 
     def _never_negative(self, key: tuple[SymExpr, Hypotheses]) -> bool:
         lo, impossible = self._combined(*key)
@@ -233,7 +259,7 @@ class Bounds:
             return abs(e)
         result = math.gcd(e.constant, *[self.term_multiple(m, c) for m, c in e.terms])
         for p, (k, why) in self.state.divisors.items():
-            if p.atoms <= e.atoms:
+            if p.symbols <= e.symbols and not e.is_large and p.atoms <= e.atoms:
                 lead, pc = p.terms[0]
                 for mono, coefficient in e.terms:
                     if mono is lead and coefficient % pc == 0:
@@ -259,6 +285,11 @@ class Bounds:
     def _atom_multiple(self, atom: Atom) -> int:
         if isinstance(atom, Symbol) and atom not in self.state.multiples:
             return 1
+        if is_large(atom):
+            known = self.state.multiples.get(atom)
+            if known is not None:
+                self.work.use(known.why)
+            return 1 if known is None else known.k
         return self.work.remember(("multiple", atom), self._find_atom_multiple)
 
     def _find_atom_multiple(self, atom: Atom) -> int:
@@ -282,13 +313,18 @@ class Bounds:
         """Whether ``e`` is known not to be 0."""
         if isinstance(e, int):
             return e != 0
+        for model in self.work.models:
+            if model.value(e) == 0:
+                return False
+        if e.is_large:
+            return self.at_least(e, 1) or self.at_least(-e, 1)
         return self.work.remember(("nonzero", e), self._nonzero)
 
     def _nonzero(self, e: SymExpr) -> bool:
         if e.constant and e.constant % math.gcd(*[self.term_multiple(m, c) for m, c in e.terms]):
             return True  # a multiple of g, and something that is none
         for fact, why in self.state.nonzeros.items():
-            if not fact.atoms.isdisjoint(e.atoms) and exact_quotient(fact, e) is not None:
+            if not fact.symbols.isdisjoint(e.symbols) and exact_quotient(fact, e) is not None:
                 self.work.use(why)  # fact == q*e
                 return True
         if self._leaves_a_rest(e):
@@ -304,7 +340,7 @@ class Bounds:
     def _leaves_a_rest(self, e: SymExpr) -> bool:
         """Whether a divisor of something says that ``e`` is not 0: ``k`` divides ``q*e + rest`` and not ``rest``."""
         for fact, (k, why) in self.state.divisors.items():
-            if fact.atoms == e.atoms:
+            if fact.symbols == e.symbols and fact.atoms == e.atoms:
                 quotient, rest = divide(fact, e)
                 if isinstance(quotient, int) and isinstance(rest, int) and rest % k:
                     self.work.use(why)
@@ -312,25 +348,10 @@ class Bounds:
         return False
 
 
+def is_large(atom: Atom) -> TypeGuard[Opaque]:
+    """Whether an atom is taken as it stands, as a symbol is: what is inside is too much to look at."""
+    return isinstance(atom, Opaque) and atom_dim(atom).is_large
+
+
 def _monomials(e: Dim) -> frozenset[Monomial]:
     return frozenset() if isinstance(e, int) else frozenset([mono for mono, _ in e.terms])
-
-
-def _natural(atom: Opaque, args: list[Interval]) -> Interval:
-    """Bounds of an opaque term by its definition, from those of its arguments."""
-    los, his = [lo for lo, _ in args], [hi for _, hi in args]
-    match atom.kind:
-        case OpaqueKind.FLOORDIV:
-            return iv.quotient(args[0], args[1])
-        case OpaqueKind.MOD:
-            return iv.remainder(args[0], args[1])
-        case OpaqueKind.MIN:
-            return None if None in los else iv.lowest(*los), iv.lowest(*his)
-        case OpaqueKind.MAX:
-            return iv.highest(*los), None if None in his else iv.highest(*his)
-        case OpaqueKind.BROADCAST:  # one of the arguments; the largest where none can be 0
-            result = args[0]
-            for arg in args[1:]:
-                result = iv.hull(result, arg)
-            positive = all(lo is not None and lo >= 1 for lo in los)
-            return (iv.highest(*los), result[1]) if positive else result

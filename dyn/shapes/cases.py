@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from dyn.errors import ShapeError
 from dyn.shapes.bound import Hypotheses
-from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, atom_dim, floordiv
+from dyn.shapes.expr import Atom, Dim, Opaque, OpaqueKind, SymExpr, floordiv
 from dyn.shapes.simplify import Simplifier
-from dyn.shapes.walk import map_atoms, rebuild, split_linear
+from dyn.shapes.walk import mentions, replace_deeply, split_linear
 
 #: How many terms a proof may take apart, one inside another.
 _SPLITS = 3
@@ -31,7 +31,7 @@ def _holds(s: Simplifier, e: Dim, splits: int, hypotheses: Hypotheses) -> bool:
     e = s.simplify(e)
     if s.bounds.never_negative(e, hypotheses):
         return True
-    if not splits or isinstance(e, int):
+    if not splits or isinstance(e, int) or e.is_large or s.bounds.has_counterexample(e, hypotheses):
         return False
     opaques = sorted([atom for atom in e.atoms if isinstance(atom, Opaque)], key=lambda atom: atom.key)
     for atom in opaques:
@@ -51,13 +51,13 @@ def _one_holds(s: Simplifier, e: SymExpr, atom: Opaque, splits: int, hypotheses:
 
     Arguments without opaque terms are not tried: inequalities have said it.
     """
-    parts = split_linear(e, atom) if atom in e.atoms else None
+    parts = split_linear(e, atom)
     if parts is None or not isinstance(parts[0], int) or (parts[0] > 0) is not (atom.kind is OpaqueKind.MAX):
         return False
     return atom.kind in _EXTREMA and any(
         _holds(s, parts[0] * arg + parts[1], splits - 1, hypotheses)
         for arg in atom.args
-        if isinstance(arg, SymExpr) and any(isinstance(inner, Opaque) for inner in arg.atoms)
+        if isinstance(arg, SymExpr) and arg.height
     )
 
 
@@ -92,13 +92,14 @@ def _gaps(s: Simplifier, atom: Opaque, arg: Dim) -> list[SymExpr] | None:
 
 def extrema(*dims: Dim) -> list[Opaque]:
     """The minima and maxima in the dims, in canonical order."""
-    atoms = {atom for dim in dims if isinstance(dim, SymExpr) for atom in dim.atoms if isinstance(atom, Opaque)}
+    small = [dim for dim in dims if isinstance(dim, SymExpr) and dim.height and not dim.is_large]
+    atoms = {atom for dim in small for atom in dim.atoms if isinstance(atom, Opaque)}
     return sorted([atom for atom in atoms if atom.kind in _EXTREMA], key=lambda atom: atom.key)
 
 
 def _unfold(s: Simplifier, e: SymExpr, atom: Opaque) -> Dim | None:
     """What is never negative exactly where ``e`` is, without the division ``atom``."""
-    parts = split_linear(e, atom) if atom in e.atoms else None
+    parts = split_linear(e, atom)
     if parts is None or parts[0] == 0:
         return None
     factor, rest = parts
@@ -120,14 +121,6 @@ def replace_atom(dim: Dim, atom: Atom, value: Dim) -> Dim:
 
     Raises :class:`~dyn.errors.ShapeError` where nothing is left that has a value.
     """
-    if isinstance(dim, int) or atom not in dim.atoms:
+    if isinstance(dim, int) or not mentions(dim, atom):
         return dim
-
-    def new(other: Atom) -> Dim | None:
-        if other is atom:
-            return value
-        if not isinstance(other, Opaque) or atom not in atom_dim(other).atoms:
-            return None
-        return rebuild(other.kind, tuple([replace_atom(arg, atom, value) for arg in other.args]))
-
-    return map_atoms(dim, new)
+    return replace_deeply(dim, atom.symbols, lambda other: value if other is atom else None)

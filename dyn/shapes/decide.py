@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dyn.shapes.bound import Hypotheses
 from dyn.shapes.cases import cases, extrema, never_negative
-from dyn.shapes.expr import Dim, Opaque, SymExpr, atom_dim, content, divide_exactly, product
+from dyn.shapes.expr import Dim, SymExpr, atom_dim, content, divide_exactly, product
 from dyn.shapes.poly import exact_quotient
 from dyn.shapes.relation import Relation, RelKind, Verdict
 from dyn.shapes.simplify import Simplifier
@@ -30,7 +30,7 @@ def eq(s: Simplifier, a: Dim, b: Dim) -> Verdict:
         return Verdict.REFUTED
     if never_negative(s, left) and never_negative(s, -left):
         return Verdict.PROVED
-    if isinstance(left, SymExpr) and any(isinstance(atom, Opaque) for atom in left.atoms):  # else bounds have said it
+    if isinstance(left, SymExpr) and left.height:  # else bounds have said it
         return verdict(False, never_negative(s, left - 1) or never_negative(s, -1 - left))
     return Verdict.UNKNOWN
 

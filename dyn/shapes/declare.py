@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dyn.errors import ArgumentError
-from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, symbol
+from dyn.shapes.expr import Dim, Opaque, SymExpr
 from dyn.shapes.parse import DimReader, Scope, text_error
 from dyn.shapes.relation import RelKind
+from dyn.shapes.symbols import OpaqueKind, Symbol, symbol
 from dyn.source import user_loc
 
 #: A declared axis: a static size, a name (``"_"`` for an axis that is symbolic and has none), or an expression's text.

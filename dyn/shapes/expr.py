@@ -10,71 +10,39 @@ Everything but the symbols is interned, so that two expressions are the same pol
 object: ``==`` and ``hash`` are those of ``object``. An expression without terms is an ``int``, never a ``SymExpr``.
 The tables hold their values weakly; a lock guards insertion, reading takes none.
 
+Expressions are DAGs: a size that is computed in a loop has few terms and, written out, exponentially many. So nothing
+here walks into the arguments of opaque terms; what is kept with a node is made of what its children keep, and is
+bounded. :mod:`dyn.shapes.walk` has the walks, which visit a shared part once.
+
 This file is longer than most: the operators of ``SymExpr`` need interning, division and text, and all of them need it.
 """
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, NoReturn, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from dyn.errors import ShapeError, UndecidedDimError
 from dyn.forking import lock
+from dyn.shapes import interval as iv
+from dyn.shapes.interval import Interval
+from dyn.shapes.symbols import KIND_ORDER, OpaqueKind, Symbol, bounds_by_definition, no_dim
+from dyn.shapes.text import format_dim
 from dyn.source import user_loc
 
-_uids = itertools.count()
 _lock = lock()
 
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Symbol:
-    """An unknown size. It is itself and nothing else: two symbols of one name are two unknowns.
-
-    ``origin`` says where it came from (``"x.shape[0]"``); ``uid`` counts up, and gives the canonical order. What is
-    ``measured`` no argument's shape says: the program finds it out while it runs, from values.
-    """
-
-    name: str
-    origin: str
-    uid: int
-    measured: bool = False
-    #: The position among atoms: symbols by age, then opaque terms by structure.
-    key: tuple[Any, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", (0, self.uid))
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __copy__(self) -> Symbol:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Symbol:
-        return self
-
-
-def symbol(name: str, origin: str = "", *, measured: bool = False) -> Symbol:
-    """A fresh symbol."""
-    return Symbol(name, origin, next(_uids), measured)
-
-
-class OpaqueKind(StrEnum):
-    """The functions that polynomials cannot express."""
-
-    FLOORDIV = "floordiv"
-    MOD = "mod"
-    MIN = "min"
-    MAX = "max"
-    BROADCAST = "broadcast"
-
-
-_KIND_ORDER = {kind: i for i, kind in enumerate(OpaqueKind)}
+#: Up to so many atoms an expression keeps the set of all that are in it; what has more is found by a walk.
+_KEPT_ATOMS = 96
+#: Up to so many levels of opaque terms the sort key of a term is its whole structure, and above it a digest.
+_WHOLE_KEY = 12
+#: What has more levels is large, however few its atoms are: the solver's recursion follows the levels.
+MAX_HEIGHT = 24
+#: Weights are counted up to here.
+_HEAVIEST = 1 << 20
 
 
 class _Interned:
@@ -93,15 +61,31 @@ class _Interned:
 
 
 class Opaque(_Interned):
-    """``kind(*args)``, treated as an unknown by the arithmetic. Made by :func:`opaque`."""
+    """``kind(*args)``, treated as an unknown by the arithmetic. Made by :func:`opaque`.
 
-    __slots__ = ("args", "key", "kind")
+    ``height`` counts the levels of opaque terms, ``weight`` the atoms that its text has (up to a million), and
+    ``natural`` are bounds that hold whatever is known of the sizes, which are at least 0.
+    """
+
+    __slots__ = ("args", "digest", "dim", "height", "key", "kind", "natural", "symbols", "weight")
     kind: OpaqueKind
     args: tuple[Dim, ...]
     key: tuple[Any, ...]
+    height: int
+    weight: int
+    symbols: frozenset[Symbol]
+    natural: Interval
+    dim: Any
+    digest: bytes
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "digest":  # which few are asked for
+            self.digest = _digest(self)
+            return self.digest
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"{self.kind}({', '.join(map(str, self.args))})"
+        return format_dim(atom_dim(self))
 
 
 class Monomial(_Interned):
@@ -113,22 +97,32 @@ class Monomial(_Interned):
     key: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return _format_monomial(self, None)
+        return format_dim(_expression(((self, 1),), 0))
 
 
 class SymExpr(_Interned):
     """A symbolic integer: ``constant + sum(coefficient * monomial for monomial, coefficient in terms)``.
 
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
-    constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included.
-    Made by arithmetic, :func:`as_dim` and the functions of this package.
+    constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
+    where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height`` and ``weight``
+    are as those of :class:`Opaque`. Made by arithmetic, :func:`as_dim` and the functions of this package.
     """
 
-    __slots__ = ("atoms", "constant", "key", "terms")
+    __slots__ = ("atoms", "constant", "height", "is_large", "key", "symbols", "terms", "weight")
     terms: tuple[tuple[Monomial, int], ...]
     constant: int
     atoms: frozenset[Atom]
+    symbols: frozenset[Symbol]
+    height: int
+    weight: int
+    is_large: bool
     key: tuple[Any, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "atoms":  # which is not kept for a large expression
+            return frozenset(all_atoms(self))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def is_symbol(self) -> Symbol | None:
@@ -248,6 +242,28 @@ Atom: TypeAlias = Symbol | Opaque
 Dim: TypeAlias = int | SymExpr
 
 
+def all_atoms(dim: Dim) -> dict[Atom, None]:
+    """The symbols and opaque terms in an expression, each once, arguments before the terms that have them."""
+    found: dict[Atom, None] = {}
+    stack: list[tuple[Dim | Opaque, bool]] = [(dim, False)]
+    while stack:
+        node, entered = stack.pop()
+        if isinstance(node, Opaque):
+            if entered:
+                found[node] = None
+            elif node not in found:
+                stack.append((node, True))
+                stack.extend([(arg, False) for arg in reversed(node.args)])
+        elif isinstance(node, SymExpr):
+            for mono, _ in reversed(node.terms):
+                for atom, _ in reversed(mono.factors):
+                    if isinstance(atom, Symbol):
+                        found[atom] = None
+                    elif atom not in found:
+                        stack.append((atom, False))
+    return found
+
+
 def _undecided(question: str) -> UndecidedDimError:
     return UndecidedDimError(
         f"{question} has no one answer for every shape.",
@@ -274,7 +290,13 @@ def opaque(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
             if found is None:
                 found = Opaque()
                 found.kind, found.args = kind, args
-                found.key = (1, _KIND_ORDER[kind], tuple([dim_key(arg) for arg in args]))
+                inner = [arg for arg in args if isinstance(arg, SymExpr)]
+                found.height = 1 + max([arg.height for arg in inner], default=0)
+                found.weight = min(1 + sum([arg.weight for arg in inner]), _HEAVIEST)
+                found.symbols = _union([arg.symbols for arg in inner])
+                found.natural = bounds_by_definition(kind, [natural_bounds(arg) for arg in args])
+                found.key = _opaque_key(found)
+                found.dim = no_dim
                 _opaques[kind, args] = found
     return atom_dim(found)
 
@@ -301,22 +323,91 @@ def _expression(terms: tuple[tuple[Monomial, int], ...], constant: int) -> SymEx
             if found is None:
                 found = SymExpr()
                 found.terms, found.constant = terms, int(constant)
-                found.atoms = _atoms_of(terms)
+                _summarize(found)
                 found.key = (1, tuple([(m.key, c) for m, c in terms]), constant)
                 _expressions[terms, constant] = found
     return found
 
 
-def _atoms_of(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
-    atoms: set[Atom] = set()
-    for mono, _ in terms:
-        for atom, _ in mono.factors:
-            atoms.add(atom)
-            if isinstance(atom, Opaque):
-                for arg in atom.args:
-                    if isinstance(arg, SymExpr):
-                        atoms |= arg.atoms
-    return frozenset(atoms)
+def _summarize(dim: SymExpr) -> None:
+    """Keep with an expression what is known of it by what its atoms know."""
+    if len(dim.terms) == 1 and len(dim.terms[0][0].factors) == 1:
+        outer = [dim.terms[0][0].factors[0][0]]
+    else:
+        outer = list(dict.fromkeys([atom for mono, _ in dim.terms for atom, _ in mono.factors]))
+    dim.symbols = _union([atom.symbols for atom in outer])
+    dim.height = dim.weight = 0
+    dim.is_large = False
+    atoms: set[Atom] = set(outer)
+    for atom in outer:
+        if isinstance(atom, Symbol):
+            dim.weight += 1
+            continue
+        dim.height = max(dim.height, atom.height)
+        dim.weight += atom.weight
+        for arg in atom.args:
+            if isinstance(arg, SymExpr) and not dim.is_large:
+                if arg.is_large:
+                    dim.is_large = True
+                else:
+                    atoms |= arg.atoms
+    dim.weight = min(dim.weight, _HEAVIEST)
+    dim.is_large = dim.is_large or (dim.height > 0 and len(atoms) > _KEPT_ATOMS) or dim.height > MAX_HEIGHT
+    if not dim.is_large:
+        dim.atoms = frozenset(atoms)
+
+
+def _union(sets: list[frozenset[Symbol]]) -> frozenset[Symbol]:
+    """The union; one of the sets itself where that is all, for most terms of a program are about few symbols."""
+    if not sets:
+        return frozenset()
+    largest = max(sets, key=len)
+    return largest if all(each <= largest for each in sets) else largest.union(*sets)
+
+
+def natural_bounds(dim: Dim) -> Interval:
+    """Bounds that hold whatever is known of the sizes."""
+    if isinstance(dim, int):
+        return dim, dim
+    total: Interval = (dim.constant, dim.constant)
+    for mono, coefficient in dim.terms:
+        bounds: Interval = (1, 1)
+        for atom, power in mono.factors:
+            own = (0, None) if isinstance(atom, Symbol) else atom.natural
+            bounds = iv.times(bounds, own if power == 1 else iv.power(own, power))
+        total = iv.plus(total, iv.scale(bounds, coefficient))
+        if total == iv.ANY:
+            break
+    return total
+
+
+def _opaque_key(atom: Opaque) -> tuple[Any, ...]:
+    """The position of an opaque term: by its structure and the age of its symbols alone.
+
+    Of a term that is high it is a digest of the structure, in which a symbol is its rank among those of the term: the
+    same program has the same order, whichever numbers its symbols have.
+    """
+    if atom.height <= _WHOLE_KEY:
+        return (1, KIND_ORDER[atom.kind], tuple([dim_key(arg) for arg in atom.args]))
+    ages = tuple(sorted([s.uid for s in atom.symbols]))
+    return (2, atom.height, KIND_ORDER[atom.kind], atom.digest, ages)
+
+
+def _digest(atom: Opaque) -> bytes:
+    rank = {s: i for i, s in enumerate(sorted(atom.symbols, key=lambda s: s.uid))}
+    hasher = hashlib.blake2b(atom.kind.encode(), digest_size=12)
+    for arg in atom.args:
+        if not isinstance(arg, SymExpr):
+            hasher.update(f"|{arg}".encode())
+            continue
+        hasher.update(f"|{arg.constant}".encode())
+        for mono, coefficient in arg.terms:
+            hasher.update(f"+{coefficient}".encode())
+            for factor, power in mono.factors:
+                hasher.update(f"*{power}{sorted([rank[s] for s in factor.symbols])}".encode())
+                if isinstance(factor, Opaque):
+                    hasher.update(factor.digest)
+    return hasher.digest()
 
 
 def dim_key(dim: Dim) -> tuple[Any, ...]:
@@ -361,7 +452,11 @@ def polynomial(terms: Mapping[Monomial, int], constant: int) -> Dim:
 
 def atom_dim(atom: Atom) -> SymExpr:
     """The expression that is this atom."""
-    return _expression(((_monomial(((atom, 1),)), 1),), 0)
+    found: SymExpr | None = atom.dim()
+    if found is None:
+        found = _expression(((_monomial(((atom, 1),)), 1),), 0)
+        object.__setattr__(atom, "dim", ref(found))  # a symbol is frozen
+    return found
 
 
 def as_dim(x: Symbol | Dim) -> Dim:
@@ -487,38 +582,3 @@ def _check_divisor(b: int, a: Dim, name: str) -> None:
             loc=user_loc(),
             remedy="use max(n, 1) as a divisor that may be 0.",
         )
-
-
-# --- text --------------------------------------------------------------------------------------------------------
-
-
-def format_dim(dim: Dim, names: Mapping[Symbol, str] | None = None) -> str:
-    """``2*b*s + 3``: the text that :func:`dyn.shapes.parse_dim` reads. ``names`` replaces symbols' own names."""
-    if isinstance(dim, int):
-        return str(int(dim))
-    parts: list[str] = []
-    for mono, coefficient in dim.terms:
-        text = _format_monomial(mono, names)
-        magnitude = abs(coefficient)
-        _append_signed(parts, text if magnitude == 1 else f"{magnitude}*{text}", coefficient < 0)
-    if dim.constant:
-        _append_signed(parts, str(abs(dim.constant)), dim.constant < 0)
-    return "".join(parts)
-
-
-def _append_signed(parts: list[str], text: str, negative: bool) -> None:
-    if parts:
-        parts.append(" - " if negative else " + ")
-    elif negative:
-        parts.append("-")
-    parts.append(text)
-
-
-def _format_monomial(mono: Monomial, names: Mapping[Symbol, str] | None) -> str:
-    return "*".join([_format_atom(a, names) + (f"**{p}" if p > 1 else "") for a, p in mono.factors])
-
-
-def _format_atom(atom: Atom, names: Mapping[Symbol, str] | None) -> str:
-    if isinstance(atom, Symbol):
-        return atom.name if names is None else names.get(atom, atom.name)
-    return f"{atom.kind}({', '.join([format_dim(arg, names) for arg in atom.args])})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +13,17 @@ from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, product
 from dyn.shapes.interval import Interval
 from dyn.shapes.learn import ContradictionError, Fact, learn
+from dyn.shapes.models import Model, Models, first_models, may_always_hold, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
-from dyn.shapes.samples import may_always_hold
 from dyn.shapes.simplify import Simplifier
+from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
 
 _ASKED = Reason("it was asked")
+#: Steps after which more models are made, before the rest of a question's budget is spent.
+_FEW_STEPS = 200
+#: How many sizes are tried for a question, in how many models, and how many models that gives are kept.
+_TURNS, _TURNED, _KEPT = 12, 2, 8
 _REMEDY = "make the sizes agree, or change the declaration that fixes them."
 
 
@@ -53,22 +59,33 @@ class Facts:
     unbounded. Each question has a budget of steps, and is UNKNOWN where it runs out.
     """
 
-    __slots__ = ("_assumed", "_declarations", "_memo", "_relations", "_state")
+    __slots__ = (
+        "_about",
+        "_assumed",
+        "_declarations",
+        "_decided",
+        "_memo",
+        "_models",
+        "_relations",
+        "_state",
+        "_tried",
+    )
     EMPTY: ClassVar[Facts]
 
-    def __init__(
-        self,
-        state: State,
-        relations: tuple[Relation, ...],
-        declarations: dict[Symbol, Declaration],
-        assumed: dict[tuple[object, ...], Why],
-        memo: Memo,
-    ) -> None:
+    def __init__(self, state: State, memo: Memo, models: Models, older: Facts | None = None) -> None:
         self._state = state
-        self._relations = relations
-        self._declarations = declarations
-        self._assumed = assumed
+        #: What was computed under this state. Of no facts at all nothing is kept: they live as long as the process.
         self._memo = memo
+        self._relations: tuple[Relation, ...] = () if older is None else older._relations
+        self._declarations: dict[Symbol, Declaration] = {} if older is None else older._declarations
+        self._assumed: dict[tuple[object, ...], Why] = {} if older is None else older._assumed
+        #: The relations that mention a symbol.
+        self._about: dict[Symbol, tuple[Relation, ...]] = {} if older is None else older._about
+        #: What was proved or refuted under fewer facts is so under more.
+        self._decided: dict[tuple[object, ...], Answer] = {} if older is None else older._decided.copy()
+        self._models = models
+        #: Sizes that were tried in a model, whether it is one now or not.
+        self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -93,9 +110,36 @@ class Facts:
             facts.append(Fact(RelKind.GE, max - dim, why))
         if multiple_of > 1:
             facts.append(Fact(RelKind.DIVIDES, dim, why, multiple_of))
-        state, memo = self._learn(facts, declaration.describe(), reason)
-        declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
-        return Facts(state, self._relations, declarations, self._assumed, memo)
+        models = self._declared_models(declaration)
+        state, memo = self._learn(facts, models, declaration.describe(), reason)
+        new = Facts(state, memo, models, self)
+        new._declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
+        return new
+
+    def _declared_models(self, declaration: Declaration) -> Models:
+        """The models that a declaration allows, with another size of the symbol where that is needed."""
+        sym, kept = declaration.symbol, list[Model]()
+        for model in self._present_models():
+            size = model.size(sym)
+            if not declaration.holds(size):
+                k = declaration.multiple_of
+                size = declaration.min + (size if declaration.max is None else size % (declaration.max + 1))
+                size = min(size + -size % k, size if declaration.max is None else declaration.max // k * k)
+                model = model.but(sym, size)
+                if not declaration.holds(size) or not self._check(model, sym):
+                    continue
+            kept.append(model)
+        return tuple(kept)
+
+    def _present_models(self) -> Models:
+        return first_models() if self is Facts.EMPTY else self._models
+
+    def _check(self, model: Model, sym: Symbol) -> bool:
+        """Whether what is known of a symbol holds in a model."""
+        declared = self._declarations.get(sym)
+        if declared is not None and not declared.holds(model.size(sym)):
+            return False
+        return all(model.outcome(relation) for relation in self._about.get(sym, ()))
 
     def assume(self, relation: Relation) -> Facts:
         """These facts and a relation; the same object where the relation is proved already.
@@ -108,9 +152,14 @@ class Facts:
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
-        state, memo = self._learn(facts, relation.describe(), relation.reason, relation)
-        assumed = {**self._assumed, _key(relation): (relation.reason,)}
-        return Facts(state, (*self._relations, relation), self._declarations, assumed, memo)
+        models = satisfying(self._present_models(), relation, self._check)
+        state, memo = self._learn(facts, models, "", relation.reason, relation)
+        new = Facts(state, memo, models, self)
+        new._relations = (*self._relations, relation)
+        new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
+        about = {sym: (*self._about.get(sym, ()), relation) for sym in relation.symbols()}
+        new._about = {**self._about, **about}
+        return new
 
     def within(self, relations: tuple[Relation, ...]) -> Facts:
         """These facts and what is demanded in a part of the program besides: the facts that hold there.
@@ -126,7 +175,9 @@ class Facts:
             facts = self
             for relation in relations:
                 facts = facts.assume(relation)
-            hit = self._memo[key] = facts, ()
+            hit = facts, ()
+            if self is not Facts.EMPTY:
+                self._memo[key] = hit
         return hit[0]
 
     def _facts_of(self, relation: Relation) -> list[Fact]:
@@ -157,11 +208,12 @@ class Facts:
         return product(left) - product(right)
 
     def _learn(
-        self, facts: list[Fact], text: str, reason: Reason, relation: Relation | None = None
+        self, facts: list[Fact], models: Models, text: str, reason: Reason, relation: Relation | None = None
     ) -> tuple[State, Memo]:
         try:
-            return learn(self._state, facts)
+            return on_enough_stack(lambda: learn(self._state, facts, models))
         except ContradictionError as error:
+            text = text if relation is None else relation.describe()
             raise self._impossible(text, relation, reason, error.why) from None
 
     def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError:
@@ -178,37 +230,73 @@ class Facts:
 
     def ask(self, relation: Relation) -> Answer:
         """Whether the relation holds."""
-        key = ("ask", _key(relation))
-        hit = self._memo.get(key)
-        if hit is not None:
-            return hit[0]
-        answer = self._ask(relation)
-        self._memo[key] = answer, ()
-        return answer
+        key = _key(relation)
+        hit = self._decided.get(key)
+        if hit is None:
+            asked = self._memo.get(("ask", key))
+            hit = None if asked is None else asked[0]
+        if hit is None:
+            hit = on_enough_stack(lambda: self._ask(relation))
+            if self is Facts.EMPTY:
+                return hit
+            if hit.unknown:
+                self._memo["ask", key] = hit, ()
+            else:
+                self._decided[key] = hit
+        return hit
+
+    def _work(self, models: Models, steps: int = BUDGET) -> Work:
+        return Work({} if self is Facts.EMPTY else self._memo, models, steps)
 
     def _ask(self, relation: Relation, budget: int = BUDGET) -> Answer:
         why = self._assumed.get(_key(relation))
         if why is not None:
             return Answer(Verdict.PROVED, why)
-        work = Work(self._memo, budget)
-        try:
-            verdict = decide_relation(Simplifier(self._state, work), relation)
-        except (OutOfBudgetError, RecursionError):
-            verdict = Verdict.UNKNOWN
-        if verdict is not Verdict.UNKNOWN:
-            return Answer(verdict, tuple(work.used))
-        return self._always(relation) if self._state is not Facts.EMPTY._state else _UNKNOWN
+        models = self._present_models()
+        if _disagree(models, relation):
+            return _UNKNOWN
+        for steps in (min(_FEW_STEPS, budget), budget):
+            work = self._work(models, steps)
+            try:
+                verdict = decide_relation(Simplifier(self._state, work), relation)
+                if verdict is not Verdict.UNKNOWN:
+                    return Answer(verdict, tuple(work.used))
+                break
+            except OutOfBudgetError:
+                if steps == budget:
+                    break
+            models = self._more_models(relation)
+            if _disagree(models, relation):
+                return _UNKNOWN
+        return _UNKNOWN if self is Facts.EMPTY else self._always(relation)
+
+    def _more_models(self, relation: Relation) -> Models:
+        """The models, and those with a size at which a side of the relation takes another course."""
+        models = self._present_models()
+        found: list[Model] = []
+        for sym, size in itertools.islice(turning_points((relation.lhs, relation.rhs)), _TURNS):
+            if (sym, size) in self._tried:
+                continue
+            if self is not Facts.EMPTY:
+                self._tried.add((sym, size))
+            for model in models[:_TURNED]:
+                changed = model.but(sym, size)
+                if self._check(changed, sym):
+                    found.append(changed)
+        if found and self is not Facts.EMPTY:
+            self._models = (*models[:_TURNED], *[*models[_TURNED:], *found][-_KEPT:])
+        return (*models, *found)
 
     def _always(self, relation: Relation) -> Answer:
         """What holds of all sizes holds under any facts, even if they make the question a harder one.
 
         Few questions that are undecided come this far: nearly all are false of some of the sizes that are tried.
         """
+        if not may_always_hold(relation):
+            return _UNKNOWN
         try:
-            if not may_always_hold(relation):
-                return _UNKNOWN
-            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({})), relation)
-        except (OutOfBudgetError, RecursionError):
+            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, first_models())), relation)
+        except OutOfBudgetError:
             return _UNKNOWN
         return _PROVED if verdict is Verdict.PROVED else _UNKNOWN
 
@@ -249,9 +337,15 @@ class Facts:
         """
         if isinstance(dim, int):
             return dim
+        if not dim.height and not self._state.values and not self._state.rows:
+            return dim
+        hit = self._memo.get(("simplify", dim))
+        if hit is not None:
+            return hit[0]
+        work = self._work(self._present_models())
         try:
-            return Simplifier(self._state, Work(self._memo)).simplify(dim)
-        except (OutOfBudgetError, RecursionError):
+            return on_enough_stack(lambda: Simplifier(self._state, work).simplify(dim))
+        except OutOfBudgetError:
             return dim
 
     def simplify_shape(self, shape: Iterable[Dim]) -> tuple[Dim, ...]:
@@ -260,18 +354,18 @@ class Facts:
 
     def bounds(self, dim: Dim) -> Interval:
         """``(lo, hi)``, inclusive; None where no bound is known."""
-        s = Simplifier(self._state, Work(self._memo))
+        s = Simplifier(self._state, self._work(self._present_models()))
         try:
-            return s.bounds.interval(s.simplify(dim))
-        except (OutOfBudgetError, RecursionError):
+            return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
+        except OutOfBudgetError:
             return None, None
 
     def multiple(self, dim: Dim) -> int:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
-        s = Simplifier(self._state, Work(self._memo))
+        s = Simplifier(self._state, self._work(self._present_models()))
         try:
-            return max(s.bounds.multiple(s.simplify(dim)), 1)
-        except (OutOfBudgetError, RecursionError):
+            return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))
+        except OutOfBudgetError:
             return 1
 
     def likely(self, sym: Symbol) -> tuple[int, ...]:
@@ -309,10 +403,16 @@ class Facts:
         return f"<Facts: {'; '.join(self.describe())}>"
 
 
-Facts.EMPTY = Facts(State(), (), {}, {}, {})
+Facts.EMPTY = Facts(State(), {}, ())
 
 _PROVED = Answer(Verdict.PROVED)
 _UNKNOWN = Answer(Verdict.UNKNOWN)
+
+
+def _disagree(models: Models, relation: Relation) -> bool:
+    """Whether the relation is true in one model and false in another."""
+    outcomes = {model.outcome(relation) for model in models}
+    return True in outcomes and False in outcomes
 
 
 def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:

@@ -20,6 +20,7 @@ from dyn.shapes.interval import Interval
 from dyn.shapes.poly import over, single
 from dyn.shapes.relation import Why
 from dyn.shapes.state import State, Work
+from dyn.shapes.walk import mentions
 
 #: How many inequalities may be combined, and how many of one atom are looked at: an atom that takes part in more has
 #: most of them by accident.
@@ -164,7 +165,7 @@ class Gatherer:
             if len(known) > _BREADTH:  # of the others, those that lead straight to the expression
                 for other in dict.fromkeys([a for m in self.own for a, _ in m.factors]):
                     for order in orders.get(other, ())[:_BREADTH] if other is not atom else ():
-                        if atom in order.dim.atoms:
+                        if mentions(order.dim, atom):
                             yield order.dim, order.why
 
     def _corners(self, mono: Monomial) -> Iterator[tuple[SymExpr, Why]]:

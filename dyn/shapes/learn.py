@@ -35,14 +35,16 @@ from dyn.shapes.expr import (
 from dyn.shapes.gather import implied
 from dyn.shapes.interval import Interval, highest, lowest
 from dyn.shapes.joins import broadcast
+from dyn.shapes.models import Models
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
 from dyn.shapes.simplify import Simplifier, broadcast_key
-from dyn.shapes.state import Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
-from dyn.shapes.walk import last_measured, split_linear
+from dyn.shapes.state import BUDGET, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
+from dyn.shapes.walk import last_measured, mentions, split_linear
 
-#: Facts that one new fact may lead to.
+#: Facts that one new fact may lead to, and the steps that all questions about them may take.
 _BUDGET = 500
+_STEPS = 2 * BUDGET
 
 
 class Fact(NamedTuple):
@@ -62,16 +64,23 @@ class ContradictionError(Exception):
         self.why = why
 
 
-def learn(state: State, facts: Iterable[Fact]) -> tuple[State, Memo]:
-    """A new state that also knows the facts, and what was computed under it. Raises :class:`ContradictionError`."""
-    learner = _Learner(state.copy())
+def learn(state: State, facts: Iterable[Fact], models: Models = ()) -> tuple[State, Memo]:
+    """A new state that also knows the facts, and what was computed under it. Raises :class:`ContradictionError`.
+
+    ``models`` are sizes under which all holds that was known, and the new facts too.
+    """
+    learner = _Learner(state.copy(), models)
     learner.run(facts)
     return learner.state, learner.memo
 
 
 class _Learner:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, models: Models) -> None:
         self.state = state
+        self.models = models
+        #: The budget of all questions, and the one that was asked last.
+        self.steps = _STEPS
+        self.asked: Work | None = None
         self.queue: deque[Fact] = deque()
         self.memo: Memo = {}
         self.inferred: set[tuple[Monomial, int]] = set()
@@ -92,19 +101,34 @@ class _Learner:
     def run(self, facts: Iterable[Fact]) -> None:
         self.queue.extend(facts)
         for _ in range(_BUDGET):
-            if not self.queue:
-                self._settle()
-            if not self.queue:
-                break
-            fact = self.queue.popleft()
-            s = Simplifier(self.state, Work(self.memo))
             try:
-                dim, other = s.simplify(fact.dim), s.simplify(fact.other)
-                fact = Fact(fact.kind, dim, _join(fact.why, s), other)
-                if not self._one_case(s, fact):
-                    self.rules[fact.kind](s, fact)
-            except (OutOfBudgetError, RecursionError):
-                continue
+                if not self.queue:
+                    self._settle()
+                if not self.queue:
+                    break
+                self._learn(self.queue.popleft())
+            except OutOfBudgetError:
+                if self.steps <= 0:
+                    break
+
+    def _learn(self, fact: Fact) -> None:
+        s = self._simplifier()
+        dim, other = s.simplify(fact.dim), s.simplify(fact.other)
+        fact = Fact(fact.kind, dim, _join(fact.why, s), other)
+        if any(isinstance(side, SymExpr) and side.is_large for side in (dim, other)):
+            if fact.kind is RelKind.BROADCASTS:  # nothing follows from it, and it is found when it is asked for
+                self.state.broadcasts[broadcast_key(dim, other)] = fact.why
+        elif not self._one_case(s, fact):
+            self.rules[fact.kind](s, fact)
+
+    def _simplifier(self) -> Simplifier:
+        """For one question about the state as it is now."""
+        if self.asked is not None:
+            self.steps -= self.asked.taken
+        if self.steps <= 0:
+            raise OutOfBudgetError
+        self.asked = Work(self.memo, self.models, min(BUDGET, self.steps))
+        return Simplifier(self.state, self.asked)
 
     def _settle(self) -> None:
         """Solve for the opaque terms in facts that have become something simpler: these facts are about that now."""
@@ -112,14 +136,14 @@ class _Learner:
         for opaque in dict.fromkeys([opaque for atom in touched for opaque in self.state.around.get(atom, ())]):
             if opaque in self.state.values:
                 continue
-            s = Simplifier(self.state, Work(self.memo))
             try:
+                s = self._simplifier()
                 old = atom_dim(opaque)
                 new = s.simplify(old)
                 # An equation of a size with something of itself goes on for ever.
-                if isinstance(new, int) or (opaque not in new.atoms and len(new.atoms) <= len(old.atoms)):
+                if isinstance(new, int) or (not mentions(new, opaque) and len(new.atoms) <= len(old.atoms)):
                     self._solve(s, opaque, new, tuple(s.work.used))
-            except (OutOfBudgetError, RecursionError):
+            except OutOfBudgetError:
                 continue
 
     def _note(self, *dims: Dim) -> None:
@@ -272,7 +296,7 @@ class _Learner:
         """Those atoms whose bounds have improved; their arguments learn of it."""
         better: list[Atom] = []
         for atom, (lo, hi) in zip(watched, before, strict=True):
-            s = Simplifier(self.state, Work(self.memo))
+            s = self._simplifier()
             new_lo, new_hi = s.bounds.atom(atom)
             if (new_lo, new_hi) == (lo, hi):
                 continue
@@ -311,7 +335,7 @@ class _Learner:
     def _is_waited_for(self, atom: Atom) -> bool:
         """Whether there is a fact that better bounds of the atom may decide."""
         pairs = [dim for pair in self.state.broadcasts for dim in pair if isinstance(dim, SymExpr)]
-        return any(atom in dim.atoms for dim in (*self.state.rows, *pairs))
+        return any(mentions(dim, atom) for dim in (*self.state.rows, *pairs))
 
     def _bound_factors(self, s: Simplifier, e: Dim, why: Why) -> None:
         """What ``c*M + constant >= 0`` says of the factors of ``M``, where they are sizes."""
@@ -358,7 +382,7 @@ class _Learner:
         if self.told[atom] > 2:
             return
         a, b = atom.args[:2]
-        s = Simplifier(self.state, Work(self.memo))
+        s = self._simplifier()
         match atom.kind:
             case OpaqueKind.FLOORDIV if s.bounds.positive_divisor(b):
                 why = _join(why, s)
@@ -384,7 +408,7 @@ class _Learner:
         for other, known in self.state.ranges.items():
             if isinstance(other, Opaque) and other.kind in (OpaqueKind.MIN, OpaqueKind.MAX):
                 whole = atom_dim(other)
-                if atom not in whole.atoms or atom is other:
+                if atom is other or not mentions(whole, atom):
                     continue
                 if other.kind is OpaqueKind.MAX and known.lo is not None:
                     self._split_again(whole - known.lo, known.why_lo)
@@ -457,7 +481,7 @@ class _Learner:
         for atom, (k, why) in self.state.multiples.items():
             if not isinstance(atom, Opaque) or atom.kind not in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
                 continue
-            (a, b), s = atom.args, Simplifier(self.state, Work(self.memo))
+            (a, b), s = atom.args, self._simplifier()
             if not isinstance(b, int) or isinstance(a, int) or e.atoms.isdisjoint(atom_dim(atom).atoms):
                 continue
             known = s.bounds.multiple(a)
@@ -513,12 +537,11 @@ class _Learner:
             # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
             self.state.absorbed.update({(arg, value): why for arg in atom.args if arg is not value})
         self._changed()
-        s = Simplifier(self.state, Work(self.memo))
         for other, old in list(self.state.values.items()):
-            if isinstance(old.dim, SymExpr) and atom in old.dim.atoms:
+            if mentions(old.dim, atom):
                 try:
-                    new = s.simplify(old.dim)
-                except (OutOfBudgetError, RecursionError):
+                    new = self._simplifier().simplify(old.dim)
+                except OutOfBudgetError:
                     continue  # the value stays true as it is, and is simplified when it is used
                 self.state.values[other] = Value(new, old.why + tuple([r for r in why if r not in old.why]))
 
@@ -532,26 +555,26 @@ class _Learner:
         """Remove every fact that mentions ``atom``, and queue it to be learned again."""
         state = self.state
         for other, value in list(state.values.items()):
-            if other is not atom and atom in atom_dim(other).atoms:
+            if other is not atom and mentions(atom_dim(other), atom):
                 del state.values[other]
                 self.push(RelKind.EQ, atom_dim(other) - value.dim, value.why)
         self._relearn_rows(atom)
         self._relearn_broadcasts(atom)
         self._relearn_absorbed(atom)
         for dim, why in list(state.nonzeros.items()):
-            if atom in dim.atoms:
+            if mentions(dim, atom):
                 del state.nonzeros[dim]
                 self.push(RelKind.NONZERO, dim, why)
         for dim, (k, why) in list(state.divisors.items()):
-            if atom in dim.atoms:
+            if mentions(dim, atom):
                 del state.divisors[dim]
                 self.push(RelKind.DIVIDES, dim, why, k)
         for other, (k, why) in list(state.multiples.items()):
-            if atom in atom_dim(other).atoms:
+            if mentions(atom_dim(other), atom):
                 del state.multiples[other]
                 self.push(RelKind.DIVIDES, atom_dim(other), why, k)
         for other, known in list(state.ranges.items()):
-            if atom in atom_dim(other).atoms:
+            if mentions(atom_dim(other), atom):
                 del state.ranges[other]
                 if known.lo is not None:
                     self.push(RelKind.GE, atom_dim(other) - known.lo, known.why_lo)
@@ -559,28 +582,28 @@ class _Learner:
                     self.push(RelKind.GE, known.hi - atom_dim(other), known.why_hi)
         gone: dict[SymExpr, Why] = {}
         for other, orders in list(state.orders.items()):
-            kept = tuple([order for order in orders if atom not in order.dim.atoms])
+            kept = tuple([order for order in orders if not mentions(order.dim, atom)])
             if len(kept) < len(orders):
-                gone |= {order.dim: order.why for order in orders if atom in order.dim.atoms}
+                gone |= {order.dim: order.why for order in orders if mentions(order.dim, atom)}
                 state.orders[other] = kept
         for dim, why in gone.items():
             self.push(RelKind.GE, dim, why)
 
     def _relearn_absorbed(self, atom: Atom) -> None:
         for (part, whole), why in list(self.state.absorbed.items()):
-            if any(isinstance(dim, SymExpr) and atom in dim.atoms for dim in (part, whole)):
+            if any(mentions(dim, atom) for dim in (part, whole)):
                 del self.state.absorbed[part, whole]
                 self.push(RelKind.EQ, broadcast(part, whole) - whole, why)
 
     def _relearn_rows(self, atom: Atom) -> None:
         for row, why in list(self.state.rows.items()):
-            if atom in row.atoms:
+            if mentions(row, atom):
                 del self.state.rows[row]
                 self.push(RelKind.EQ, row, why)
 
     def _relearn_broadcasts(self, atom: Atom) -> None:
         for pair, why in list(self.state.broadcasts.items()):
-            if any(isinstance(dim, SymExpr) and atom in dim.atoms for dim in pair):
+            if any(mentions(dim, atom) for dim in pair):
                 del self.state.broadcasts[pair]
                 self.push(RelKind.BROADCASTS, pair[0], why, pair[1])
 
@@ -633,7 +656,7 @@ def _outer_atoms(e: SymExpr) -> list[Atom]:
 
 
 def _replace_outer(dim: Dim, atom: Atom, value: Dim) -> Dim:
-    parts = split_linear(dim, atom) if isinstance(dim, SymExpr) and atom in dim.atoms else None
+    parts = split_linear(dim, atom) if isinstance(dim, SymExpr) and mentions(dim, atom) else None
     return dim if parts is None else parts[0] * value + parts[1]
 
 

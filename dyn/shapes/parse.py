@@ -6,7 +6,9 @@
     term    = unary {("*" | "//" | "%") unary}
     unary   = "-" unary | power
     power   = primary ["**" number]
-    primary = number | name | "(" sum ")" | function "(" sum {"," sum} ")"
+    primary = number | name | "(" sum ")" | function "(" sum {"," sum} ")" | "let" "(" name {"," sum} ")"
+
+In ``let(p, a, b, c)`` the names ``p0`` and ``p1`` stand for ``a`` and ``b`` in what comes after; its value is ``c``.
 
 A name may have the form of a place, ``x.shape[0]``.
 """
@@ -46,6 +48,8 @@ class DimReader:
         self.end = start
         self.stop = len(text) if stop is None else stop
         self.depth = 0
+        #: What a ``let`` has named.
+        self.parts: dict[str, Dim] = {}
         self.token = ""
         self.column = 0
         self.advance()
@@ -144,6 +148,8 @@ class DimReader:
         return self.lookup(token, column)
 
     def call(self, name: str, column: int) -> Dim:
+        if name == "let":
+            return self.let()
         kind = _FUNCTIONS.get(name)
         if kind is None:
             self.fail(f"no function {name!r}; there are {', '.join(_FUNCTIONS)}", column)
@@ -156,6 +162,21 @@ class DimReader:
             self.fail(f"{name} takes {_ARITY[kind]} arguments, got {len(args)},", column)
         return self.checked(lambda *xs: rebuild(kind, xs), tuple(args), column)
 
+    def let(self) -> Dim:
+        self.expect("(")
+        prefix, result, count = self.token, 0, 0
+        if not prefix.isidentifier():
+            self.unexpected("a name")
+        self.advance()
+        while self.accept(","):
+            result = self.sum()
+            self.parts[f"{prefix}{count}"] = result
+            count += 1
+        if not count:
+            self.unexpected("','")
+        self.expect(")")
+        return result
+
     def checked(self, build: Callable[..., Dim], args: tuple[Dim, ...], column: int) -> Dim:
         try:
             return build(*args)
@@ -163,6 +184,8 @@ class DimReader:
             self.fail(error.problem.rstrip("."), column)
 
     def lookup(self, name: str, column: int) -> Dim:
+        if name in self.parts:
+            return self.parts[name]
         if callable(self.scope):
             return as_dim(self.scope(name))
         if name not in self.scope:

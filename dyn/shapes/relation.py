@@ -8,7 +8,8 @@ from enum import Enum
 from typing import NoReturn
 
 from dyn.errors import ShapeError
-from dyn.shapes.expr import Dim, Symbol, SymExpr, format_dim
+from dyn.shapes.expr import Dim, Symbol, SymExpr
+from dyn.shapes.text import format_dim
 from dyn.shapes.walk import evaluate, free_symbols
 from dyn.source import Loc
 
@@ -100,6 +101,11 @@ _HOLDS: dict[RelKind, Callable[[int, int], bool]] = {
 }
 
 
+def truth(kind: RelKind, lhs: int, rhs: int) -> bool:
+    """Whether a relation holds between two numbers."""
+    return _HOLDS[kind](lhs, rhs)
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A relation that must hold, with why; the one source of what is said when it does not.
@@ -143,7 +149,7 @@ class Relation:
             ) from None
 
     def _value(self, env: Mapping[Symbol, int]) -> bool:
-        return _HOLDS[self.kind](evaluate(self.lhs, env), evaluate(self.rhs, env))
+        return truth(self.kind, evaluate(self.lhs, env), evaluate(self.rhs, env))
 
     def describe(self, names: Mapping[Symbol, str] | None = None) -> str:
         """``s == t``"""

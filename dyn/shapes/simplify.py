@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from dyn.errors import ShapeError
-from dyn.shapes.bound import Bounds
+from dyn.shapes.bound import Bounds, is_large
 from dyn.shapes.expr import (
     Atom,
     Dim,
@@ -44,12 +44,21 @@ class Simplifier:
     def simplify(self, dim: Dim) -> Dim:
         if isinstance(dim, int) or not self._may_change(dim):
             return dim
+        if dim.is_large:
+            return map_atoms(dim, self._known_value)
         return self.work.remember(("simplify", dim), self._simplify)
 
     def _may_change(self, dim: SymExpr) -> bool:
-        if not self.state.values.keys().isdisjoint(dim.atoms) or self.state.rows:
+        if dim.height or self.state.rows:
             return True
-        return any(isinstance(atom, Opaque) for atom in dim.atoms)
+        return not self.state.values.keys().isdisjoint(dim.atoms)
+
+    def _known_value(self, atom: Atom) -> Dim | None:
+        known = self.state.values.get(atom)
+        if known is None:
+            return None
+        self.work.use(known.why)
+        return known.dim
 
     def _simplify(self, dim: SymExpr) -> Dim:
         result: Dim = dim
@@ -72,7 +81,7 @@ class Simplifier:
     def _replacement(self, atom: Atom) -> Dim | None:
         if atom in self._active:
             return None
-        if isinstance(atom, Symbol) and atom not in self.state.values:
+        if atom not in self.state.values and (isinstance(atom, Symbol) or is_large(atom)):
             return None
         self._active.add(atom)
         try:
@@ -93,9 +102,10 @@ class Simplifier:
                 return self.simplify(rebuild(atom.kind, args))
             except ShapeError:  # it has no value for any size: nothing to say here, whoever evaluates it will
                 return atom_dim(atom)
-        lo, hi = self.bounds.atom(atom)
-        if lo is not None and lo == hi:
-            return lo
+        if self._may_be_constant(atom):
+            lo, hi = self.bounds.atom(atom)
+            if lo is not None and lo == hi:
+                return lo
         a, b = atom.args[0], atom.args[1]
         match atom.kind:
             case OpaqueKind.FLOORDIV:
@@ -106,6 +116,10 @@ class Simplifier:
                 return self._extremum(atom)
             case OpaqueKind.BROADCAST:
                 return self._broadcast(atom)
+
+    def _may_be_constant(self, atom: Opaque) -> bool:
+        values = {model.value(atom_dim(atom)) for model in self.work.models}
+        return len(values - {None}) <= 1
 
     def _floordiv(self, atom: Opaque, a: Dim, b: Dim) -> Dim:
         whole, rest, divided = self._divide(a, b)
@@ -259,6 +273,10 @@ class Simplifier:
     # --- equality ------------------------------------------------------------------------------------------------
 
     def is_zero(self, dim: Dim) -> bool:
+        for model in self.work.models:
+            value = model.value(dim)
+            if value is not None and value != 0:
+                return False
         return self.residue(dim) == 0
 
     def residue(self, dim: Dim) -> Dim:
@@ -279,7 +297,7 @@ class Simplifier:
         result: Dim = dim
         for atom in [a for m, _ in dim.terms for a, _ in m.factors]:
             if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD and isinstance(result, SymExpr):
-                parts = split_linear(result, atom) if atom in result.atoms else None
+                parts = split_linear(result, atom)
                 if parts is not None:
                     a, b = atom.args
                     result = parts[0] * (a - b * floordiv(a, b)) + parts[1]
@@ -291,6 +309,10 @@ class Simplifier:
         """Whether sizes ``a`` and ``b`` are known to broadcast together."""
         if a is b or a == 1 or b == 1:
             return True
+        for model in self.work.models:
+            sizes = model.value(a), model.value(b)
+            if None not in sizes and sizes[0] != sizes[1] and 1 not in sizes:
+                return False
         for table, pair in (
             (self.state.broadcasts, broadcast_key(a, b)),
             (self.state.absorbed, (a, b)),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from dyn.shapes.expr import Atom, Dim, Opaque, SymExpr
+from dyn.shapes.models import Models
 from dyn.shapes.relation import Why
 
 T = TypeVar("T")
@@ -91,14 +92,23 @@ Memo = dict[tuple[str, Any], tuple[Any, Why]]
 
 
 class Work:
-    """The budget of one question, the reasons it has used, and the memory it shares with other questions."""
+    """The budget of one question, the reasons it has used, and the memory it shares with other questions.
 
-    __slots__ = ("memo", "steps", "used")
+    ``models`` are sizes that satisfy all that is known: what one of them contradicts is not looked for.
+    """
 
-    def __init__(self, memo: Memo, steps: int = BUDGET) -> None:
+    __slots__ = ("budget", "memo", "models", "steps", "used")
+
+    def __init__(self, memo: Memo, models: Models = (), steps: int = BUDGET) -> None:
         self.memo = memo
-        self.steps = steps
+        self.models = models
+        self.budget = self.steps = steps
         self.used: dict[Any, None] = {}
+
+    @property
+    def taken(self) -> int:
+        """The steps that were taken."""
+        return self.budget - self.steps
 
     def step(self, count: int = 1) -> None:
         self.steps -= count

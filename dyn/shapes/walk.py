@@ -1,11 +1,12 @@
 """What can be asked of an expression: its value, its symbols, and what it becomes when symbols are replaced.
 
-Each walk visits a shared subexpression once.
+Each walk visits a shared subexpression once, and none descends far: before an expression of many levels is walked, its
+opaque terms are, arguments first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from dyn.errors import ShapeError
 from dyn.shapes.expr import (
@@ -16,6 +17,7 @@ from dyn.shapes.expr import (
     OpaqueKind,
     Symbol,
     SymExpr,
+    all_atoms,
     atom_dim,
     floordiv,
     mod,
@@ -38,11 +40,20 @@ def rebuild(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
     return _BUILD[kind](*args)
 
 
+#: What has more levels of opaque terms is walked from below.
+_HIGH = 24
+
+
 def free_symbols(dim: Dim) -> frozenset[Symbol]:
     """The symbols that the value depends on."""
-    if isinstance(dim, int):
-        return frozenset()
-    return frozenset([atom for atom in dim.atoms if isinstance(atom, Symbol)])
+    return frozenset() if isinstance(dim, int) else dim.symbols
+
+
+def opaques_below(dim: Dim) -> list[Opaque]:
+    """The opaque terms in an expression of many levels, arguments first; of another none, which may be descended."""
+    if isinstance(dim, int) or dim.height <= _HIGH:
+        return []
+    return [atom for atom in all_atoms(dim) if isinstance(atom, Opaque)]
 
 
 def last_measured(dim: Dim) -> int:
@@ -55,7 +66,12 @@ def evaluate(dim: Dim, env: Mapping[Symbol, int]) -> int:
 
     Raises :class:`~dyn.errors.ShapeError` where it has none: sizes that cannot be broadcast, a division by 0.
     """
-    return dim if isinstance(dim, int) else _evaluate(dim, env, {})
+    if isinstance(dim, int):
+        return dim
+    seen: dict[Opaque, int] = {}
+    for atom in opaques_below(dim):
+        _evaluate_opaque(atom, env, seen)
+    return _evaluate(dim, env, seen)
 
 
 def _evaluate(dim: SymExpr, env: Mapping[Symbol, int], seen: dict[Opaque, int]) -> int:
@@ -71,16 +87,26 @@ def _evaluate(dim: SymExpr, env: Mapping[Symbol, int], seen: dict[Opaque, int]) 
 def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque, int]) -> int:
     if atom in seen:
         return seen[atom]
-    values = [arg if isinstance(arg, int) else _evaluate(arg, env, seen) for arg in atom.args]
+    result = seen[atom] = apply_opaque(
+        atom, [arg if isinstance(arg, int) else _evaluate(arg, env, seen) for arg in atom.args]
+    )
+    return result
+
+
+def apply_opaque(atom: Opaque, values: list[int]) -> int:
+    """The value of an opaque term, from those of its arguments. ShapeError where it has none."""
     match atom.kind:
         case OpaqueKind.MIN:
-            result = min(values)
+            return min(values)
         case OpaqueKind.MAX:
-            result = max(values)
+            return max(values)
         case OpaqueKind.BROADCAST:
             result = 1
             for value in values:
-                result = broadcast_sizes(result, value, f" in {atom!r}")
+                if result != value and 1 not in (result, value):
+                    broadcast_sizes(result, value, f" in {atom!r}")  # which raises
+                result = value if result == 1 else result
+            return result
         case OpaqueKind.FLOORDIV | OpaqueKind.MOD:
             a, b = values
             if b == 0:
@@ -88,28 +114,41 @@ def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque,
                     f"{atom!r} divides by zero: {atom.args[1]} is 0.",
                     remedy="use max(n, 1) as a divisor that may be 0.",
                 )
-            result = a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
-    seen[atom] = result
-    return result
+            return a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
 
 
 def substitute(dim: Dim, env: Mapping[Symbol, Dim]) -> Dim:
     """The expression with symbols replaced, all at once; those that ``env`` lacks stay."""
-    if isinstance(dim, int) or env.keys().isdisjoint(dim.atoms):
+    if isinstance(dim, int) or env.keys().isdisjoint(dim.symbols):
         return dim
-    return _substitute(dim, env, {})
 
-
-def _substitute(dim: SymExpr, env: Mapping[Symbol, Dim], seen: dict[Opaque, Dim]) -> Dim:
     def replace(atom: Atom) -> Dim | None:
-        if isinstance(atom, Symbol):
-            return env.get(atom)
+        return env.get(atom) if isinstance(atom, Symbol) else None
+
+    return replace_deeply(dim, env.keys(), replace)
+
+
+def replace_deeply(dim: SymExpr, symbols: Set[Symbol], replace: Callable[[Atom], Dim | None]) -> Dim:
+    """The expression with atoms replaced, inside opaque terms too; None keeps an atom.
+
+    What has none of ``symbols`` in it is kept as it is. Raises :class:`~dyn.errors.ShapeError` where no value is left.
+    """
+    seen: dict[Opaque, Dim | None] = {}
+
+    def new(atom: Atom) -> Dim | None:
+        if symbols.isdisjoint(atom.symbols):
+            return None
+        made = replace(atom)
+        if made is not None or isinstance(atom, Symbol):
+            return made
         if atom not in seen:
-            args = [a if isinstance(a, int) else _substitute(a, env, seen) for a in atom.args]
-            seen[atom] = rebuild(atom.kind, tuple(args))
+            args = tuple([a if isinstance(a, int) else map_atoms(a, new) for a in atom.args])
+            seen[atom] = None if args == atom.args else rebuild(atom.kind, args)
         return seen[atom]
 
-    return map_atoms(dim, replace)
+    for atom in opaques_below(dim):
+        new(atom)
+    return map_atoms(dim, new)
 
 
 def map_atoms(dim: SymExpr, replace: Callable[[Atom], Dim | None]) -> Dim:
@@ -136,12 +175,19 @@ def map_atoms(dim: SymExpr, replace: Callable[[Atom], Dim | None]) -> Dim:
     return changed + polynomial(kept, 0)
 
 
+def mentions(dim: Dim, atom: Atom) -> bool:
+    """Whether an atom is in the expression."""
+    if isinstance(dim, int) or not atom.symbols <= dim.symbols:
+        return False
+    return True if isinstance(atom, Symbol) else atom.height <= dim.height and atom in dim.atoms
+
+
 def linear_in(dim: Dim, sym: Symbol) -> tuple[Dim, Dim] | None:
     """``(coefficient, rest)`` with ``dim == coefficient*sym + rest`` and neither mentioning ``sym``.
 
     None where there is no such form: a higher power, or ``sym`` inside an opaque term.
     """
-    if isinstance(dim, int) or sym not in dim.atoms:
+    if isinstance(dim, int) or sym not in dim.symbols:
         return 0, dim
     return split_linear(dim, sym)
 
@@ -155,7 +201,7 @@ def split_linear(dim: SymExpr, atom: Atom) -> tuple[Dim, Dim] | None:
         power = powers.pop(atom, 0)
         if power > 1:
             return None
-        if any(isinstance(a, Opaque) and atom in atom_dim(a).atoms for a in powers):
+        if any(isinstance(a, Opaque) and mentions(atom_dim(a), atom) for a in powers):
             return None
         if power:
             remaining = monomial(powers)

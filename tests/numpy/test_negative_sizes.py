@@ -103,7 +103,8 @@ def test_one_count_for_all_elements_and_none() -> None:
             np.testing.assert_array_equal(dnp.repeat(x, counts.tolist()), np.repeat(x, counts))
     assert f.cache_info().compiles == 1
     assert text(f, X, np.array([1, 2])).startswith(
-        "repeats_0 broadcasts with x_0 is required, but repeats_0 is 2 and x_0 is 3: repeat: there is a number for each "
+        "repeats_0 broadcasts with x_0 is required, but repeats_0 is 2 and x_0 is 3: repeat: "
+        "there is a number for each "
         "element of axis 0, or one for all.\n"
     )
     assert "repeat: there is a number for each element of axis 0, or one for all." in text(f, X[:1], np.array([1, 2]))
@@ -217,7 +218,8 @@ def test_other_numbers_that_are_refused_with_their_names() -> None:
 def test_more_of_the_greatest_than_there_are() -> None:
     f = dyn.jit(lax.top_k)
     assert text(f, X, np.int64(5)).startswith(
-        "operand_0 >= size is required, but operand_0 is 3 and size is 5: axis 0 has as many elements as are taken of it.\n"
+        "operand_0 >= size is required, but operand_0 is 3 and size is 5: axis 0 has as many "
+        "elements as are taken of it.\n"
     )
     assert "size is -1" in text(f, X, MINUS)
     assert text(dyn.jit(lambda x: lax.top_k(x, -1)), X).startswith("-1 >= 0 cannot hold.\n")

@@ -1,0 +1,200 @@
+"""Models: sizes under which everything that is known holds. What one of them contradicts has no proof.
+
+Most questions have no answer, and a search for a proof that there is none takes thousands of times what it takes to
+evaluate both sides for a few sizes. A model is kept from snapshot to snapshot as long as it satisfies what is learned;
+where it does not, one of the sizes is changed so that it does, if that can be done at once.
+
+Models decide nothing but where not to look: a claim that is false in one is not PROVED, one that is true in one not
+REFUTED. Nothing about them depends on symbols' ages, so the same program has the same answers in every process.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from dyn.errors import ShapeError
+from dyn.shapes.expr import Dim, Opaque, SymExpr
+from dyn.shapes.relation import Relation, RelKind, truth
+from dyn.shapes.symbols import Symbol
+from dyn.shapes.walk import apply_opaque, linear_in, opaques_below
+
+#: The size that each of the first models gives to a symbol, from 32 random bits of its own.
+_SIZES: tuple[Callable[[int], int], ...] = (
+    lambda bits: 1000 + bits % 7919,
+    lambda bits: (bits >> 3) % 4,
+    lambda bits: 2 + (bits >> 5) % 7,
+    lambda bits: 1,
+    lambda bits: 0,
+    lambda bits: 9000 - bits % 7919,
+    lambda bits: 64 * (1 + (bits >> 7) % 16),
+    lambda bits: (bits >> 11) % 2,
+    lambda bits: 1 - (bits >> 11) % 2,
+    lambda bits: (bits >> 17) % 3,
+    lambda bits: 1 if (bits >> 13) % 2 else 17 + (bits >> 15) % 500,
+)
+#: How many are kept.
+_MOST = 20
+#: Sizes that are tried for one that has to change, besides those that the relation says.
+_OTHERS = (0, 1, 2, 3, 64, 1000, 10**6)
+
+Check = Callable[["Model", Symbol], bool]
+
+
+class NoValueError(Exception):
+    """An expression has no value in a model."""
+
+
+class Model:
+    """Sizes of all symbols: those in ``sizes``, and of others what ``default`` says. Values of terms are kept."""
+
+    __slots__ = ("default", "sizes", "terms")
+
+    def __init__(self, sizes: Mapping[Symbol, int], default: Callable[[int], int]) -> None:
+        self.sizes = dict(sizes)
+        self.default = default
+        self.terms: dict[Opaque, int | None] = {}
+
+    def size(self, symbol: Symbol) -> int:
+        found = self.sizes.get(symbol)
+        if found is None:
+            bits = zlib.crc32(symbol.name.encode()) * 2654435761 % 2**32  # mixed: names differ in few bits
+            found = self.sizes[symbol] = self.default(bits)
+        return found
+
+    def value(self, dim: Dim) -> int | None:
+        """The value of an expression; None where it has none."""
+        if isinstance(dim, int):
+            return dim
+        try:
+            for atom in opaques_below(dim) if dim.is_large else ():
+                self._keep(atom)
+            return self._value(dim)
+        except NoValueError:
+            return None
+
+    def _value(self, dim: SymExpr) -> int:
+        total = dim.constant
+        for mono, coefficient in dim.terms:
+            for atom, power in mono.factors:
+                if isinstance(atom, Symbol):
+                    value = self.size(atom)
+                else:
+                    value = self.terms[atom] if atom in self.terms else self._keep(atom)
+                    if value is None:
+                        raise NoValueError
+                coefficient *= value if power == 1 else value**power
+            total += coefficient
+        return total
+
+    def _keep(self, atom: Opaque) -> int | None:
+        if atom in self.terms:
+            return self.terms[atom]
+        result: int | None
+        try:
+            result = apply_opaque(atom, [arg if isinstance(arg, int) else self._value(arg) for arg in atom.args])
+        except (NoValueError, ShapeError):
+            result = None
+        self.terms[atom] = result
+        return result
+
+    def outcome(self, relation: Relation) -> bool | None:
+        """Whether a relation holds; None where a side has no value."""
+        lhs, rhs = self.value(relation.lhs), self.value(relation.rhs)
+        return None if lhs is None or rhs is None else truth(relation.kind, lhs, rhs)
+
+    def but(self, symbol: Symbol, size: int) -> Model:
+        """These sizes, with one of them changed."""
+        return Model({**self.sizes, symbol: size}, self.default)
+
+
+Models = tuple[Model, ...]
+
+
+def first_models() -> Models:
+    """Models of no facts at all."""
+    return tuple([Model({}, default) for default in _SIZES])
+
+
+def may_always_hold(relation: Relation) -> bool:
+    """Whether no sizes that are tried contradict the relation; those for which a side has no value do not."""
+    return not any(model.outcome(relation) is False for model in first_models())
+
+
+def satisfying(models: Models, relation: Relation, check: Check) -> Models:
+    """The models in which a relation holds, and some that were changed so that it does.
+
+    ``check(model, symbol)`` says whether all else that is known and mentions the symbol holds.
+    """
+    kept: list[Model] = []
+    for model in models:
+        if model.outcome(relation):
+            kept.append(model)
+        else:
+            mended = next(_mended(model, relation, check), None)
+            if mended is not None:
+                kept.append(mended)
+    return tuple(kept[:_MOST])
+
+
+def _mended(model: Model, relation: Relation, check: Check) -> Iterator[Model]:
+    symbols = sorted(relation.symbols(), key=lambda symbol: -symbol.uid)[:3]
+    for symbol in symbols:
+        tried: set[int] = {model.size(symbol)}
+        for size in _sizes_for(model, relation, symbol):
+            if size in tried or size < 0:
+                continue
+            tried.add(size)
+            changed = model.but(symbol, size)
+            if changed.outcome(relation) and check(changed, symbol):
+                yield changed
+
+
+def _sizes_for(model: Model, relation: Relation, symbol: Symbol) -> Iterator[int]:
+    """Sizes with which a relation may hold."""
+    lhs, rhs, now = relation.lhs, relation.rhs, model.size(symbol)
+    if relation.kind is RelKind.DIVIDES:
+        k = model.value(lhs)
+        if k:
+            yield now + -now % k
+        yield 0
+    elif relation.kind is RelKind.NONZERO:
+        yield now + 1
+    else:
+        yield from _solutions(model, lhs - rhs, symbol)
+        yield from (value for side in (lhs, rhs) if (value := model.value(side)) is not None)
+    yield from _OTHERS
+
+
+def _solutions(model: Model, gap: Dim, symbol: Symbol) -> Iterator[int]:
+    """Sizes that make ``gap`` 0, or nearly."""
+    parts = linear_in(gap, symbol)
+    if parts is None:
+        return
+    factor, rest = model.value(parts[0]), model.value(parts[1])
+    if factor and rest is not None:
+        yield -rest // factor
+        yield -(rest // factor)
+
+
+def turning_points(dims: Iterable[Dim]) -> Iterator[tuple[Symbol, int]]:
+    """Sizes at which an expression takes another course: where an argument of a term in it is 0, or next to it.
+
+    Only where that is about one size. ``min(n - 5, 3)`` turns at 8.
+    """
+    seen: set[tuple[Symbol, int]] = set()
+    for dim in dims:
+        if isinstance(dim, int) or dim.is_large:
+            continue
+        for atom in sorted([atom for atom in dim.atoms if isinstance(atom, Opaque)], key=lambda atom: atom.key):
+            for i, arg in enumerate(atom.args):
+                for gap in [arg, *[arg - other for other in atom.args[:i]]]:
+                    if isinstance(gap, int) or gap.height or len(gap.terms) != 1 or len(gap.symbols) != 1:
+                        continue
+                    (symbol,) = gap.symbols
+                    factor = gap.terms[0][1]
+                    root = -gap.constant // factor
+                    for size in (root, root + 1, root - 1):
+                        if size >= 0 and (symbol, size) not in seen:
+                            seen.add((symbol, size))
+                            yield symbol, size

@@ -1,0 +1,88 @@
+"""Symbols, and the functions that polynomials cannot express, with the bounds that their definitions give."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dyn.shapes import interval as iv
+from dyn.shapes.interval import Interval
+
+_uids = itertools.count()
+
+
+def no_dim() -> None:
+    """The weak reference of an atom to its expression, before there is one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Symbol:
+    """An unknown size. It is itself and nothing else: two symbols of one name are two unknowns.
+
+    ``origin`` says where it came from (``"x.shape[0]"``); ``uid`` counts up, and gives the canonical order. What is
+    ``measured`` no argument's shape says: the program finds it out while it runs, from values.
+    """
+
+    name: str
+    origin: str
+    uid: int
+    measured: bool = False
+    #: The position among atoms: symbols by age, then opaque terms by structure.
+    key: tuple[Any, ...] = field(init=False, repr=False)
+    #: Itself.
+    symbols: frozenset[Symbol] = field(init=False, repr=False)
+    #: A weak reference to the expression that it is.
+    dim: Any = field(init=False, repr=False, default=no_dim)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (0, self.uid))
+        object.__setattr__(self, "symbols", frozenset([self]))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Symbol:
+        return self
+
+
+def symbol(name: str, origin: str = "", *, measured: bool = False) -> Symbol:
+    """A fresh symbol."""
+    return Symbol(name, origin, next(_uids), measured)
+
+
+class OpaqueKind(StrEnum):
+    """The functions that polynomials cannot express."""
+
+    FLOORDIV = "floordiv"
+    MOD = "mod"
+    MIN = "min"
+    MAX = "max"
+    BROADCAST = "broadcast"
+
+
+KIND_ORDER = {kind: i for i, kind in enumerate(OpaqueKind)}
+
+
+def bounds_by_definition(kind: OpaqueKind, args: list[Interval]) -> Interval:
+    """Bounds of ``kind(*args)``, from those of its arguments."""
+    los, his = [lo for lo, _ in args], [hi for _, hi in args]
+    match kind:
+        case OpaqueKind.FLOORDIV:
+            return iv.quotient(args[0], args[1])
+        case OpaqueKind.MOD:
+            return iv.remainder(args[0], args[1])
+        case OpaqueKind.MIN:
+            return None if None in los else iv.lowest(*los), iv.lowest(*his)
+        case OpaqueKind.MAX:
+            return iv.highest(*los), None if None in his else iv.highest(*his)
+        case OpaqueKind.BROADCAST:  # one of the arguments; the largest where none can be 0
+            result = args[0]
+            for arg in args[1:]:
+                result = iv.hull(result, arg)
+            positive = all(lo is not None and lo >= 1 for lo in los)
+            return (iv.highest(*los), result[1]) if positive else result
