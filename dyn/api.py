@@ -141,23 +141,23 @@ class Jitted:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
-            beside = self._originals(args, kwargs)
-            args, kwargs, host = viewed
-            if self._signature.donated_names:
-                return from_numpy(host, self._call_numpy(args, kwargs, beside))
-            return from_numpy(host, self(*args, **kwargs))
-        return self._call_numpy(args, kwargs)
+            if self._signature.donated_names or self._is_readable(args, kwargs):
+                return from_numpy(viewed[2], self._call_numpy(viewed[0], viewed[1], (args, kwargs)))
+            return from_numpy(viewed[2], self(*viewed[0], **viewed[1]))
+        return self._call_numpy(args, kwargs, (args, kwargs))
 
-    def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
-        """A call with NumPy arrays; ``beside`` are other arrays of the caller's, as ``LoadedProgram`` takes them."""
+    def _call_numpy(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[tuple[Any, ...], dict[str, Any]]
+    ) -> Any:
+        """A call with NumPy arrays; ``given`` are the arguments that they were before they were viewed."""
         bound = self._signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             return self._inline(bound)
         leaves = self._leaves(bound)
         arrays = self._arrays(leaves)
         version = self._version(bound, leaves, arrays)
-        result = version.call(arrays, beside)
-        self._accept(bound, args, kwargs, version)
+        result = version.call(arrays, () if given[0] is args else self._originals(*given))
+        self._accept(*given, version)
         return result
 
     def _viewed(
@@ -170,6 +170,12 @@ class Jitted:
             self._leaves(self._signature.bind(args, kwargs))  # raises, with the argument's name
             raise
 
+    def _is_readable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the native entry reads such arrays itself, rather than what they were viewed as."""
+        from dyn.call import is_readable
+
+        return all(map(is_readable, self._signature.bind(args, kwargs).leaves))
+
     def _originals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
         and their memory is not to be written to any more than that of the others. None where it is not known."""
@@ -178,7 +184,7 @@ class Jitted:
         leaves = [leaf for leaf in self._signature.bind(args, kwargs).leaves if weak_dtype(leaf) is None]
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
-    def _accept(self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
         from dyn.call import make_table
 
@@ -190,6 +196,7 @@ class Jitted:
                         type(self).__call__ = table.function
                     self._table = table
         if self._table is not None and config.current().fast_call:
+            bound = self._signature.bind(args, kwargs)
             self._table.add(self._signature, bound, args, kwargs, version.loaded, version.traced.out_tree)
 
     def _inline(self, bound: Bound) -> Any:

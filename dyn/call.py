@@ -12,26 +12,33 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dyn import config
+from dyn import config, dtypes
+from dyn.array import OWN, Array, adapter_of, result_host
 from dyn.backends.x86_entry import Once
-from dyn.backends.x86_runtime import LoadedProgram, block_functions
+from dyn.backends.x86_runtime import LoadedProgram, entry_functions
 from dyn.config import Config
+from dyn.dtypes import Kind
 from dyn.forking import lock
-from dyn.hosts import is_plain
+from dyn.hosts import NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
+from dyn.hosts.native import NativeType, dlpack_word, holder_type, native_type
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
+    ANY,
     DEPTH,
     Build,
     BuildRecord,
+    HostRecord,
     Node,
     NodeRecord,
     OutputRecord,
     Plan,
+    Reader,
     StaticRecord,
     Table,
     Version,
@@ -118,6 +125,11 @@ class Form:
         self.config: Config = config.current()
         self.leaves = len(bound.leaves)
         self.item_sizes = [0] * self.leaves
+        #: For each leaf the number of its node.
+        self.places = [0] * self.leaves
+        #: How many leaves functions of other libraries read, and the words that the leaves' dims and strides take.
+        self.foreign = self.room = 0
+        self.hosts: list[Host] = []
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[_Row] = []
         names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
@@ -168,13 +180,55 @@ class Form:
             raise _NoPlanError
 
     def _leaf(self, value: Any, number: int) -> _Row:
+        self.places[number] = len(self.nodes)
         kind = type(value)
         if kind in _NUMBERS:
             return {NodeRecord.KIND: _NUMBERS[kind]}
-        if not is_plain(value):
+        host, native = adapter_of(value), _native(kind, value)
+        if host is None or native is None:
             raise _NoPlanError
-        self.item_sizes[number] = value.itemsize
-        return {NodeRecord.KIND: Node.ARRAY, NodeRecord.VALUE: value.dtype.num, NodeRecord.COUNT: value.ndim}
+        self.hosts.append(host)
+        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
+        self.item_sizes[number] = own.itemsize
+        tag = native.dtype_tag(own)
+        row: _Row = {
+            NodeRecord.KIND: Node.ARRAY,
+            NodeRecord.VALUE: _Kept(own.np) if tag == id(own.np) else tag,
+            NodeRecord.COUNT: value.ndim,
+            NodeRecord.UNIT: own.itemsize // (2 if own.kind is Kind.COMPLEX else 1),
+            NodeRecord.ROOM: self.room,
+            NodeRecord.WEAK: ANY,
+        }
+        self.room += 2 * value.ndim
+        if native.reader is not Reader.NUMPY:
+            row[NodeRecord.HOST] = _host_record(native)
+        if native.reader in (Reader.DLPACK, Reader.BUFFER):
+            row[NodeRecord.KIND] = Node.FOREIGN
+            self.foreign += 1
+        return row
+
+
+def is_readable(leaf: Any) -> bool:
+    """Whether the entry knows how to read a leaf of such a type."""
+    return type(leaf) in _NUMBERS or _native(type(leaf), leaf) is not None
+
+
+def _native(kind: type, value: Any) -> NativeType | None:
+    host = adapter_of(value)
+    if host is OWN:
+        return holder_type(Array, "_data") if kind is Array else None
+    return None if host is None else native_type(host, kind)
+
+
+@lru_cache(maxsize=64)
+def _host_record(native: NativeType) -> _Words:
+    """The record of a type, which is kept for as long as there are plans with it: forever."""
+    row: _Row = {
+        HostRecord.TYPE: _Kept(native.type),
+        HostRecord.READER: native.reader,
+        HostRecord.WHERE: native.where,
+    }
+    return _records([row], HostRecord.BYTES)
 
 
 def _is_fixed(value: Any) -> bool:
@@ -226,13 +280,17 @@ def _plan(form: Form) -> _Words:
     ]
     plan.memory(Plan.STATICS, _records(statics, StaticRecord.BYTES))
     plan.put(Plan.STATIC_COUNT, len(statics))
-    plan.memory(Plan.CODE, _records(form.nodes, NodeRecord.BYTES))
+    code = _records(form.nodes, NodeRecord.BYTES)
+    plan.memory(Plan.CODE, code)
     plan.put(Plan.LEAVES, form.leaves)
+    plan.memory(Plan.RECORDS, _records([{0: code.address + at * NodeRecord.BYTES} for at in form.places], 8))
+    plan.put(Plan.FOREIGN, form.foreign)
+    plan.put(Plan.ROOM, form.room)
     plan.memory(Plan.ITEM_SIZES, _records([{0: size} for size in form.item_sizes], 8))
     return plan
 
 
-def _version(program: LoadedProgram, out_tree: TreeSpec) -> tuple[_Words, dict[int, int]]:
+def _version(program: LoadedProgram, out_tree: TreeSpec, host: Host) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
     version = _Words(Version.BYTES // 8)
@@ -243,14 +301,18 @@ def _version(program: LoadedProgram, out_tree: TreeSpec) -> tuple[_Words, dict[i
     version.memory(Version.CAPTURED, _captured(program.captured))
     version.put(Version.CAPTURED_COUNT, len(program.captured))
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured))
+    made = _making(host)
     outputs: list[_Row] = [
         {
             OutputRecord.DESCR: _Kept(value.dtype.np),
             OutputRecord.ITEM_SIZE: value.dtype.itemsize,
             OutputRecord.RANK: len(value.shape),
+            OutputRecord.TYPE: dlpack_word(value.dtype),
+            **made,
         }
         for value in function.results
     ]
+    version.put(Version.WRAPS, OutputRecord.WRAP in made)
     version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
     version.put(Version.OUTPUT_COUNT, len(outputs))
     steps, epilogue = _build_steps(out_tree)
@@ -266,6 +328,14 @@ def _version(program: LoadedProgram, out_tree: TreeSpec) -> tuple[_Words, dict[i
         Plan.STACK: len(steps),
     }
     return version, room
+
+
+def _making(host: Host) -> _Row:
+    """How results of a host are made."""
+    if host is NUMPY:
+        return {}
+    native = native_type(host, sys.modules["torch"].Tensor) if host is TORCH else None
+    return {OutputRecord.WRAP: _Kept(host.wrap)} if native is None else {OutputRecord.MAKE: native.make}
 
 
 def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:
@@ -323,7 +393,7 @@ class CallTable:
         self._table = _Words(Table.BYTES // 8)
         self._plans: dict[Any, tuple[_Words, list[LoadedProgram]]] = {}
         self._table.object(Table.SLOW, slow)
-        entry = _ENTRY.get(lambda: addresses(trace_variable(), config.context_variable(), block_functions()))
+        entry = _ENTRY.get(lambda: addresses(trace_variable(), config.context_variable(), entry_functions()))
         self.function = entry.function(self._table.address, slow, self._table)
 
     @property
@@ -353,7 +423,7 @@ class CallTable:
             plan, programs = (_plan(form), []) if known is None else known
             if program in programs:
                 return
-            version, room = _version(program, out_tree)
+            version, room = _version(program, out_tree, result_host(form.hosts))
             # Sizes first, then the link: a call that finds the version has room for it.
             for field, count in room.items():
                 plan.put(field, max(plan.get(field), count))

@@ -22,7 +22,7 @@ _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
-    "dyn_ask_output", "dyn_ask_library",
+    "dyn_ask_output", "dyn_ask_library", "dyn_copy_dense",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000
@@ -36,6 +36,7 @@ def runtime_source() -> Source:
         from dyn.lower.native import Module
         from dyn.runtime.blocks import add_blocks
         from dyn.runtime.callbacks import add_calls
+        from dyn.runtime.copies import add_copies
         from dyn.runtime.launch import add_arena, add_launch
         from dyn.runtime.pool import add_pool
 
@@ -45,6 +46,7 @@ def runtime_source() -> Source:
     add_launch(module)
     add_arena(module)
     add_calls(module)
+    add_copies(module)
     return Source(module.text(), _SYMBOLS, Effort.FULL)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_BLOCKS = ("dyn_block_alloc", "dyn_block_free")
+_ENTRY = ("dyn_block_alloc", "dyn_block_free", "dyn_copy_dense")
 
 
 class _Table(ctypes.Structure):
@@ -181,13 +181,11 @@ _RUNTIME = _Runtime()
 RUNTIME_WORDS = ctypes.sizeof(_Table) // 8
 
 
-def block_functions() -> dict[str, int]:
-    """The addresses of ``ptr dyn_block_alloc(i64 bytes)`` and ``void dyn_block_free(ptr)``: memory for results.
-
-    Blocks are aligned to 64 bytes; null where there is no memory.
-    """
+def entry_functions() -> dict[str, int]:
+    """The addresses of the runtime's functions that the native entry calls, by symbol: of memory for results, in blocks
+    aligned to 64 bytes, and of copies of arrays (``dyn.runtime.copies``)."""
     symbols = native_runtime().addresses
-    return {name: symbols[name] for name in _BLOCKS}
+    return {name: symbols[name] for name in _ENTRY}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -20,6 +20,12 @@ from dyn.runtime.entry.layout import API, DENSE, PyObjects
 
 #: Functions of NumPy's C interface by their places in its table, which never change.
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184, "PyArray_SetBaseObject": 282}
+#: Objects that the entry knows: ``str_x`` is the name "x".
+_OBJECTS: dict[str, Any] = {
+    "PyArray_Type": np.ndarray, "PyUnicode_Type": str, "PyLong_Type": int, "PyFloat_Type": float,
+    "PyComplex_Type": complex, "PyBool_Type": bool, "Py_None": None, "Py_True": True, "Py_False": False,
+    **{name: sys.intern(name.removeprefix("str_")) for name in API if name.startswith("str_")},
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -49,12 +55,8 @@ def addresses(trace_variable: ContextVar[Any], config_variable: ContextVar[Any],
 
 def _address(name: str) -> int | None:
     """The address of a C function, or of an object such as a type."""
-    objects: dict[str, Any] = {
-        "PyArray_Type": np.ndarray, "PyUnicode_Type": str, "PyLong_Type": int, "PyFloat_Type": float,
-        "PyComplex_Type": complex, "PyBool_Type": bool, "Py_None": None, "Py_True": True,
-    }  # fmt: skip
-    if name in objects:
-        return id(objects[name])
+    if name in _OBJECTS:
+        return id(_OBJECTS[name])
     if name in _NUMPY:
         table = _numpy_table()
         return None if table is None else table[_NUMPY[name]]
@@ -123,6 +125,10 @@ def _misread_array(array: np.ndarray[Any, Any]) -> str | None:
         *array.shape
     ]:
         return "sizes"
+    if array.ndim and (ctypes.c_int64 * array.ndim).from_address(_word(array, PyObjects.ARRAY_STRIDES))[:] != [
+        *array.strides
+    ]:
+        return "strides"
     descr = _word(array, PyObjects.ARRAY_DESCR)
     if descr != id(array.dtype):
         return "dtype"

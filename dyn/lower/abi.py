@@ -11,9 +11,9 @@ ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(
 
 
 class Tensor:
-    """The byte offsets of an operand or a result."""
+    """The byte offsets of an operand or a result. Before a call a caller may note in ``TAG`` how an operand lies."""
 
-    DATA, RANK, DIMS, STRIDES, BYTES = 0, 12, 16, 24, 32
+    DATA, TAG, RANK, DIMS, STRIDES, BYTES = 0, 8, 12, 16, 24, 32
 
 
 #: What the symbols of native library calls begin with (``dyn.lower.lapack``).

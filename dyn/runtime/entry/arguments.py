@@ -1,7 +1,8 @@
 """The walk over a call's arguments: plain containers, arrays and numbers, against a plan's code.
 
 ``i1 walk(args, plan, frame)`` answers whether everything is as the plan has it, and has then described every leaf in
-the frame. It only reads, and runs no Python code, so that borrowed references stay good.
+the frame but those that other libraries describe (``foreign``). It only reads, and runs no Python code, so that
+borrowed references stay good.
 """
 
 from __future__ import annotations
@@ -9,7 +10,19 @@ from __future__ import annotations
 from dyn.lower.abi import Tensor
 from dyn.lower.native import Function, Loop, Module, Var
 from dyn.runtime.entry.api import address, call, is_type, type_of
-from dyn.runtime.entry.layout import DENSE, DEPTH, Frame, Node, NodeRecord, Plan, PyObjects, StaticRecord
+from dyn.runtime.entry.layout import (
+    DENSE,
+    DEPTH,
+    NOT_ZERO,
+    Frame,
+    HostRecord,
+    Node,
+    NodeRecord,
+    Plan,
+    PyObjects,
+    StaticRecord,
+    Tag,
+)
 
 #: Words of the stack of containers that are being walked: items or null, dict or null, position.
 _LEVEL = 24
@@ -62,39 +75,81 @@ def _define_same_key(module: Module) -> None:
     f.ret("i1", "false")
 
 
-def _describe(f: Function, record: str, data: str, dims: str, rank: str) -> None:
-    """Fill the leaf's tensor."""
+def tensor_of(f: Function, record: str) -> str:
+    """The leaf's tensor in the frame."""
     leaf = f.load("i64", record, NodeRecord.LEAF)
-    tensor = f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
+    return f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
+
+
+def describe(f: Function, record: str, data: str, dims: str, rank: str) -> str:
+    """Fill the leaf's tensor, and give it."""
+    tensor = tensor_of(f, record)
     f.store("ptr", data, tensor, Tensor.DATA)
+    f.store("i32", "0", tensor, Tensor.TAG)
     f.store("i32", rank, tensor, Tensor.RANK)
     f.store("ptr", dims, tensor, Tensor.DIMS)
     f.store("ptr", "null", tensor, Tensor.STRIDES)
+    return tensor
+
+
+def tag(f: Function, tensor: str, bits: str, strides: str) -> None:
+    """Say that an input has to be copied; ``strides`` are in bytes."""
+    f.store("i32", bits, tensor, Tensor.TAG)
+    f.store("ptr", strides, tensor, Tensor.STRIDES)
+    f.store("i64", f.add(f.load("i64", "%frame", Frame.TAGGED), "1"), "%frame", Frame.TAGGED)
+
+
+def _define_sized(module: Module) -> None:
+    """``i1 sized(record, dims, rank)``: whether sizes are those that the record wants."""
+    f = module.function("sized", "i1", [("ptr", "record"), ("ptr", "dims"), ("i64", "rank")], exported=False)
+    wanted = f.load("ptr", "%record", NodeRecord.SIZES)
+    f.ret_if(f.is_null(wanted), "i1", "true")
+    with f.count("%rank") as axis:
+        size, want = f.load("i64", f.at("%dims", axis, "i64")), f.load("i64", f.at(wanted, axis, "i64"))
+        empty = f.and_(f.icmp("eq", want, str(NOT_ZERO)), f.icmp("eq", size, "0"), "i1")
+        f.ret_if(empty, "i1", "false")
+        other = f.and_(f.icmp("sge", want, "0"), f.icmp("ne", size, want), "i1")
+        f.ret_if(other, "i1", "false")
+    f.ret("i1", "true")
 
 
 def _define_array(module: Module) -> None:
-    """``i1 array(object, record, frame)``: an exact ndarray of the dtype and rank, dense, aligned, in native order.
+    """``i1 array(object, record, frame)``: an exact ndarray, or what holds one, of the dtype and rank.
 
     NumPy's own sizes are the tensor's: compiled code reads them before it lets go of the GIL, and not after.
     """
+    _define_sized(module)
     f = module.function("array", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
-    f.ret_if(f.icmp("eq", is_type(f, "%object", "PyArray_Type"), "false", "i1"), "i1", "false")
-    rank = f.load("i32", "%object", PyObjects.ARRAY_NDIM)
-    wanted = f.cast("trunc", f.load("i64", "%record", NodeRecord.COUNT), "i64", "i32")
-    flags = f.and_(f.load("i32", "%object", PyObjects.ARRAY_FLAGS), str(DENSE), "i32")
-    descr = f.load("ptr", "%object", PyObjects.ARRAY_DESCR)
+    array = f.var("ptr", "%object")
+    host = f.load("ptr", "%record", NodeRecord.HOST)
+    with f.if_(f.icmp("ne", host, "null", "ptr")):
+        f.ret_if(f.icmp("ne", type_of(f, "%object"), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
+        held = f.load("ptr", f.at("%object", f.load("i64", host, HostRecord.WHERE)))
+        f.ret_if(f.is_null(held), "i1", "false")
+        array.set(held)
+    array = array.get()
+    f.ret_if(f.icmp("eq", is_type(f, array, "PyArray_Type"), "false", "i1"), "i1", "false")
+    rank = f.load("i32", array, PyObjects.ARRAY_NDIM)
+    wanted = f.load("i64", "%record", NodeRecord.COUNT)
+    descr = f.load("ptr", array, PyObjects.ARRAY_DESCR)
     number = f.load("i32", descr, PyObjects.DESCR_TYPE_NUMBER)
     kind = f.cast("trunc", f.load("i64", "%record", NodeRecord.VALUE), "i64", "i32")
-    order = f.load("i8", descr, PyObjects.DESCR_BYTEORDER)
-    good = f.icmp("eq", rank, wanted, "i32")
-    good = f.and_(good, f.icmp("eq", flags, str(DENSE), "i32"), "i1")
+    good = f.icmp("eq", rank, f.cast("trunc", wanted, "i64", "i32"), "i32")
     good = f.and_(good, f.icmp("eq", number, kind, "i32"), "i1")
-    native = f.or_(f.icmp("eq", order, str(ord("=")), "i8"), f.icmp("eq", order, str(ord("|")), "i8"), "i1")
-    f.ret_if(f.icmp("eq", f.and_(good, native, "i1"), "false", "i1"), "i1", "false")
-    data = f.load("ptr", "%object", PyObjects.ARRAY_DATA)
-    _describe(f, "%record", data, f.load("ptr", "%object", PyObjects.ARRAY_DIMS), rank)
+    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+    dims = f.load("ptr", array, PyObjects.ARRAY_DIMS)
+    sized = f.call("i1", "@sized", [("ptr", "%record"), ("ptr", dims), ("i64", wanted)])
+    f.ret_if(f.icmp("eq", sized, "false", "i1"), "i1", "false")
+    tensor = describe(f, "%record", f.load("ptr", array, PyObjects.ARRAY_DATA), dims, rank)
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
     f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    order = f.load("i8", descr, PyObjects.DESCR_BYTEORDER)
+    native = f.icmp("ne", order, str(ord(">")), "i8")  # "=", "|", "<": there is a fast path on such machines alone
+    flags = f.and_(f.load("i32", array, PyObjects.ARRAY_FLAGS), str(DENSE), "i32")
+    plain = f.and_(native, f.icmp("eq", flags, str(DENSE), "i32"), "i1")
+    with f.if_(f.icmp("eq", plain, "false", "i1")):
+        bits = f.select(native, str(Tag.ODD), str(Tag.ODD | Tag.SWAPPED), "i32")
+        tag(f, tensor, bits, f.load("ptr", array, PyObjects.ARRAY_STRIDES))
     f.ret("i1", "true")
 
 
@@ -122,7 +177,7 @@ def _define_number(module: Module) -> None:
             else:
                 f.store("double", call(f, "double", "PyComplex_RealAsDouble", [("ptr", "%object")]), "%slot")
                 f.store("double", call(f, "double", "PyComplex_ImagAsDouble", [("ptr", "%object")]), "%slot", 8)
-    _describe(f, "%record", "%slot", "null", "0")
+    describe(f, "%record", "%slot", "null", "0")
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
     f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
@@ -184,6 +239,12 @@ class _Walk:
         with f.if_(f.icmp("eq", kind, str(int(Node.ARRAY)))):
             good = f.call("i1", "@array", [("ptr", object), ("ptr", record), ("ptr", "%frame")])
             f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+            loop.continue_()
+        with f.if_(f.icmp("eq", kind, str(int(Node.FOREIGN)))):
+            host = f.load("ptr", record, NodeRecord.HOST)
+            f.ret_if(f.icmp("ne", type_of(f, object), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
+            leaf = f.load("i64", record, NodeRecord.LEAF)
+            f.store("ptr", object, f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
             loop.continue_()
         with f.if_(f.icmp("ule", kind, str(int(Node.BOOL)))):
             leaves = f.load("i64", "%plan", Plan.LEAVES)

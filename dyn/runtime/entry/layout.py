@@ -16,11 +16,13 @@ API = (
     "PyUnicode_Compare", "PyDict_Next", "PyDict_New", "PyDict_SetItem", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyObject_CallOneArg", "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
-    "PyCapsule_GetPointer", "PyMem_RawMalloc", "PyMem_RawFree",
+    "PyCapsule_GetPointer", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr", "PyObject_VectorcallMethod",
+    "PyObject_GetBuffer", "PyBuffer_Release",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
-    "dyn_block_alloc", "dyn_block_free",
+    "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
-    "Py_True", "trace_variable", "config_variable",
+    "Py_True", "Py_False", "trace_variable", "config_variable",
+    "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type",
 )  # fmt: skip
 
 
@@ -34,11 +36,11 @@ class PyObjects:
     #: A tuple's items lie here; of a list this is a pointer to them.
     ITEMS = 24
     BYTES = 32
-    ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 56, 64
+    ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 56, 64
     DESCR_BYTEORDER, DESCR_TYPE_NUMBER = 26, 28
 
 
-#: NumPy's flags C_CONTIGUOUS and ALIGNED: what an argument has to have.
+#: NumPy's flags C_CONTIGUOUS and ALIGNED: what an argument that is read where it lies has to have.
 DENSE = 0x101
 #: C_CONTIGUOUS, ALIGNED and WRITEABLE: what a result over our own memory has.
 FRESH = 0x501
@@ -51,12 +53,15 @@ class Table:
 
 
 class Plan:
-    """A form of call. The last five say how large a frame is: the most that any version needs."""
+    """A form of call. ``RECORDS`` are the addresses of the leaves' node records, ``FOREIGN`` how many of the leaves are
+    read by functions of other libraries, ``ROOM`` the words that the leaves' dims and strides take. From ``INPUTS`` on
+    it says how large a frame is: the most that any version needs."""
 
     NEXT, ARGUMENTS, KEYWORDS, KEYWORD_NAMES, CONFIG = 0, 8, 16, 24, 32
     STATICS, STATIC_COUNT, CODE, LEAVES, ITEM_SIZES, VERSIONS = 40, 48, 56, 64, 72, 80
-    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK = 88, 96, 104, 112
-    BYTES = 120
+    RECORDS, FOREIGN, ROOM = 88, 96, 104
+    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK = 112, 120, 128, 136
+    BYTES = 144
 
 
 class StaticRecord:
@@ -73,6 +78,8 @@ class Node(IntEnum):
     #: A static argument, compared already.
     SKIP = auto()
     ARRAY = auto()
+    #: An array that a function of another library describes.
+    FOREIGN = auto()
     FLOAT = auto()
     INT = auto()
     COMPLEX = auto()
@@ -84,9 +91,38 @@ class Node(IntEnum):
 
 
 class NodeRecord:
-    """``VALUE`` is an array's type number, or a container's type; ``COUNT`` its rank, or its length."""
+    """``COUNT`` is an array's rank, or a container's length.
 
-    KIND, VALUE, COUNT, LEAF, KEY, BYTES = 0, 8, 16, 24, 32, 40
+    ``VALUE`` is a container's type, or what tells an array's dtype: NumPy's number of it, DLPack's word, or the address
+    of the dtype object. Of arrays moreover: ``HOST``, how they are read (null: they are NumPy's), ``ROOM``, the first
+    of the frame's words for dims, ``UNIT``, the bytes of a number (half an element where that is complex), ``SIZES``,
+    null or for each axis the size that it has to have (ANY, NOT_ZERO), and ``WEAK``: 0, 1, or ANY.
+    """
+
+    KIND, VALUE, COUNT, LEAF, KEY, HOST, ROOM, UNIT, SIZES, WEAK, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
+
+
+#: In ``NodeRecord.SIZES``: every size will do, or every size but 0. ``ANY`` in ``WEAK`` too.
+ANY, NOT_ZERO = -1, -2
+
+
+class Reader(IntEnum):
+    """How an array is read."""
+
+    #: The entry knows where NumPy's arrays keep what they have. No record says so.
+    NUMPY = 0
+    #: An object that holds an ndarray at an offset.
+    HOLDER = auto()
+    #: A function ``int (PyObject*, DLTensor*)``, as DLPack's exchange interface has it.
+    DLPACK = auto()
+    #: CPython's buffers. The dtype is the one that JAX's ``aval`` has.
+    BUFFER = auto()
+
+
+class HostRecord:
+    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address."""
+
+    TYPE, READER, WHERE, BYTES = 0, 8, 16, 24
 
 
 #: How deep containers may nest in a plan.
@@ -98,14 +134,19 @@ class Version:
 
     NEXT, GUARDS, RUN, CONTEXT, RUNTIME = 0, 8, 16, 24, 32
     CAPTURED, CAPTURED_COUNT, CAPTURED_BYTES = 40, 48, 56
-    OUTPUTS, OUTPUT_COUNT, CODE, EPILOGUE = 64, 72, 80, 88
-    BYTES = 96
+    OUTPUTS, OUTPUT_COUNT, CODE, EPILOGUE, WRAPS = 64, 72, 80, 88, 96
+    BYTES = 104
 
 
 class OutputRecord:
-    """A result: its NumPy dtype, bytes an element, rank."""
+    """A result: its NumPy dtype, bytes an element, rank.
 
-    DESCR, ITEM_SIZE, RANK, BYTES = 0, 8, 16, 24
+    With ``MAKE``, the address of DLPack's ``int (DLManagedTensorVersioned*, PyObject**)``, it is made by that, of dtype
+    ``TYPE`` (DLPack's word). With ``WRAP`` it is what that callable makes of the ndarray; ``Version.WRAPS`` says that
+    there are such.
+    """
+
+    DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, BYTES = 0, 8, 16, 24, 32, 40, 48
 
 
 class Build(IntEnum):
@@ -125,17 +166,45 @@ class BuildRecord:
     KIND, COUNT, KEYS, BYTES = 0, 8, 16, 24
 
 
+class Tag:
+    """Bits of ``Tensor.TAG``: the elements do not lie row by row, or not aligned; their bytes are swapped."""
+
+    ODD, SWAPPED = 1, 2
+
+
+class DLTensor:
+    """DLPack's ``DLTensor``, and the words before it in a ``DLManagedTensorVersioned``."""
+
+    DATA, DEVICE, RANK, TYPE, DIMS, STRIDES, OFFSET, BYTES = 0, 8, 16, 20, 24, 32, 40, 48
+    VERSION, CONTEXT, DELETER, FLAGS, HEAD = 0, 8, 16, 24, 32
+    #: The version whose structures these are: major, and minor in the upper half.
+    NUMBER = 1 | 3 << 32
+    CPU = 1
+
+
+class Buffer:
+    """CPython's ``Py_buffer``. ``SIMPLE_DIMS`` asks for sizes and for elements row by row (``PyBUF_ND``)."""
+
+    DATA, OBJECT, LENGTH, ITEM_SIZE, RANK, DIMS, BYTES = 0, 8, 16, 24, 36, 48, 80
+    SIMPLE_DIMS = 8
+
+
 class Frame:
     """A call in progress: after these words come the runtime table, then the arrays that the plan sizes."""
 
     PLAN, VERSION, WORK, THREAD, RESULTS, OBJECTS, INPUTS, ALLOC = 0, 8, 16, 24, 32, 40, 48, 56
     #: How many results have no memory yet. A program that measures a dim asks for some of them later than for others.
     PENDING = 64
-    BYTES = 80
+    #: Whether the leaves are held; how many inputs have a tag; the words for dims; a buffer for each foreign leaf; for
+    #: each leaf a block with its elements row by row.
+    HELD, TAGGED, ROOM, BUFFERS, BLOCKS = 72, 80, 88, 96, 104
+    BYTES = 112
 
 
 #: A frame of more bytes than this is not put on the stack.
 STACK_BYTES = 16384
+#: Copies of fewer bytes are made with the GIL held.
+COPY_BYTES = 1 << 17
 #: Results of fewer bytes are NumPy's own memory, which it keeps a cache of.
 SMALL_BYTES = 2048
 #: Calls that touch fewer bytes keep the GIL: to let go of it takes 35 ns, and to get it back from a thread that

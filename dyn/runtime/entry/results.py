@@ -11,6 +11,7 @@ from dyn.runtime.entry.layout import (
     SMALL_BYTES,
     Build,
     BuildRecord,
+    DLTensor,
     Frame,
     OutputRecord,
     Plan,
@@ -25,6 +26,7 @@ def define_memory(module: Module) -> None:
     _define_fail(module)
     _define_release_block(module)
     _define_new_array(module)
+    _define_new_tensor(module)
     _define_let_go(module)
     _define_alloc_output(module)
 
@@ -86,7 +88,57 @@ def _define_new_array(module: Module) -> None:
     f.ret("ptr", array)
 
 
-def _size(f: Function, dims: str, rank: str, item_size: str) -> str:
+def _define_new_tensor(module: Module) -> None:
+    """``ptr new_tensor(record, dims, bytes, place)``: another library's array over a block, by DLPack.
+
+    Null where there is none, perhaps with an exception set. ``place`` is told where its elements lie.
+    """
+    f = module.function("release_managed", "void", [("ptr", "managed")], exported=False)  # from any thread
+    call(f, "void", "dyn_block_free", [("ptr", f.load("ptr", "%managed", DLTensor.CONTEXT))])
+    call(f, "void", "PyMem_RawFree", [("ptr", "%managed")])
+    f.ret()
+
+    params = [("ptr", "record"), ("ptr", "dims"), ("i64", "bytes"), ("ptr", "place")]
+    f = module.function("new_tensor", "ptr", params, exported=False, attributes="noinline ")
+    rank = f.load("i64", "%record", OutputRecord.RANK)
+    block = call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")])
+    f.ret_if(f.is_null(block), "ptr", "null")
+    head = DLTensor.HEAD + DLTensor.BYTES
+    managed = call(f, "ptr", "PyMem_RawMalloc", [("i64", f.add(f.mul(rank, "16"), str(head)))])
+    with f.if_(f.is_null(managed)):
+        call(f, "void", "dyn_block_free", [("ptr", block)])
+        f.ret("ptr", "null")
+    f.store("i64", str(DLTensor.NUMBER), managed, DLTensor.VERSION)
+    f.store("ptr", block, managed, DLTensor.CONTEXT)
+    f.store("ptr", "@release_managed", managed, DLTensor.DELETER)
+    f.store("i64", "0", managed, DLTensor.FLAGS)
+    tensor, own = f.at(managed, DLTensor.HEAD), f.at(managed, head)
+    strides = f.at(own, rank, "i64")
+    f.store("ptr", block, tensor, DLTensor.DATA)
+    f.store("i64", str(DLTensor.CPU), tensor, DLTensor.DEVICE)
+    f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, DLTensor.RANK)
+    kind = f.cast("trunc", f.load("i64", "%record", OutputRecord.TYPE), "i64", "i32")
+    f.store("i32", kind, tensor, DLTensor.TYPE)
+    f.store("ptr", own, tensor, DLTensor.DIMS)
+    f.store("ptr", strides, tensor, DLTensor.STRIDES)
+    f.store("i64", "0", tensor, DLTensor.OFFSET)
+    step = f.var("i64", "1")
+    with f.count(rank) as number:
+        axis = f.sub(f.sub(rank, "1"), number)
+        size = f.load("i64", f.at("%dims", axis, "i64"))
+        f.store("i64", size, f.at(own, axis, "i64"))
+        f.store("i64", step.get(), f.at(strides, axis, "i64"))
+        step.set(f.mul(step.get(), f.select(f.icmp("eq", size, "0"), "1", size)))
+    f.store("ptr", "null", "%place")
+    status = f.call("i32", f.load("ptr", "%record", OutputRecord.MAKE), [("ptr", managed), ("ptr", "%place")])
+    made = f.load("ptr", "%place")
+    # Where it fails it is not said whether the memory was given back: then it never is.
+    f.ret_if(f.icmp("ne", status, "0", "i32"), "ptr", "null")
+    f.store("ptr", block, "%place")
+    f.ret("ptr", made)
+
+
+def size_in_bytes(f: Function, dims: str, rank: str, item_size: str) -> str:
     """Bytes of an array. The host program has refused those that pass 2^63."""
     bytes = f.var("i64", item_size)
     with f.count(rank) as axis:
@@ -102,32 +154,29 @@ def _define_let_go(module: Module) -> None:
     f = module.function("let_go", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
     plan = f.load("ptr", "%frame", Frame.PLAN)
     leaves = f.load("i64", plan, Plan.LEAVES)
-    objects, inputs = f.load("ptr", "%frame", Frame.OBJECTS), f.load("ptr", "%frame", Frame.INPUTS)
+    inputs = f.load("ptr", "%frame", Frame.INPUTS)
     sizes = f.load("ptr", plan, Plan.ITEM_SIZES)
     work = f.var("i64", f.load("i64", "%frame", Frame.WORK))
     with f.count(leaves) as leaf:
         tensor = f.at(inputs, f.mul(leaf, str(Tensor.BYTES)))
         rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
-        size = _size(f, f.load("ptr", tensor, Tensor.DIMS), rank, f.load("i64", f.at(sizes, leaf, "i64")))
+        size = size_in_bytes(f, f.load("ptr", tensor, Tensor.DIMS), rank, f.load("i64", f.at(sizes, leaf, "i64")))
         work.set(f.add(work.get(), size))
     with f.if_(f.icmp("slt", work.get(), str(RELEASE_BYTES))):
         f.ret()
-    with f.count(leaves) as leaf:
-        hold(f, f.load("ptr", f.at(objects, leaf, "ptr")))
+    f.call("void", "@hold_leaves", [("ptr", "%frame")])
     f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", Frame.THREAD)
     f.ret()
 
 
 def define_take_back(module: Module) -> None:
-    """``void take_back(frame)``: the opposite of ``let_go``, where that did something."""
+    """``void take_back(frame)``: have the GIL again, where ``let_go`` released it."""
     f = module.function("take_back", "void", [("ptr", "frame")], exported=False)
     thread = f.load("ptr", "%frame", Frame.THREAD)
     with f.if_(f.is_null(thread)):
         f.ret()
     call(f, "void", "PyEval_RestoreThread", [("ptr", thread)])
-    objects = f.load("ptr", "%frame", Frame.OBJECTS)
-    with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
-        drop(f, f.load("ptr", f.at(objects, leaf, "ptr")))
+    f.store("ptr", "null", "%frame", Frame.THREAD)
     f.ret()
 
 
@@ -140,17 +189,44 @@ def _define_alloc_output(module: Module) -> None:
     record = f.at(f.load("ptr", version, Version.OUTPUTS), f.mul(number, str(OutputRecord.BYTES)))
     dims = f.load("ptr", "%tensor", Tensor.DIMS)
     rank, item_size = f.load("i64", record, OutputRecord.RANK), f.load("i64", record, OutputRecord.ITEM_SIZE)
-    bytes = _size(f, dims, rank, item_size)
-    array = f.call("ptr", "@new_array", [("ptr", record), ("ptr", dims), ("i64", bytes)])
-    f.ret_if(f.is_null(array), "ptr", "null")
-    f.store("ptr", array, f.at(f.load("ptr", frame, Frame.RESULTS), number, "ptr"))
+    bytes = size_in_bytes(f, dims, rank, item_size)
+    place = f.stack("ptr")
+    arguments = [("ptr", record), ("ptr", dims), ("i64", bytes)]
+    array = f.var("ptr")
+    branch = f.if_else(f.icmp("eq", f.load("i64", record, OutputRecord.MAKE), "0"))
+    with branch.then():
+        made = f.call("ptr", "@new_array", arguments)
+        f.ret_if(f.is_null(made), "ptr", "null")
+        array.set(made)
+        f.store("ptr", f.load("ptr", made, PyObjects.ARRAY_DATA), place)
+    with branch.otherwise():
+        made = f.call("ptr", "@new_tensor", [*arguments, ("ptr", place)])
+        f.ret_if(f.is_null(made), "ptr", "null")
+        array.set(made)
+    f.store("ptr", array.get(), f.at(f.load("ptr", frame, Frame.RESULTS), number, "ptr"))
     f.store("i64", f.add(f.load("i64", frame, Frame.WORK), bytes), frame, Frame.WORK)
-    data = f.load("ptr", array, PyObjects.ARRAY_DATA)
     pending = f.add(f.load("i64", frame, Frame.PENDING), "-1")
     f.store("i64", pending, frame, Frame.PENDING)
     with f.if_(f.icmp("eq", pending, "0")):
         f.call("void", "@let_go", [("ptr", frame)])
-    f.ret("ptr", data)
+    f.ret("ptr", f.load("ptr", place))
+
+
+def define_wrap(module: Module) -> None:
+    """``i1 wrap(version, results)``: arrays of the library that results are of, in their places; or an exception."""
+    f = module.function("wrap", "i1", [("ptr", "version"), ("ptr", "results")], exported=False, attributes="noinline ")
+    records = f.load("ptr", "%version", Version.OUTPUTS)
+    with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
+        record = f.at(records, f.mul(number, str(OutputRecord.BYTES)))
+        wrap = f.load("ptr", record, OutputRecord.WRAP)
+        with f.if_(f.icmp("ne", wrap, "null", "ptr")):
+            slot = f.at("%results", number, "ptr")
+            array = f.load("ptr", slot)
+            made = call(f, "ptr", "PyObject_CallOneArg", [("ptr", wrap), ("ptr", array)])
+            f.store("ptr", made, slot)
+            drop(f, array)
+            f.ret_if(f.is_null(made), "i1", "false")
+    f.ret("i1", "true")
 
 
 # ---- the results' tree -----------------------------------------------------------------------------------------------

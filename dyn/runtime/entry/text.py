@@ -14,8 +14,10 @@ from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, Tensor
 from dyn.lower.native import Function, Module
 from dyn.runtime.entry.api import address, call, declare_api, drop
 from dyn.runtime.entry.arguments import define_statics, define_walk
-from dyn.runtime.entry.layout import STACK_BYTES, Frame, OutputRecord, Plan, PyObjects, Table, Version
-from dyn.runtime.entry.results import define_build, define_memory, define_take_back
+from dyn.runtime.entry.copies import define_copies
+from dyn.runtime.entry.foreign import define_foreign
+from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Table, Version
+from dyn.runtime.entry.results import define_build, define_memory, define_take_back, define_wrap
 
 #: Exported functions: the setup, and the entry.
 SYMBOLS = ("dyn_entry_setup", "dyn_entry")
@@ -33,6 +35,9 @@ def entry_text(runtime_words: int) -> str:
     define_build(module)
     define_statics(module)
     define_walk(module)
+    define_foreign(module)
+    define_copies(module)
+    define_wrap(module)
     _define_run(module, runtime_words)
     _define_attempt(module, runtime_words)
     _define_entry(module)
@@ -99,7 +104,8 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
         f.ret_if(f.icmp("ne", given, wanted, "ptr"), "ptr", _NOT_MINE)
     statics = f.call("i1", "@statics", [("ptr", "%args"), ("ptr", "%plan")])
     f.ret_if(f.icmp("eq", statics, "false", "i1"), "ptr", _NOT_MINE)
-    # From here to the run no Python code runs, and the GIL is held: the plan's sizes stay as they are.
+    # The frame has room for the versions that there are now. Others may be added where the arguments run Python code.
+    versions = f.load("ptr", "%plan", Plan.VERSIONS)
     bytes = _frame_bytes(f, runtime_words)
     large = f.icmp("sgt", bytes, str(STACK_BYTES))
     frame = f.var("ptr")
@@ -109,6 +115,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
         f.ret_if(f.is_null(frame.get()), "ptr", _SLOW)
     with branch.otherwise():
         frame.set(f.alloca(bytes))
+    f.store("ptr", versions, frame.get(), Frame.VERSION)
     arguments = [("ptr", "%table"), ("ptr", "%plan"), ("ptr", "%args"), ("ptr", frame.get())]
     result = f.call("ptr", "@run", arguments)
     with f.if_(large):
@@ -119,7 +126,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
 #: The parts of a frame after the runtime table: the count of each, and the bytes of one.
 _PARTS = (
     (Plan.INPUTS, Tensor.BYTES), (Plan.LEAVES, 8), (Plan.LEAVES, 16), (Plan.OUTPUTS, 8), (Plan.OUTPUTS, Tensor.BYTES),
-    (Plan.OUTPUT_DIMS, 8), (Plan.STACK, 8),
+    (Plan.OUTPUT_DIMS, 8), (Plan.STACK, 8), (Plan.ROOM, 8), (Plan.FOREIGN, Buffer.BYTES), (Plan.LEAVES, 8),
 )  # fmt: skip
 
 
@@ -142,37 +149,71 @@ def _parts(f: Function, runtime_words: int) -> list[str]:
 
 def _define_run(module: Module, runtime_words: int) -> None:
     """``ptr run(table, plan, args, frame)``: describe the arguments, choose a version, run it, build the results."""
+    _define_made(module, runtime_words)
     params = [("ptr", "table"), ("ptr", "plan"), ("ptr", "args"), ("ptr", "frame")]
     f = module.function("run", "ptr", params, exported=False)
-    inputs, objects, _, results, outputs, dims, stack = _parts(f, runtime_words)
-    f.store("ptr", inputs, "%frame", Frame.INPUTS)
-    f.store("ptr", objects, "%frame", Frame.OBJECTS)
-    f.store("ptr", results, "%frame", Frame.RESULTS)
-    f.store("ptr", "%plan", "%frame", Frame.PLAN)
-    f.store("ptr", "null", "%frame", Frame.THREAD)
+    inputs, objects, _, results, outputs, dims, stack, room, buffers, blocks = _parts(f, runtime_words)
+    for field, part in (
+        (Frame.INPUTS, inputs), (Frame.OBJECTS, objects), (Frame.RESULTS, results), (Frame.PLAN, "%plan"),
+        (Frame.THREAD, "null"), (Frame.ROOM, room), (Frame.BUFFERS, buffers), (Frame.BLOCKS, blocks),
+    ):  # fmt: skip
+        f.store("ptr", part, "%frame", field)
+    f.store("i64", "0", "%frame", Frame.HELD)
+    f.store("i64", "0", "%frame", Frame.TAGGED)
     walked = f.call("i1", "@walk", [("ptr", "%args"), ("ptr", "%plan"), ("ptr", "%frame")])
     f.ret_if(f.icmp("eq", walked, "false", "i1"), "ptr", _NOT_MINE)
-    version = _choose(f, inputs)
+    arguments = [("ptr", name) for name in ("%table", "%plan", "%frame", outputs, dims, stack)]
+    made = f.call("ptr", "@made", arguments)
+    foreign = f.load("i64", "%plan", Plan.FOREIGN)
+    with f.count(foreign) as number:
+        buffer = f.at(buffers, f.mul(number, str(Buffer.BYTES)))
+        with f.if_(f.icmp("ne", f.load("ptr", buffer, Buffer.OBJECT), "null", "ptr")):
+            call(f, "void", "PyBuffer_Release", [("ptr", buffer)])
+    with f.if_(f.icmp("ne", f.load("i64", "%frame", Frame.HELD), "0")):
+        f.call("void", "@drop_leaves", [("ptr", "%frame")])
+    f.ret("ptr", made)
+
+
+def _define_made(module: Module, runtime_words: int) -> None:
+    """``ptr made(table, plan, frame, outputs, dims, stack)``: the rest of ``run``; held leaves and buffers stay so."""
+    params = [("ptr", name) for name in ("table", "plan", "frame", "outputs", "dims", "stack")]
+    f = module.function("made", "ptr", params, exported=False)
+    with f.if_(f.icmp("ne", f.load("i64", "%plan", Plan.FOREIGN), "0")):
+        read = f.call("i1", "@read_all", [("ptr", "%frame")])
+        f.ret_if(f.icmp("eq", read, "false", "i1"), "ptr", _NOT_MINE)
+    inputs, results = f.load("ptr", "%frame", Frame.INPUTS), f.load("ptr", "%frame", Frame.RESULTS)
+    version = _choose(f, f.load("ptr", "%frame", Frame.VERSION), inputs)
     f.store("ptr", version, "%frame", Frame.VERSION)
+    tagged = f.icmp("ne", f.load("i64", "%frame", Frame.TAGGED), "0")
+    with f.if_(tagged):
+        copied = f.call("i1", "@copy_tagged", [("ptr", "%frame"), ("ptr", f.load("ptr", version, Version.RUNTIME))])
+        with f.if_(f.icmp("eq", copied, "false", "i1")):
+            f.call("void", "@free_copies", [("ptr", "%frame")])
+            f.ret("ptr", _SLOW)
     _captured(f, version, inputs)
-    _outputs(f, version, results, outputs, dims)
+    _outputs(f, version, results, "%outputs", "%dims")
     runtime = f.at("%frame", Frame.BYTES)
     _runtime(f, version, runtime, runtime_words)
     context = f.load("ptr", version, Version.CONTEXT)
-    arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", outputs)]
+    arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", "%outputs")]
     status = f.call("i32", f.load("ptr", version, Version.RUN), arguments)
     f.call("void", "@take_back", [("ptr", "%frame")])
+    with f.if_(tagged):
+        f.call("void", "@free_copies", [("ptr", "%frame")])
     with f.if_(f.icmp("ne", status, "0", "i32")):
-        with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
-            drop(f, f.load("ptr", f.at(results, number, "ptr")))
+        _drop_results(f, version, results)
         call(f, "void", "PyErr_Clear", [])
         f.ret("ptr", _SLOW)
     f.store("i64", f.add(f.load("i64", "%table", Table.HITS), "1"), "%table", Table.HITS)
-    arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", stack)]
+    with f.if_(f.icmp("ne", f.load("i64", version, Version.WRAPS), "0")):
+        wrapped = f.call("i1", "@wrap", [("ptr", version), ("ptr", results)])
+        with f.if_(f.icmp("eq", wrapped, "false", "i1")):
+            _drop_results(f, version, results)
+            f.ret("ptr", "null")
+    arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", "%stack")]
     tree = f.call("ptr", "@build", arguments)
     with f.if_(f.is_null(tree)):  # results that no container had taken yet
-        with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
-            drop(f, f.load("ptr", f.at(results, number, "ptr")))
+        _drop_results(f, version, results)
         f.ret("ptr", "null")
     epilogue = f.load("ptr", version, Version.EPILOGUE)
     with f.if_(f.is_null(epilogue)):
@@ -182,9 +223,14 @@ def _define_run(module: Module, runtime_words: int) -> None:
     f.ret("ptr", result)
 
 
-def _choose(f: Function, inputs: str) -> str:
+def _drop_results(f: Function, version: str, results: str) -> None:
+    with f.count(f.load("i64", version, Version.OUTPUT_COUNT)) as number:
+        drop(f, f.load("ptr", f.at(results, number, "ptr")))
+
+
+def _choose(f: Function, versions: str, inputs: str) -> str:
     """The first version whose guards hold; without one the call is not this plan's."""
-    version = f.var("ptr", f.load("ptr", "%plan", Plan.VERSIONS))
+    version = f.var("ptr", versions)
     with f.loop() as loop:
         now = version.get()
         f.ret_if(f.is_null(now), "ptr", _NOT_MINE)

@@ -1,0 +1,110 @@
+"""How the native entry reads arrays of a type, and makes results of it, without Python in between.
+
+What it takes is more than an array's memory: it must see what the host's own ``view`` would refuse or resolve, so that
+such an array goes the way through Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dyn.dtypes import DType, Kind
+from dyn.hosts.base import Host
+from dyn.hosts.dlpack import CODES
+from dyn.hosts.jax import JaxHost
+from dyn.hosts.numpy import NumpyHost
+from dyn.hosts.torch import TorchHost
+from dyn.runtime.entry.layout import Reader
+
+_BOOL, _INT, _UINT, _FLOAT, _COMPLEX = 6, 0, 1, 2, 5
+_KINDS = {Kind.BOOL: _BOOL, Kind.INT: _INT, Kind.UINT: _UINT, Kind.FLOAT: _FLOAT, Kind.COMPLEX: _COMPLEX}
+#: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
+_EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
+_TO_OBJECT, _READ = 4, 5
+
+
+@dataclass(frozen=True, eq=False)
+class NativeType:
+    """A type whose arrays, of no subclass, the entry reads.
+
+    ``where`` is the offset of the ndarray in a HOLDER, and the address of DLPack's reading function. ``make`` is the
+    address of the function that makes an array of a DLPack tensor, 0 where there is none.
+    """
+
+    type: type
+    reader: Reader
+    where: int = 0
+    make: int = 0
+
+    def dtype_tag(self, dtype: DType) -> int:
+        """What tells the entry that an array has the dtype."""
+        if self.reader is Reader.DLPACK:
+            return dlpack_word(dtype)
+        return id(dtype.np) if self.reader is Reader.BUFFER else dtype.np.num
+
+
+_NUMPY = NativeType(np.ndarray, Reader.NUMPY)
+
+
+def native_type(host: Host, kind: type) -> NativeType | None:
+    """How the entry reads arrays of just this type of a host's; None where it does not."""
+    if isinstance(host, NumpyHost):
+        return _NUMPY if kind is np.ndarray else None
+    if isinstance(host, TorchHost):
+        return _exchange_type(kind) if kind is sys.modules["torch"].Tensor else None
+    if isinstance(host, JaxHost):
+        return _buffer_type(kind)
+    return None
+
+
+@lru_cache(maxsize=8)
+def _buffer_type(kind: type) -> NativeType | None:
+    return NativeType(kind, Reader.BUFFER) if (kind.__module__, kind.__name__) == ("jaxlib._jax", "ArrayImpl") else None
+
+
+def dlpack_word(dtype: DType) -> int:
+    """``DLDataType`` as a number: code, bits, lanes."""
+    code = CODES.get(dtype, _KINDS[dtype.kind])
+    return code | 8 * dtype.itemsize << 8 | 1 << 16
+
+
+@lru_cache(maxsize=64)
+def _exchange_type(kind: type) -> NativeType | None:
+    """A type with DLPack's C exchange interface (https://dmlc.github.io/dlpack/latest/c_api.html); None without it."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    address = None if capsule is None else _capsule_address(capsule)
+    if address is None:
+        return None
+    words = (ctypes.c_int64 * (_READ + 1)).from_address(address)
+    if words[0] & 0xFFFFFFFF != _MAJOR or not words[_READ] or not words[_TO_OBJECT]:
+        return None
+    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT])
+
+
+def _capsule_address(capsule: Any) -> int | None:
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    try:
+        return pointer(capsule, _EXCHANGE)
+    except (ValueError, ctypes.ArgumentError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def holder_type(kind: type, attribute: str) -> NativeType | None:
+    """A type with a slot that holds an ndarray; None where it is not found in its objects."""
+    sample, array = object.__new__(kind), np.zeros(3)
+    setattr(sample, attribute, array)
+    found = [
+        at
+        for at in range(object.__basicsize__, kind.__basicsize__, ctypes.sizeof(ctypes.c_void_p))
+        if ctypes.c_int64.from_address(id(sample) + at).value == id(array)
+    ]
+    return NativeType(kind, Reader.HOLDER, found[0]) if len(found) == 1 and sys.getrefcount(array) > 1 else None

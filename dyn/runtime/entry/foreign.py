@@ -1,0 +1,211 @@
+"""Arrays of other libraries, described by these libraries' own functions.
+
+Such a function may run Python code, or let other threads run: so all leaves are held before the first is called, sizes
+are copied, and NumPy's arrays, which may have changed meanwhile, are described anew after the last.
+"""
+
+from __future__ import annotations
+
+from dyn.lower.native import Function, Module
+from dyn.runtime.entry.api import address, call, drop, hold
+from dyn.runtime.entry.arguments import describe, tag
+from dyn.runtime.entry.layout import ANY, Buffer, DLTensor, Frame, HostRecord, Node, NodeRecord, Plan, Reader, Tag
+
+#: ``PY_VECTORCALL_ARGUMENTS_OFFSET``, and one argument.
+_ONE_ARGUMENT = 1 << 63 | 1
+#: DLPack's code of complex numbers.
+_COMPLEX = 5
+
+
+def define_foreign(module: Module) -> None:
+    """``i1 read_all(frame)`` describes all leaves, and answers whether they are as the plan has them."""
+    _define_hold_leaves(module)
+    _define_dense(module)
+    _define_dlpack(module)
+    _define_buffer(module)
+    f = module.function("read_all", "i1", [("ptr", "frame")], exported=False, attributes="noinline ")
+    plan = f.load("ptr", "%frame", Frame.PLAN)
+    leaves, records = f.load("i64", plan, Plan.LEAVES), f.load("ptr", plan, Plan.RECORDS)
+    objects = f.load("ptr", "%frame", Frame.OBJECTS)
+    buffers = f.load("ptr", "%frame", Frame.BUFFERS)
+    with f.count(f.load("i64", plan, Plan.FOREIGN)) as number:
+        f.store("ptr", "null", f.at(buffers, f.mul(number, str(Buffer.BYTES))), Buffer.OBJECT)
+    f.call("void", "@hold_leaves", [("ptr", "%frame")])
+    buffer = f.var("ptr", buffers)
+    f.store("i64", "0", "%frame", Frame.TAGGED)
+    for node in (Node.FOREIGN, Node.ARRAY):
+        with f.count(leaves) as leaf:
+            record = f.load("ptr", f.at(records, leaf, "ptr"))
+            with f.if_(f.icmp("eq", f.load("i64", record, NodeRecord.KIND), str(int(node)))):
+                object = f.load("ptr", f.at(objects, leaf, "ptr"))
+                arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame")]
+                if node is Node.ARRAY:
+                    good = f.call("i1", "@array", arguments)
+                    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+                else:
+                    _read(f, record, arguments, buffer.get())
+                    buffer.set(f.at(buffer.get(), Buffer.BYTES))
+    f.ret("i1", "true")
+
+
+def _read(f: Function, record: str, arguments: list[tuple[str, str]], buffer: str) -> None:
+    reader = f.load("i64", f.load("ptr", record, NodeRecord.HOST), HostRecord.READER)
+    good = f.var("i1", "false")
+    branch = f.if_else(f.icmp("eq", reader, str(int(Reader.DLPACK))))
+    with branch.then():
+        good.set(f.call("i1", "@dlpack", arguments))
+    with branch.otherwise():
+        good.set(f.call("i1", "@buffer", [*arguments, ("ptr", buffer)]))
+    with f.if_(f.icmp("eq", good.get(), "false", "i1")):
+        call(f, "void", "PyErr_Clear", [])
+        f.ret("i1", "false")
+
+
+def _define_hold_leaves(module: Module) -> None:
+    """``void hold_leaves(frame)``, and ``void drop_leaves(frame)`` for what was held."""
+    for name, change in (("hold_leaves", hold), ("drop_leaves", drop)):
+        f = module.function(name, "void", [("ptr", "frame")], exported=False)
+        is_held = f.icmp("ne", f.load("i64", "%frame", Frame.HELD), "0")
+        done = is_held if change is hold else f.icmp("eq", is_held, "false", "i1")
+        with f.if_(done):
+            f.ret()
+        f.store("i64", str(int(change is hold)), "%frame", Frame.HELD)
+        objects = f.load("ptr", "%frame", Frame.OBJECTS)
+        with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
+            change(f, f.load("ptr", f.at(objects, leaf, "ptr")))
+        f.ret()
+
+
+def _room(f: Function, record: str) -> str:
+    """The words of the frame for a leaf's dims, which are followed by those for its strides."""
+    return f.at(f.load("ptr", "%frame", Frame.ROOM), f.load("i64", record, NodeRecord.ROOM), "i64")
+
+
+def _copy_sizes(f: Function, record: str, dims: str) -> str:
+    """Sizes in the frame. Returns where; gives up where they are not those that are wanted."""
+    rank, room = f.load("i64", record, NodeRecord.COUNT), _room(f, record)
+    with f.count(rank) as axis:
+        f.store("i64", f.load("i64", f.at(dims, axis, "i64")), f.at(room, axis, "i64"))
+    sized = f.call("i1", "@sized", [("ptr", record), ("ptr", room), ("i64", rank)])
+    f.ret_if(f.icmp("eq", sized, "false", "i1"), "i1", "false")
+    return room
+
+
+def _define_dense(module: Module) -> None:
+    """``i1 is_dense(dims, strides, rank)``: whether elements lie row by row. Strides count elements."""
+    params = [("ptr", "dims"), ("ptr", "strides"), ("i64", "rank")]
+    f = module.function("is_dense", "i1", params, exported=False)
+    step, dense = f.var("i64", "1"), f.var("i1", "true")
+    with f.count("%rank") as number:
+        axis = f.sub(f.sub("%rank", "1"), number)
+        size, stride = f.load("i64", f.at("%dims", axis, "i64")), f.load("i64", f.at("%strides", axis, "i64"))
+        f.ret_if(f.icmp("eq", size, "0"), "i1", "true")
+        other = f.and_(f.icmp("ne", size, "1"), f.icmp("ne", stride, step.get()), "i1")
+        dense.set(f.and_(dense.get(), f.icmp("eq", other, "false", "i1"), "i1"))
+        step.set(f.mul(step.get(), size))
+    f.ret("i1", dense.get())
+
+
+def _define_dlpack(module: Module) -> None:
+    """``i1 dlpack(object, record, frame)``: a PyTorch tensor on the CPU.
+
+    DLPack leaves out what else a tensor may be: one that requires a gradient, whose elements are conjugated or negated
+    when they are read, or that has no elements in memory. Those are for the slow path.
+    """
+    f = module.function("dlpack", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
+    gradient = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%object"), ("ptr", address(f, "str_requires_grad"))])
+    f.ret_if(f.is_null(gradient), "i1", "false")
+    drop(f, gradient)
+    # True and False are of those that never go away; and any other answer is not the one.
+    f.ret_if(f.icmp("ne", gradient, address(f, "Py_False"), "ptr"), "i1", "false")
+    wanted = f.load("i64", "%record", NodeRecord.VALUE)
+    complex = f.icmp("eq", f.and_(wanted, "255"), str(_COMPLEX))
+    _no(f, "str_is_neg")
+    with f.if_(complex):
+        _no(f, "str_is_conj")
+    tensor = f.stack(f"[{DLTensor.BYTES} x i8]")
+    function = f.load("ptr", f.load("ptr", "%record", NodeRecord.HOST), HostRecord.WHERE)
+    status = f.call("i32", function, [("ptr", "%object"), ("ptr", tensor)])
+    f.ret_if(f.icmp("ne", status, "0", "i32"), "i1", "false")
+    rank = f.load("i32", tensor, DLTensor.RANK)
+    kind = f.cast("zext", f.load("i32", tensor, DLTensor.TYPE), "i32", "i64")
+    good = f.icmp("eq", f.load("i32", tensor, DLTensor.DEVICE), str(DLTensor.CPU), "i32")
+    good = f.and_(good, f.icmp("eq", kind, wanted), "i1")
+    count = f.load("i64", "%record", NodeRecord.COUNT)
+    good = f.and_(good, f.icmp("eq", f.cast("sext", rank, "i32", "i64"), count), "i1")
+    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+    dims, strides = f.load("ptr", tensor, DLTensor.DIMS), f.load("ptr", tensor, DLTensor.STRIDES)
+    room = _copy_sizes(f, "%record", dims)
+    base = f.load("ptr", tensor, DLTensor.DATA)
+    with f.if_(f.is_null(base)):  # nothing lies there, or nothing is there
+        filled = f.var("i1", "true")
+        with f.count(count) as axis:
+            empty = f.icmp("eq", f.load("i64", f.at(room, axis, "i64")), "0")
+            filled.set(f.and_(filled.get(), f.icmp("eq", empty, "false", "i1"), "i1"))
+        f.ret_if(filled.get(), "i1", "false")
+    data = f.at(base, f.load("i64", tensor, DLTensor.OFFSET))
+    described = describe(f, "%record", data, room, rank)
+    dense = f.call("i1", "@is_dense", [("ptr", room), ("ptr", strides), ("i64", count)])
+    plain = f.and_(dense, _is_aligned(f, data), "i1")
+    with f.if_(f.icmp("eq", plain, "false", "i1")):
+        bytes = f.binary("udiv", f.and_(f.binary("lshr", wanted, "8"), "255"), "8")
+        own = f.at(room, count, "i64")
+        with f.count(count) as axis:
+            stride = f.mul(f.load("i64", f.at(strides, axis, "i64")), bytes)
+            f.store("i64", stride, f.at(own, axis, "i64"))
+        tag(f, described, str(Tag.ODD), own)
+    f.ret("i1", "true")
+
+
+def _no(f: Function, method: str) -> None:
+    """Give up where a method without arguments does not say False."""
+    arguments = f.stack("[2 x ptr]")
+    f.store("ptr", "%object", arguments, 8)
+    answer = call(
+        f, "ptr", "PyObject_VectorcallMethod",
+        [("ptr", address(f, method)), ("ptr", f.at(arguments, 8)), ("i64", str(_ONE_ARGUMENT)), ("ptr", "null")],
+    )  # fmt: skip
+    f.ret_if(f.is_null(answer), "i1", "false")
+    drop(f, answer)
+    f.ret_if(f.icmp("ne", answer, address(f, "Py_False"), "ptr"), "i1", "false")
+
+
+def _is_aligned(f: Function, data: str) -> str:
+    """Whether an address is a multiple of a number's bytes, which are a power of two."""
+    mask = f.sub(f.load("i64", "%record", NodeRecord.UNIT), "1")
+    return f.icmp("eq", f.and_(f.cast("ptrtoint", data, "ptr", "i64"), mask), "0")
+
+
+def _define_buffer(module: Module) -> None:
+    """``i1 buffer(object, record, frame, buffer)``: a JAX array on the CPU, by CPython's buffers.
+
+    A buffer is there when its elements are, and the array is not deleted under it.
+    """
+    params = [("ptr", "object"), ("ptr", "record"), ("ptr", "frame"), ("ptr", "buffer")]
+    f = module.function("buffer", "i1", params, exported=False)
+    aval = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%object"), ("ptr", address(f, "str_aval"))])
+    f.ret_if(f.is_null(aval), "i1", "false")
+    dtype = call(f, "ptr", "PyObject_GetAttr", [("ptr", aval), ("ptr", address(f, "str_dtype"))])
+    drop(f, dtype)
+    weak = f.load("i64", "%record", NodeRecord.WEAK)
+    good = f.var("i1", f.icmp("eq", dtype, f.load("ptr", "%record", NodeRecord.VALUE), "ptr"))
+    with f.if_(f.icmp("ne", weak, str(ANY))):
+        found = call(f, "ptr", "PyObject_GetAttr", [("ptr", aval), ("ptr", address(f, "str_weak_type"))])
+        drop(f, found)
+        wanted = f.select(f.icmp("eq", weak, "0"), address(f, "Py_False"), address(f, "Py_True"), "ptr")
+        good.set(f.and_(good.get(), f.icmp("eq", found, wanted, "ptr"), "i1"))
+    drop(f, aval)
+    f.ret_if(f.icmp("eq", good.get(), "false", "i1"), "i1", "false")
+    arguments = [("ptr", "%object"), ("ptr", "%buffer"), ("i32", str(Buffer.SIMPLE_DIMS))]
+    with f.if_(f.icmp("ne", call(f, "i32", "PyObject_GetBuffer", arguments), "0", "i32")):
+        f.store("ptr", "null", "%buffer", Buffer.OBJECT)
+        f.ret("i1", "false")
+    rank = f.load("i32", "%buffer", Buffer.RANK)
+    count = f.load("i64", "%record", NodeRecord.COUNT)
+    data = f.load("ptr", "%buffer", Buffer.DATA)
+    good = f.icmp("eq", f.cast("sext", rank, "i32", "i64"), count)
+    good = f.and_(good, _is_aligned(f, data), "i1")
+    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+    room = _copy_sizes(f, "%record", f.load("ptr", "%buffer", Buffer.DIMS))
+    describe(f, "%record", data, room, rank)
+    f.ret("i1", "true")
