@@ -321,7 +321,7 @@ class LoadedProgram:
                 # ctypes has reported what was raised, and dropped it; it came from a signal's handler.
                 raise KeyboardInterrupt
             host = self.interface.host()
-            from dyn.lower.host import render_failure
+            from dyn.lower.host_errors import render_failure
 
             raise render_failure(host, site, values, [a.shape for a in (*arguments, *self.captured)])
         return outputs

@@ -48,14 +48,14 @@ class Binding:
     def sizes(self, shapes: Sequence[Sequence[int]]) -> dict[Symbol, int]:
         """The value of each symbol for arguments of these shapes. Nothing is checked.
 
-        A division that leaves a rest is rounded towards zero, as native code does it: the check of that axis fails.
+        A division that leaves a rest is rounded down, as native code does it: the check of that axis fails.
         """
         env: dict[Symbol, int] = {}
         for bind in self.binds:
             size = shapes[bind.input][bind.axis]
             if bind.offset != 0 or bind.factor != 1:
                 size, factor = size - evaluate(bind.offset, env), evaluate(bind.factor, env)
-                size = abs(size) // abs(factor or 1) * (1 if (size >= 0) == (factor >= 0) else -1)
+                size //= factor or 1
             env[bind.symbol] = size
         return env
 

@@ -97,7 +97,7 @@ bitwise_and = _two("and", "bitwise_and", "``x & y`` of integers or booleans.")
 bitwise_or = _two("or", "bitwise_or", "``x | y`` of integers or booleans.")
 bitwise_xor = _two("xor", "bitwise_xor", "``x ^ y`` of integers or booleans.")
 complex = _two("complex", "complex", "The complex number with these parts.")
-div = _two("divide", "div", "``x / y``; of integers towards zero, and 0 where ``y`` is.")
+div = _two("divide", "div", "``x / y``; of integers towards zero, and -1, all bits set, where ``y`` is 0.")
 eq = _two("compare", "eq", "``x == y``.", direction="EQ")
 ge = _two("compare", "ge", "``x >= y``.", direction="GE")
 gt = _two("compare", "gt", "``x > y``.", direction="GT")
@@ -108,7 +108,9 @@ min = _two("minimum", "min", "The lesser of two; NaN where either is.")
 mul = _two("multiply", "mul", "``x * y``.")
 ne = _two("compare", "ne", "``x != y``.", direction="NE")
 nextafter = _two("next_after", "nextafter", "The next float after ``x`` towards ``y``.")
-rem = _two("remainder", "rem", "The remainder of ``x / y``, with the sign of ``x``.")
+rem = _two(
+    "remainder", "rem", "The remainder of ``x / y``, with the sign of ``x``; of integers ``x`` itself where ``y`` is 0."
+)
 shift_left = _two("shift_left", "shift_left", "``x << y`` of integers.")
 shift_right_arithmetic = _two(
     "shift_right_arithmetic", "shift_right_arithmetic", "``x >> y`` of integers; the sign comes in from the left."

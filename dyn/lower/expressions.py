@@ -206,9 +206,11 @@ class ExprBuilder:
         if kind is OpaqueKind.BROADCAST:
             one = self.const(integer, 1)
             return reduce(lambda a, b: self._choose(self._apply(Scalar.EQ, (a, one), boolean), b, a), args)
-        # Division rounds towards zero in kernels and down in indices.
+        # Of elements division rounds towards 0, of indices down; and an index divided by 0 is divided by 1.
         a, b = args
         zero = self.const(integer, 0)
+        if not isinstance(b, Const):
+            b = self._choose(self._apply(Scalar.EQ, (b, zero), boolean), self.const(integer, 1), b)
         quotient, rest = self._apply(Scalar.DIV, (a, b), integer), self._apply(Scalar.REM, (a, b), integer)
         opposite = self._apply(Scalar.LT, (self._apply(Scalar.XOR, (rest, b), integer), zero), boolean)
         down = self.both(self._apply(Scalar.NE, (rest, zero), boolean), opposite)

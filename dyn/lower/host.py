@@ -6,17 +6,17 @@ chooses variants and launches kernels. ``dyn.lower.host_llvm`` makes it native c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dyn.errors import NotYetError, ShapeError
-from dyn.ir.binding import AxisCheck, Bind, axis_error, bind_function
+from dyn.errors import NotYetError
+from dyn.ir.binding import AxisCheck, Bind, bind_function
 from dyn.ir.core import Function, Op, Value, attr_dims
 from dyn.ir.measured import size_demand
 from dyn.lower.donate import Reuse
-from dyn.lower.launch import Body, Launch, walk_launches
-from dyn.lower.layout import LoopPlaces, Place, Scope, divides, lay_out
+from dyn.lower.launch import Body, Launch, divides, walk_launches
+from dyn.lower.layout import LoopPlaces, Place, Scope, lay_out
 from dyn.shapes import (
     Declaration,
     Dim,
@@ -26,9 +26,8 @@ from dyn.shapes import (
     Symbol,
     as_dim,
     dim_max,
-    evaluate,
-    free_symbols,
 )
+from dyn.source import Loc
 from dyn.stitch.groups import Plan
 
 
@@ -79,7 +78,7 @@ class HostProgram:
     #: The variables of each loop, and how many there are in all.
     loops: Mapping[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
-    #: The regions that demand something of the dims (``Body.demands``), with what they have alone.
+    #: The conditional regions (``Body.conditional``), with what they have alone.
     scopes: Mapping[Body, Scope] = field(default_factory=dict[Body, Scope])
 
     @property
@@ -171,7 +170,7 @@ def build_host(
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
-    dividing = any(divides(dim) for dim in (*function_dims(function), *_launch_dims(launches)))
+    dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *_launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
     if any(launch.call is not None for launch in walk_launches(launches)):
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
@@ -183,24 +182,35 @@ def build_host(
     )  # fmt: skip
 
 
-def function_dims(function: Function) -> Iterator[Dim]:
+@dataclass(frozen=True, slots=True)
+class LocatedDim:
+    """A dim, the user's line that it comes from where there is one, and whether it stands in a region."""
+
+    dim: Dim
+    loc: Loc | None
+    inside: bool = False
+
+
+def located_dims(function: Function) -> Iterator[LocatedDim]:
     """Every dim in a function's parameters, facts and ops."""
     for param, info in zip(function.params, function.infos, strict=True):
-        yield from param.shape if info.dims is None else info.dims
-    for relation in function.facts.relations:
-        yield from (relation.lhs, relation.rhs)
-    yield from _op_dims(function.ops)
+        yield from (LocatedDim(dim, None) for dim in (param.shape if info.dims is None else info.dims))
+    yield from _relation_dims(function.facts.relations, inside=False)
+    yield from _op_dims(function.ops, inside=False)
 
 
-def _op_dims(ops: tuple[Op, ...]) -> Iterator[Dim]:
+def _relation_dims(relations: Iterable[Relation], *, inside: bool) -> Iterator[LocatedDim]:
+    for relation in relations:
+        yield from (LocatedDim(dim, relation.reason.loc, inside) for dim in (relation.lhs, relation.rhs))
+
+
+def _op_dims(ops: tuple[Op, ...], *, inside: bool) -> Iterator[LocatedDim]:
     for op in ops:
-        for result in op.results:
-            yield from result.shape
-        yield from attr_dims(op.attrs)
+        dims = [dim for result in op.results for dim in result.shape]
+        yield from (LocatedDim(dim, op.loc, inside) for dim in (*dims, *attr_dims(op.attrs)))
         for region in op.regions:
-            for relation in region.demands:
-                yield from (relation.lhs, relation.rhs)
-            yield from _op_dims(region.ops)
+            yield from _relation_dims(region.demands, inside=True)
+            yield from _op_dims(region.ops, inside=True)
 
 
 def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
@@ -211,67 +221,3 @@ def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
             yield from (c.dim for c in (launch.when, variant.condition) if c is not None)
         for value in launch.temporaries:
             yield from value.shape
-
-
-def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
-    """The error that a failed check is, with the names, the values and the user's line.
-
-    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs.
-    """
-    env = dict(zip(program.symbols, values, strict=True))
-    what = program.sites[site]
-    infos = program.function.infos
-    if isinstance(what, AxisCheck):
-        return axis_error(infos[what.input].name, what, sizes[what.input][what.axis], env)
-    if isinstance(what, InRegion):
-        what = what.relation
-    if isinstance(what, Relation):
-        origins = _origins(program, (what.lhs, what.rhs), env)
-        return ShapeError(
-            what.failure(env), loc=what.reason.loc, notes=origins, remedy="pass arguments whose shapes satisfy it."
-        )
-    if isinstance(what, Declaration):
-        size = env[what.symbol]
-        return ShapeError(
-            f"{what.symbol.origin} is {size}, and {what.describe()} was declared.",
-            remedy=f"pass an array of a size that was declared, or change the declaration of {what.symbol.name}.",
-        )
-    shapes = ", ".join(f"{info.name} {tuple(s)}" for info, s in zip(infos, sizes, strict=True) if not info.hidden)
-    if what is Fault.TOO_LARGE:
-        return ShapeError(
-            f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
-            remedy="pass smaller arguments.",
-        )
-    if what is Fault.TOO_LONG:
-        return ShapeError(
-            f"a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits "
-            f"(arguments: {shapes}).",
-            remedy="pass smaller matrices.",
-        )
-    if what is Fault.NO_VALUE:
-        return _undefined(program, env)
-    arena = _arena_bytes(program, env)
-    what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
-    return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
-
-
-def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:
-    try:
-        return max(0, evaluate(program.arena, env))
-    except ShapeError:  # of a region that does not run some sizes may have no value
-        return 0
-
-
-def _undefined(program: HostProgram, env: dict[Symbol, int]) -> ShapeError:
-    """The first size that has no value."""
-    for dim in function_dims(program.function):
-        try:
-            evaluate(dim, env)
-        except ShapeError as error:
-            return ShapeError(error.problem, remedy=error.remedy, notes=_origins(program, (dim,), env))
-    raise AssertionError("every size has a value")
-
-
-def _origins(program: HostProgram, dims: tuple[Dim, ...], env: dict[Symbol, int]) -> tuple[str, ...]:
-    symbols = sorted({s for d in dims for s in free_symbols(d)}, key=lambda s: s.uid)
-    return tuple(f"{s.name} is {s.origin} = {env[s]}" for s in symbols if s in env)

@@ -59,6 +59,7 @@ _TENSOR = "{ ptr, i32, i32, ptr, ptr }"
 _DECLARATIONS = (
     "declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)",
     "declare { i64, i1 } @llvm.sadd.with.overflow.i64(i64, i64)",
+    "declare { i64, i1 } @llvm.ssub.with.overflow.i64(i64, i64)",
     "declare i64 @llvm.smin.i64(i64, i64)",
     "declare i64 @llvm.smax.i64(i64, i64)",
 )
@@ -130,7 +131,7 @@ class HostEmitter:
         self.overflow: list[str] = []
         #: Divisors that may be 0 and must not.
         self.zeros: list[str] = []
-        #: For each region that demands something of the dims what fails where it runs, and an i1: whether any does.
+        #: For each conditional region what fails where it runs, and an i1: whether any does.
         self.scopes: dict[Body, tuple[_Failing, str]] = {}
         #: Of these regions those that are being written, from the outside in.
         self.inside: list[Body] = []
@@ -237,12 +238,9 @@ class HostEmitter:
         for bind in self.program.binds:
             size = self._size(bind.input, bind.axis)
             if bind.offset != 0:
-                size = self.value(f"sub i64 {size}, {self.dim(bind.offset)}")
-            if bind.factor != 1:
-                factor = self.dim(bind.factor)
-                zero = self.value(f"icmp eq i64 {factor}, 0")
-                safe = self.value(f"select i1 {zero}, i64 1, i64 {factor}")
-                size = self.value(f"sdiv i64 {size}, {safe}")
+                size = self._checked("ssub", size, self.dim(bind.offset))
+            if bind.factor != 1:  # where it does not divide, the axis is found to have another size
+                size = self._floor_quotient(size, self.dim(bind.factor))
             self._know(bind.symbol, size, keep=keep)
         if keep:
             for symbol in self.program.symbols[len(self.program.binds) :]:
@@ -285,7 +283,7 @@ class HostEmitter:
         if site.kind is RelKind.DIVIDES:
             # Of 0 only 0 is a multiple.
             none = self.value(f"icmp eq i64 {lhs}, 0")
-            rest = self.value(f"select i1 {none}, i64 {rhs}, i64 {self._floor(lhs, rhs)[1]}")
+            rest = self.value(f"select i1 {none}, i64 {rhs}, i64 {self._floor_rest(rhs, lhs)}")
             return self.value(f"icmp ne i64 {rest}, 0")
         differ = self.value(f"icmp ne i64 {lhs}, {rhs}")
         for side in (lhs, rhs):
@@ -353,11 +351,11 @@ class HostEmitter:
         yield from self._own_dims(body.launches)
 
     def _scopes_in(self, launches: Sequence[Launch]) -> dict[Dim, str]:
-        """Compute the sizes of regions that demand something of the dims. Gives what was computed for them alone."""
+        """Compute the sizes of conditional regions. Gives what was computed for them alone."""
         inside: dict[Dim, str] = {}
         for launch in launches:
             for body in launch.bodies:
-                inside |= self._scope_sizes(body) if body.demands else self._scopes_in(body.launches)
+                inside |= self._scope_sizes(body) if body.conditional else self._scopes_in(body.launches)
         return inside
 
     def _scope_sizes(self, body: Body) -> dict[Dim, str]:
@@ -380,14 +378,14 @@ class HostEmitter:
         return inside
 
     def _own_dims(self, launches: Sequence[Launch]) -> Iterator[Dim]:
-        """What launches are chosen and sized by, those in regions without demands too."""
+        """What launches are chosen and sized by, those in regions that are not conditional too."""
         for launch in launches:
             loop = self.program.loops.get(launch)
             if loop is not None:
                 yield from (loop.length, *(row.step for row in loop.rows))
             yield from _dims_of(launch, self.kernels[launch])
             for body in launch.bodies:
-                if not body.demands:
+                if not body.conditional:
                     yield from self._own_dims(body.launches)
 
     def _any(self, flags: Sequence[str]) -> str | None:
@@ -831,9 +829,9 @@ class HostEmitter:
 
     def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
         if kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
-            if not args[1].isdigit():
+            if not _is_number(args[1]):
                 self.zeros.append(self.value(f"icmp eq i64 {args[1]}, 0"))
-            return self._floor(args[1], args[0])[0 if kind is OpaqueKind.FLOORDIV else 1]
+            return (self._floor_quotient if kind is OpaqueKind.FLOORDIV else self._floor_rest)(*args)
         result = args[0]
         for arg in args[1:]:
             if kind is OpaqueKind.BROADCAST:
@@ -844,21 +842,45 @@ class HostEmitter:
                 result = self.value(f"call i64 @llvm.{name}.i64(i64 {result}, i64 {arg})")
         return result
 
-    def _floor(self, divisor: str, dividend: str) -> tuple[str, str]:
-        """Quotient and remainder rounded down. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
-        zero = self.value(f"icmp eq i64 {divisor}, 0")
-        safe = self.value(f"select i1 {zero}, i64 1, i64 {divisor}")
-        quotient = self.value(f"sdiv i64 {dividend}, {safe}")
-        rest = self.value(f"srem i64 {dividend}, {safe}")
-        sign = self.value(f"xor i64 {rest}, {safe}")
+    def _floor_quotient(self, a: str, b: str) -> str:
+        """``a // b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it.
+
+        The least number by -1 is an overflow.
+        """
+        by = self._safe_divisor(b)
+        down = self._rounds_up(self.value(f"srem i64 {a}, {by}"), by)
+        quotient = self.value(f"sdiv i64 {a}, {by}")
+        quotient = self.value(f"sub i64 {quotient}, {self.value(f'zext i1 {down} to i64')}")
+        if by is b:
+            return quotient
+        least = self.value(f"icmp eq i64 {a}, {-(2**63)}")
+        minus = self.value(f"icmp eq i64 {b}, -1")
+        self.overflow.append(self.value(f"and i1 {least}, {minus}"))
+        return self.value(f"select i1 {minus}, i64 {self.value(f'sub i64 0, {a}')}, i64 {quotient}")
+
+    def _floor_rest(self, a: str, b: str) -> str:
+        """``a % b``, with the sign of ``b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
+        by = self._safe_divisor(b)
+        rest = self.value(f"srem i64 {a}, {by}")
+        more = self.value(f"add i64 {rest}, {by}")
+        return self.value(f"select i1 {self._rounds_up(rest, by)}, i64 {more}, i64 {rest}")
+
+    def _safe_divisor(self, b: str) -> str:
+        """1 in the place of 0 and -1, by which the processor traps: by 0 always, by -1 for the least number."""
+        if _is_number(b) and b not in ("0", "-1"):
+            return b
+        near = self.value(f"icmp ult i64 {self.value(f'add i64 {b}, 1')}, 2")
+        return self.value(f"select i1 {near}, i64 1, i64 {b}")
+
+    def _rounds_up(self, rest: str, by: str) -> str:
+        """An i1: whether the processor's quotient, which is rounded towards 0, is more than the one rounded down."""
         inexact = self.value(f"icmp ne i64 {rest}, 0")
-        opposite = self.value(f"icmp slt i64 {sign}, 0")
-        down = self.value(f"and i1 {inexact}, {opposite}")
-        less = self.value(f"sub i64 {quotient}, 1")
-        more = self.value(f"add i64 {rest}, {safe}")
-        return self.value(f"select i1 {down}, i64 {less}, i64 {quotient}"), self.value(
-            f"select i1 {down}, i64 {more}, i64 {rest}"
-        )
+        opposite = self.value(f"icmp slt i64 {self.value(f'xor i64 {rest}, {by}')}, 0")
+        return self.value(f"and i1 {inexact}, {opposite}")
+
+
+def _is_number(value: str) -> bool:
+    return value.removeprefix("-").isdigit()
 
 
 def _site_symbols(site: AxisCheck | Relation | Declaration) -> frozenset[Symbol]:

@@ -26,7 +26,7 @@ from dyn.lower.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.shapes import Dim, Facts, Relation, Symbol, product
+from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Relation, Symbol, SymExpr, product
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -82,7 +82,8 @@ class Body:
     """A region of a loop or a choice: its parameters, what it launches, and the values whose memory its results are.
 
     Of a loop's step, ``in_place`` are the carried values whose next ones are written over them. ``demands`` has to hold
-    of the dims where it runs, and does not follow from what is known around it.
+    of the dims where it runs, and does not follow from what is known around it; it is ``conditional`` where its sizes
+    mean something only if it may run: it demands something, or divides by a size.
     """
 
     params: tuple[Value, ...]
@@ -90,6 +91,7 @@ class Body:
     results: tuple[Value, ...]
     in_place: frozenset[int] = frozenset()
     demands: tuple[Relation, ...] = ()
+    conditional: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -109,6 +111,22 @@ class Launch:
     when: Condition | None = None
     bodies: tuple[Body, ...] = ()
 
+    def dims(self) -> Iterator[Dim]:
+        """What the launch is chosen and sized by, and the sizes of its buffers, those of its conditional regions left
+        out."""
+        for value in (*self.buffers, *self.temporaries):
+            yield from value.shape
+        if self.when is not None:
+            yield self.when.dim
+        for variant in self.variants:
+            if variant.condition is not None:
+                yield variant.condition.dim
+            yield from (*variant.dims, variant.grid)
+        for body in self.bodies:
+            if not body.conditional:
+                for launch in body.launches:
+                    yield from launch.dims()
+
     @property
     def measures(self) -> Symbol | None:
         """The dim that is found out here."""
@@ -118,6 +136,16 @@ class Launch:
     def call(self) -> Op | None:
         """The op of a library call."""
         return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+
+
+def divides(dim: Dim) -> bool:
+    """Whether a dim divides by something that may be 0."""
+    return isinstance(dim, SymExpr) and any(
+        isinstance(atom, Opaque)
+        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
+        and isinstance(atom.args[1], SymExpr)
+        for atom in dim.atoms
+    )
 
 
 def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:

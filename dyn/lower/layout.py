@@ -19,8 +19,8 @@ from dyn.ir.core import Value
 from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
 from dyn.lower.donate import stored_results
-from dyn.lower.launch import Body, Launch
-from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Symbol, SymExpr, dim_max, floordiv, free_symbols
+from dyn.lower.launch import Body, Launch, divides
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
 #: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
@@ -29,7 +29,7 @@ ALIGNMENT = 64
 
 @dataclass(eq=False)
 class Scope:
-    """What a region has alone that demands something of the dims: its sizes mean something where it may run.
+    """What a conditional region has alone: its sizes mean something where it may run.
 
     ``sizes`` are the bytes of its arrays, where they depend on the call, and ``slots`` the parts of the arena that are
     empty where it may not run.
@@ -141,16 +141,6 @@ def aligned(size: Dim) -> Dim:
     return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
 
 
-def divides(dim: Dim) -> bool:
-    """Whether a dim divides by something that may be 0."""
-    return isinstance(dim, SymExpr) and any(
-        isinstance(atom, Opaque)
-        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
-        and isinstance(atom.args[1], SymExpr)
-        for atom in dim.atoms
-    )
-
-
 class _Layouter:
     def __init__(self, layout: Layout, facts: Facts) -> None:
         self.layout, self.facts = layout, facts
@@ -161,12 +151,12 @@ class _Layouter:
         #: The segments that begin with the dims that are measured, and how many there are so far.
         self.measured: dict[Symbol, int] = {}
         self.count = 0
-        #: The innermost region around that demands something of the dims.
+        #: The innermost conditional region around.
         self.scope: Scope | None = None
 
     def region(self, body: Body) -> None:
         """The launches of a region."""
-        if not body.demands:
+        if not body.conditional:
             self.block(body.launches)
             return
         known, outer = len(self.places), self.scope

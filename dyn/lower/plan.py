@@ -17,7 +17,7 @@ from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
 from dyn.lower.convolution import lower_convolution
 from dyn.lower.donate import stored_results, update_in_place
-from dyn.lower.launch import Body, Launch
+from dyn.lower.launch import Body, Launch, divides
 from dyn.lower.library import lower_library, memory_of
 from dyn.lower.loops import lower_loops
 from dyn.lower.running import lower_running
@@ -47,7 +47,8 @@ def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
             changing = [i for i, same in enumerate(unchanged(op)) if not same]
             launches, in_place = update_in_place(inner, launches, changing)
         asked = tuple([r for r in region.demands if not plan.function.facts.ask(r).proved])
-        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place, asked))
+        conditional = bool(asked) or any(divides(dim) for launch in launches for dim in launch.dims())
+        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place, asked, conditional))
     return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
 
 

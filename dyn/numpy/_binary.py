@@ -88,7 +88,9 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     off = _signs_differ(rest, b)
     if not a.element_type.is_float:
         quotient = emit("divide", a, b)
-        return quotient if off is None else emit("subtract", quotient, cast(off, a.element_type, weak=a.weak))
+        if off is not None:
+            quotient = emit("subtract", quotient, cast(off, a.element_type, weak=a.weak))
+        return _none_by_zero(quotient, b)
     assert off is not None
     # (a - rest) / b is whole but for rounding, as CPython and NumPy compute it.
     whole = emit("subtract", emit("divide", emit("subtract", a, rest), b), cast(off, a.element_type, weak=a.weak))
@@ -99,6 +101,11 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     exact = emit("divide", a, b)
     down = emit("select", flag("EQ", down, 0), emit("multiply", exact, filled(down, 0)), down)
     return emit("select", flag("EQ", b, 0), exact, down)
+
+
+def _none_by_zero(result: Tracer, divisor: Tracer) -> Tracer:
+    """0 where an integer was divided by 0, as in NumPy; ``lax`` has XLA's results there."""
+    return emit("select", flag("EQ", divisor, 0), filled(result, 0), result)
 
 
 def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:
@@ -115,13 +122,11 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     a, b = _small("remainder", x, y)
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
-    if off is None:
-        return rest
-    result = emit("select", off, emit("add", rest, b), rest)
-    if a.element_type.is_float:
-        zero = emit("select", flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
-        result = emit("select", flag("EQ", rest, 0), zero, result)
-    return result
+    result = rest if off is None else emit("select", off, emit("add", rest, b), rest)
+    if not a.element_type.is_float:
+        return _none_by_zero(result, b)
+    zero = emit("select", flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
+    return emit("select", flag("EQ", rest, 0), zero, result)
 
 
 mod = remainder
@@ -136,7 +141,9 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
 @public
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The remainder with the sign of ``x``, as in C. Integers modulo 0 give 0."""
-    return emit("remainder", *_small("fmod", x, y))
+    a, b = _small("fmod", x, y)
+    rest = emit("remainder", a, b)
+    return rest if a.element_type.is_float else _none_by_zero(rest, b)
 
 
 # ---- powers ----------------------------------------------------------------------------------------------------------

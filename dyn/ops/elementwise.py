@@ -84,14 +84,14 @@ def _truncated_div(x: Array, y: Array) -> Array:
     safe = np.where(zero, np.ones_like(y), y)
     rounded_down = np.floor_divide(x, safe)
     inexact = (rounded_down * safe != x) & ((x < 0) != (safe < 0))
-    return np.where(zero, np.zeros_like(x), rounded_down + inexact).astype(x.dtype)
+    return np.where(zero, ~np.zeros_like(x), rounded_down + inexact).astype(x.dtype)
 
 
 def _truncated_rem(x: Array, y: Array) -> Array:
     if x.dtype.kind not in "iu":
         return np.fmod(x, y)
     zero = y == 0
-    return np.where(zero, np.zeros_like(x), np.fmod(x, np.where(zero, np.ones_like(y), y))).astype(x.dtype)
+    return np.where(zero, x, np.fmod(x, np.where(zero, np.ones_like(y), y))).astype(x.dtype)
 
 
 def _power(x: Array, y: Array) -> Array:

@@ -45,9 +45,9 @@ class Scalar(Enum):
     ADD = ("add", 2)
     SUB = ("sub", 2)
     MUL = ("mul", 2)
-    #: Integers truncate towards zero; x / 0 is 0 and MIN / -1 is MIN, without a trap.
+    #: Integers truncate towards zero; x / 0 is -1, all bits set, and MIN / -1 is MIN, without a trap.
     DIV = ("div", 2)
-    #: The sign is the dividend's, as in C; x % 0 is 0.
+    #: The sign is the dividend's, as in C; x % 0 is x.
     REM = ("rem", 2)
     POW = ("pow", 2)
     #: The angle of the point (second, first) from the first axis, in [-pi, pi], with C's special cases.

@@ -161,9 +161,8 @@ def integers_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tra
     root = emit("remainder", filled(span, 1 << (width // 2)), span)
     multiplier = emit("remainder", emit("multiply", root, root), span)
     offset = emit("multiply", emit("remainder", upper, span), multiplier)
+    # A span of 2**bits is 0 here, by which the remainder is the dividend.
     offset = emit("remainder", emit("add", offset, emit("remainder", lower, span)), span)
-    # A span of 2**bits is 0 here, of which StableHLO's remainder is the dividend and dyn's is 0.
-    offset = emit("select", flag("EQ", span, 0), lower, offset)
     return emit("add", low, cast(offset, dtype))
 
 

@@ -212,6 +212,7 @@ def test_a_size_that_has_no_value() -> None:
         "floordiv(n, m) divides by zero: m is 0.\n"
         "  n is the size n = 7\n"
         "  m is the size m = 0\n"
+        "  at model.py:1\n"
         "  help: use max(n, 1) as a divisor that may be 0."
     )
 

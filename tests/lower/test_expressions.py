@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dyn import dtypes
 from dyn.errors import NotYetError
+from dyn.integers import INT64, divide, remainder
 from dyn.lower.expressions import ExprBuilder, Parameters, Rewriter
 from dyn.lower.kernel import Apply, Buffer, Const, Expr, Index, Load, walk_exprs
 from dyn.ops.scalar import Scalar
@@ -91,18 +92,14 @@ def _value(expr: Expr, env: dict[object, int], computed: int) -> int:
     return done[id(expr)]
 
 
-def _divide(a: int, b: int) -> int:
-    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 _FUNCTIONS = {
     Scalar.ADD: lambda a, b: a + b,
     Scalar.SUB: lambda a, b: a - b,
     Scalar.MUL: lambda a, b: a * b,
     Scalar.MIN: min,
     Scalar.MAX: max,
-    Scalar.DIV: _divide,
-    Scalar.REM: lambda a, b: a - b * _divide(a, b),
+    Scalar.DIV: lambda a, b: divide(INT64, a, b),
+    Scalar.REM: lambda a, b: remainder(INT64, a, b),
     Scalar.XOR: lambda a, b: a ^ b,
     Scalar.AND: lambda a, b: a & b,
     Scalar.EQ: lambda a, b: int(a == b),

@@ -11,7 +11,8 @@ from hypothesis import given
 from dyn.errors import NotYetError
 from dyn.ir.binding import AxisCheck, Bind
 from dyn.ir.core import Function, Value
-from dyn.lower.host import Fault, HostProgram, build_host, render_failure
+from dyn.lower.host import Fault, HostProgram, build_host
+from dyn.lower.host_errors import render_failure
 from dyn.lower.host_llvm import emit_host
 from dyn.lower.layout import aligned
 from dyn.lower.plan import lower_plan

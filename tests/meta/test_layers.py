@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
     "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "forking": 0, "dtypes": 0, "short": 0,
-    "version": 0,
+    "integers": 0, "version": 0,
     "shapes": 1,
     "ir": 2,
     "ops": 3,

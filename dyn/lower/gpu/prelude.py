@@ -40,13 +40,14 @@ template <class T, class F> FN T dyn_saturate(F x, F low, F high, T least, T mos
     return x >= high ? most : x < low ? least : x == x ? (T)x : (T)0;
 }""",
     "dyn_div": """\
-template <class T> FN T dyn_div(T a, T b) {  // x / 0 is 0, and MIN / -1 wraps
-    if (b == 0) return 0;
+template <class T> FN T dyn_div(T a, T b) {  // x / 0 is -1, and MIN / -1 wraps
+    if (b == 0) return (T)-1;
     return (T)-1 < (T)1 && b == (T)-1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
 }""",
     "dyn_rem": """\
-template <class T> FN T dyn_rem(T a, T b) {  // x % 0 is 0
-    return b == 0 || ((T)-1 < (T)1 && b == (T)-1) ? (T)0 : (T)(a % b);
+template <class T> FN T dyn_rem(T a, T b) {  // x % 0 is x
+    if (b == 0) return a;
+    return (T)-1 < (T)1 && b == (T)-1 ? (T)0 : (T)(a % b);
 }""",
     "dyn_ipow": """\
 template <class T> FN T dyn_ipow(T x, T y) {  // wraps; a negative exponent truncates 1 / x**-y towards 0
@@ -86,12 +87,17 @@ template <class T> FN T dyn_min(T a, T b) {  // NaN wins, and -0 is less than +0
     return a < b || a != a ? a : b < a || b != b ? b : signbit(a) ? a : b;
 }""",
     "dyn_floordiv": """\
-FN long long dyn_floordiv(long long a, long long b) {
-    if (b == 0) return 0;
-    const long long q = a / b;
-    return q - (q * b != a && (a < 0) != (b < 0));
+FN long long dyn_floordiv(long long a, long long b) {  // a divisor of 0 counts as 1
+    if (b == 0) return a;
+    if (b == -1) return (long long)(0ull - (unsigned long long)a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }""",
-    "dyn_mod": "FN long long dyn_mod(long long a, long long b) { return a - b * dyn_floordiv(a, b); }",
+    "dyn_mod": """\
+FN long long dyn_mod(long long a, long long b) {  // a divisor of 0 counts as 1
+    if (b == 0 || b == -1) return 0;
+    const long long rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}""",
     "dyn_imin": "FN long long dyn_imin(long long a, long long b) { return a < b ? a : b; }",
     "dyn_imax": "FN long long dyn_imax(long long a, long long b) { return a > b ? a : b; }",
     "dyn_broadcast": "FN long long dyn_broadcast(long long a, long long b) { return a == 1 ? b : a; }",

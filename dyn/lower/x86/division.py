@@ -1,6 +1,7 @@
 """Division of integers: without a trap, and in vectors, for which there is no instruction.
 
-A divisor of 0 divides by 1 instead, and the quotient becomes 0, as does the remainder; MIN / -1 wraps to MIN.
+Results are those of ``dyn.integers``. A divisor of 0 divides by 1 instead, which cannot trap, and the result is put
+right afterwards.
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ from dyn.lower.x86.machine import Machine
 def divide(m: Machine, ty: VType, a: str, b: str, *, signed: bool, rest: bool) -> str:
     """The quotient towards 0, or the remainder with the sign of ``a``."""
     fn = m.fn
-    zero = constant(0, ty)
-    is_zero = fn.op("icmp eq", ty, b, zero)
+    is_zero = fn.op("icmp eq", ty, b, constant(0, ty))
     divisor = fn.select(is_zero, ty, constant(1, ty), b)
     if ty.lanes == 1 or (ty.bits == 64 and not m.avx512):
         result = _by_instruction(m, ty, a, divisor, signed=signed, rest=rest)
-        return result if rest else fn.select(is_zero, ty, zero, result)
+        return fn.select(is_zero, ty, a if rest else constant(-1, ty), result)
     quotient = (_in_steps if ty.bits == 64 else _through_float)(m, ty, a, divisor, signed=signed)
-    if rest:  # of x / 1 it is 0
-        return fn.op("sub", ty, a, fn.op("mul", ty, quotient, divisor))
-    return fn.select(is_zero, ty, zero, quotient)
+    if rest:  # of x by 0 it is x
+        return fn.op("sub", ty, a, fn.op("mul", ty, quotient, b))
+    return fn.select(is_zero, ty, constant(-1, ty), quotient)
 
 
 def _by_instruction(m: Machine, ty: VType, a: str, b: str, *, signed: bool, rest: bool) -> str:

@@ -164,16 +164,23 @@ class Indices:
                 return self.divide(atom, args[0], args[1])
 
     def divide(self, atom: Opaque, a: str, b: str) -> str:
-        """Floor division without a trap: it may stand where its loop does not run and the divisor is 0."""
-        fn = self.fn
-        if not isinstance(atom.args[1], int):
-            b = fn.select(fn.op("icmp eq", I64, b, "0"), I64, "1", b)
+        """Floor division as ``dyn.integers.INDICES`` has it, without a trap.
+
+        A divisor of 0 or -1 divides by 1 instead: of both the rest is 0, and of -1 the quotient is put right.
+        """
+        fn, given = self.fn, b
+        known = isinstance(atom.args[1], int)
+        if not known:
+            b = fn.select(fn.op("icmp ult", I64, fn.op("add", I64, b, "1"), "2"), I64, "1", b)
         remainder = fn.op("srem", I64, a, b)
         wrong = fn.op("icmp slt", I64, fn.op("xor", I64, remainder, b), "0")
         wrong = fn.op("and", vtype("i1"), wrong, fn.op("icmp ne", I64, remainder, "0"))
         if atom.kind is OpaqueKind.MOD:
             return fn.op("add", I64, remainder, fn.select(wrong, I64, b, "0"))
-        return fn.op("sub", I64, fn.op("sdiv", I64, a, b), fn.cast("zext", vtype("i1"), wrong, I64))
+        quotient = fn.op("sub", I64, fn.op("sdiv", I64, a, b), fn.cast("zext", vtype("i1"), wrong, I64))
+        if known:
+            return quotient
+        return fn.select(fn.op("icmp eq", I64, given, "-1"), I64, fn.op("sub", I64, "0", a), quotient)
 
     # --- addresses ---------------------------------------------------------------------------------------------
 

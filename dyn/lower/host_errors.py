@@ -1,0 +1,144 @@
+"""Errors of host programs: what a failed check means, with the names, the values and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dyn.errors import ShapeError
+from dyn.integers import sized
+from dyn.ir.binding import AxisCheck, axis_error
+from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, located_dims
+from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
+from dyn.shapes.expr import atom_dim
+
+
+def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
+    """The error that a failed check is, with the names, the values and the user's line.
+
+    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs.
+    """
+    env = dict(zip(program.symbols, values, strict=True))
+    what = program.sites[site]
+    infos = program.function.infos
+    if isinstance(what, AxisCheck):
+        return axis_error(infos[what.input].name, what, sizes[what.input][what.axis], env)
+    if isinstance(what, InRegion):
+        what = what.relation
+    if isinstance(what, Relation):
+        origins = _origins(program, (what.lhs, what.rhs), env)
+        return ShapeError(
+            what.failure(env), loc=what.reason.loc, notes=origins, remedy="pass arguments whose shapes satisfy it."
+        )
+    if isinstance(what, Declaration):
+        size = env[what.symbol]
+        return ShapeError(
+            f"{what.symbol.origin} is {size}, and {what.describe()} was declared.",
+            remedy=f"pass an array of a size that was declared, or change the declaration of {what.symbol.name}.",
+        )
+    shapes = ", ".join(f"{info.name} {tuple(s)}" for info, s in zip(infos, sizes, strict=True) if not info.hidden)
+    if what in (Fault.TOO_LARGE, Fault.NO_VALUE):
+        return _nonsense(program, env) or ShapeError(
+            f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
+            remedy="pass smaller arguments.",
+        )
+    if what is Fault.TOO_LONG:
+        return ShapeError(
+            f"a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits "
+            f"(arguments: {shapes}).",
+            remedy="pass smaller matrices.",
+        )
+    arena = _arena_bytes(program, env)
+    what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
+    return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
+
+
+def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:
+    try:
+        return max(0, evaluate(program.arena, env))
+    except ShapeError:  # of a region that does not run some sizes may have no value
+        return 0
+
+
+def _nonsense(program: HostProgram, env: dict[Symbol, int]) -> ShapeError | None:
+    """The first size that has no value, or passes 64 bits; None where all are what they should be.
+
+    Sizes in regions and of data come last: a region that does not run may have any, and what has not been measured yet
+    is 0 here.
+    """
+
+    def order(found: LocatedDim) -> bool:
+        return found.inside or any(symbol.measured for symbol in free_symbols(found.dim))
+
+    for located in sorted(located_dims(program.function), key=order):
+        dim, loc = located.dim, located.loc
+        if not env.keys() >= free_symbols(dim):
+            continue
+        try:
+            found = _too_large(dim, env)
+        except ShapeError as error:
+            return ShapeError(error.problem, loc=loc, remedy=error.remedy, notes=_origins(program, (dim,), env))
+        if found is not None:
+            part, value = found
+            if isinstance(part, int):
+                problem = f"{part} is a part of {format_dim(dim)}"
+            else:
+                whole = "" if part == dim else f", a part of {format_dim(dim)}"
+                problem = f"{format_dim(part)} is {value} in this call{whole}"
+            return ShapeError(
+                f"{problem}, and sizes have 64 bits.",
+                loc=loc,
+                remedy="pass smaller arguments.",
+                notes=_origins(program, (dim,), env),
+            )
+    return None
+
+
+def _too_large(dim: Dim, env: Mapping[Symbol, int]) -> tuple[Dim, int] | None:
+    """What first passes 64 bits on the way to a dim's value, with its value, in the order of the native code."""
+    evaluate(dim, env)
+    if isinstance(dim, int):
+        return (dim, dim) if _passes(dim) else None
+    opaque = [atom for atom in dim.atoms if isinstance(atom, Opaque)]
+    parts = {as_dim(arg) for atom in opaque for arg in atom.args} | {atom_dim(atom) for atom in opaque} | {dim}
+    for part in sorted(parts, key=_depth):
+        for step, value in _steps(part, env):
+            if _passes(value):
+                return step, value
+    return None
+
+
+def _depth(dim: Dim) -> tuple[int, str]:
+    """Sorts what a dim is made of before it."""
+    return (0, "") if isinstance(dim, int) else (len(dim.atoms), str(dim))
+
+
+def _passes(value: int) -> bool:
+    try:
+        sized(value)
+    except OverflowError:
+        return True
+    return False
+
+
+def _steps(dim: Dim, env: Mapping[Symbol, int]) -> Iterator[tuple[Dim, int]]:
+    """The partial products and sums of a polynomial, with their values."""
+    if isinstance(dim, int):
+        yield dim, dim
+        return
+    total: Dim = dim.constant
+    yield total, total
+    for mono, coefficient in dim.terms:
+        product: Dim = 1
+        for atom, power in mono.factors:
+            for _ in range(power):
+                product = product * atom_dim(atom)
+                yield product, evaluate(product, env)
+        product = product * coefficient
+        total = total + product
+        for step in (product, total):
+            yield step, evaluate(step, env)
+
+
+def _origins(program: HostProgram, dims: tuple[Dim, ...], env: dict[Symbol, int]) -> tuple[str, ...]:
+    symbols = sorted({s for d in dims for s in free_symbols(d)}, key=lambda s: s.uid)
+    return tuple(f"{s.name} is {s.origin} = {env[s]}" for s in symbols if s in env)
