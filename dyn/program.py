@@ -18,7 +18,7 @@ from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
 from dyn.errors import IRError
 from dyn.forking import lock
-from dyn.ir.core import Function
+from dyn.ir.core import Function, buffers
 from dyn.ir.identity import function_identity
 from dyn.lower.target import Target
 from dyn.ops import OWN_OPS
@@ -49,6 +49,8 @@ class Program:
         with record.timed("find"):
             self._programs = Programs(self._backend)
             self._key = self._programs.key(lambda: _identity(traced))
+            #: The large constants of the traced program: those that a program found on disk was compiled with.
+            self._constants = {} if self._key is None else buffers(traced.function.ops)
             known = self._programs.find(self._key)
         self._found, self._built = (None, ()) if known is None else known
         if self._found is None:
@@ -88,7 +90,8 @@ class Program:
         record.kernels_compiled = self._found.kernels
         record.origins = tuple([one.origin for one in self._built])
         with record.timed("load"):
-            interface = Interface(self.traced.function, self._reuses(self._found), False, self._host)
+            constants = tuple([self._constants[name].array for name in self._found.constants])
+            interface = Interface(self.traced.function, self._reuses(self._found), False, self._host, constants)
             return load_program(self._backend, self._built, self._found.kernels, interface, captured)
 
     def _reuses(self, found: Found) -> tuple[Any, ...]:
@@ -105,11 +108,14 @@ class Program:
         optimized, record = self.optimized, self.record
         loaded = compile_x86(optimized, captured, self._backend, record)
         # A library call without native code is an op, with attributes that depend on the sizes: it is not written down.
-        if self._key is not None and not loaded.interface.calls:
+        # Nor is a constant that a pass has made.
+        constants = tuple([dense.content.hex() for dense in optimized.host.constants])
+        if self._key is not None and not loaded.interface.calls and all(c in self._constants for c in constants):
             _require_same_interface(self.traced.function, optimized.function)
             reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
             parts = parts_of(self._backend, record.sources)
-            self._programs.keep(self._key, Found(parts, record.kernels_compiled, reuses, optimized.useless))
+            found = Found(parts, record.kernels_compiled, reuses, optimized.useless, constants)
+            self._programs.keep(self._key, found)
         return loaded
 
     def sources(self) -> tuple[Source, ...]:

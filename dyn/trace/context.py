@@ -154,7 +154,7 @@ class Trace:
         self.builder.loc = user_loc()
         self.check_alive("a constant")
         attrs: dict[str, Any] = {"weak": True} if weak else {}
-        (value,) = self.builder.emit(constant, (), value=Dense(np.array(array, order="C")), **attrs)
+        (value,) = self.builder.emit(constant, (), value=Dense(array), **attrs)
         return value
 
     def captured(self, array: Any, type: TensorType, name: str) -> Value:
