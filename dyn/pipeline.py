@@ -150,7 +150,8 @@ def render(optimized: Optimized) -> Rendered:
         [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
     ]
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
-    hosts = [Source(emit_host(optimized.host, table, "dyn_host", native), ("dyn_host",), Effort.QUICK)]
+    host_text = emit_host(optimized.host, table, "dyn_host", native, len(numbers) + len(calls))
+    hosts = [Source(host_text, ("dyn_host",), Effort.QUICK)]
     if optimized.host.guards:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
     return Rendered((*sources, *hosts), len(sources), tuple(calls))
@@ -181,7 +182,7 @@ def compile_parts(optimized: Optimized, backend: X86Backend, record: Record) -> 
 
 def interface_of(host: HostProgram, calls: bool) -> Interface:
     """What calls must know of a host program that is at hand; ``calls``: whether Python is asked for library calls."""
-    return Interface(host.function, host.reuses, calls, lambda: host)
+    return Interface(host.function, host.reuses, calls, lambda: host, tuple(c.array for c in host.constants))
 
 
 def _dump(name: str, record: Record) -> None:

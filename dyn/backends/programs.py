@@ -39,13 +39,15 @@ class Found:
     """A program that was compiled before: ``kernels`` objects, the host program's, and that of its guards if any.
 
     ``reuses`` are the results, by number, that may lie in an argument's memory, each with that argument; ``useless``
-    the arguments that were donated in vain.
+    the arguments that were donated in vain. ``constants`` are those large constants of the traced program that the code
+    reads, in the order of its table, by their contents' digests.
     """
 
     parts: tuple[Part, ...]
     kernels: int
     reuses: tuple[tuple[int, int], ...] = ()
     useless: tuple[int, ...] = ()
+    constants: tuple[str, ...] = ()
 
     def text(self) -> str:
         """As it is kept: a line for each field."""
@@ -53,12 +55,13 @@ class Found:
         lines += [f"part {part.key} {','.join(part.symbols)}" for part in self.parts]
         lines += [f"reuse {output} {input}" for output, input in self.reuses]
         lines += [f"useless {number}" for number in self.useless]
+        lines += [f"constant {digest}" for digest in self.constants]
         return "\n".join(lines)
 
 
 def parse_found(text: str) -> Found:
     """What :meth:`Found.text` has written. ValueError for anything else."""
-    rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": []}
+    rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": [], "constant": []}
     for line in text.splitlines():
         what, *fields = line.split(" ")
         if what not in rows:
@@ -70,6 +73,7 @@ def parse_found(text: str) -> Found:
         int(kernels),
         tuple((int(output), int(input)) for output, input in rows["reuse"]),
         tuple(int(number) for (number,) in rows["useless"]),
+        tuple(digest for (digest,) in rows["constant"]),
     )
 
 

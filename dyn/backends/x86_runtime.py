@@ -194,13 +194,15 @@ class Interface:
 
     ``function`` has its parameters and results: their dtypes, their ranks and the sizes that are fixed. It is the
     traced function or what the passes made of it, which have the same. ``calls`` says whether a library is called;
-    ``host()`` is the host program itself, which is needed where a call fails, to say why.
+    ``host()`` is the host program itself, which is needed where a call fails, to say why. ``constants`` are the arrays
+    of its large constants, which never change.
     """
 
     function: Function
     reuses: tuple[Reuse, ...]
     calls: bool
     host: Callable[[], HostProgram]
+    constants: tuple[Array, ...] = ()
 
 
 class LoadedProgram:
@@ -228,8 +230,9 @@ class LoadedProgram:
         self._check_captured()
         self._run = _RUN(address)
         _RUNTIME.address()  # made now rather than by the first call
-        self._kernels = (ctypes.c_void_p * max(len(kernels), 1))(*kernels)
-        self.context = ctypes.addressof(self._kernels)
+        table = [*kernels, *(array.__array_interface__["data"][0] for array in interface.constants)]
+        self._table = (ctypes.c_void_p * max(len(table), 1))(*table)
+        self.context = ctypes.addressof(self._table)
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
         self._dtypes = tuple(v.dtype.np for v in function.results)
         #: Captured arrays that have to be copied for compiled code, each time.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dyn.explain.fold import Fold, Made, Step, best_order
 from dyn.explain.report import group_row, saved_bytes
+from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value, attrs_key
 from dyn.ir.opdef import OpKind
 from dyn.lower.launch import Launch, by_group
@@ -79,7 +80,8 @@ class _Maker:
         self.graph = Graph()
         #: The box and output that hold each stored value.
         self.home: dict[Value, tuple[int, int]] = {}
-        self.rows = self._row_parameters()
+        self.constants = frozenset([op.result for op in self.function.ops if buffer_of(op) is not None])
+        self.rows = self._row_parameters() | self.constants
         self.folds = {fold.start: fold for fold in self._reorder()}
 
     def _made(self) -> dict[Value, Made]:
@@ -137,6 +139,7 @@ class _Maker:
     def _kernel(self, launch: Launch) -> Box:
         group, row = launch.group, group_row(launch)
         names = {p: info.name for p, info in zip(self.function.params, self.function.infos, strict=True)}
+        names.update(dict.fromkeys(self.constants, "a constant"))
         reads = [v for v in launch.buffers if v in self.rows]
         rows = [Row(f"reads {names[v]}", v.type.text(), "reads") for v in reads]
         stored = frozenset(group.outputs)

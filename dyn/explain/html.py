@@ -144,10 +144,13 @@ def _groups(groups: Sequence[GroupRow]) -> str:
 
 
 def _memory(report: Report) -> str:
+    constants, said = report.memory.constants, ""
+    if constants:
+        said = f"<p>{counted(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
     if not report.memory.slots:
-        return '<p class="dyn-none">No intermediate arrays.</p>'
+        return f'<p class="dyn-none">No intermediate arrays.</p>{said}'
     slots = [(str(number), _mono(slot)) for number, slot in enumerate(report.memory.slots)]
-    return f"<p>The arena: {_mono(report.memory.arena)} bytes; slots are used again as values die.</p>" + _table(
+    return f"<p>The arena: {_mono(report.memory.arena)} bytes; slots are used again as values die.</p>{said}" + _table(
         ("slot", "bytes"), slots
     )
 

@@ -84,10 +84,11 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """Intermediate memory in bytes: the formula of the whole, and of each slot."""
+    """Intermediate memory in bytes: the formula of the whole, and of each slot; and each large constant's bytes."""
 
     arena: str
     slots: tuple[str, ...]
+    constants: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -273,4 +274,5 @@ def _inside(group: Group) -> frozenset[Value]:
 
 
 def _memory(host: HostProgram) -> MemoryRow:
-    return MemoryRow(format_dim(host.arena), tuple(format_dim(slot) for slot in host.slots))
+    constants = tuple(dense.array.nbytes for dense in host.constants)
+    return MemoryRow(format_dim(host.arena), tuple(format_dim(slot) for slot in host.slots), constants)

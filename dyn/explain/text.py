@@ -65,10 +65,14 @@ def _groups(report: Report) -> list[str]:
 
 def _memory(report: Report) -> list[str]:
     slots = report.memory.slots
-    if not slots:
-        return ["no intermediate arrays"]
-    lines = [f"arena {report.memory.arena} bytes, in {counted(len(slots), 'slot')} used again as values die:"]
-    return lines + [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
+    lines = ["no intermediate arrays"]
+    if slots:
+        lines = [f"arena {report.memory.arena} bytes, in {counted(len(slots), 'slot')} used again as values die:"]
+        lines += [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
+    constants = report.memory.constants
+    if constants:
+        lines.append(f"{counted(len(constants), 'large constant')}, of {sum(constants)} bytes")
+    return lines
 
 
 def _times(report: Report) -> list[str]:

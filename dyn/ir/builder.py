@@ -155,7 +155,7 @@ class Builder:
         while op is not None and op.opdef.kind is OpKind.VIEW and len(op.operands) == 1:
             op = self._producers.get(op.operands[0])
         dense = literal(op) if op is not None else None
-        return uniform_element(dense.array) if dense is not None else None
+        return None if dense is None else dense.element
 
 
 def literal(op: Op) -> Dense | None:
@@ -164,10 +164,7 @@ def literal(op: Op) -> Dense | None:
     return value if op.opdef.kind is OpKind.GENERATE and isinstance(value, Dense) else None
 
 
-def uniform_element(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """The element, as a 0-d array, that an array consists of to the bit; None where there are several, or none."""
-    if array.size == 0:
-        return None
-    data = array.tobytes()
-    first = data[: array.itemsize]
-    return array.reshape(-1)[:1].reshape(()) if data == first * array.size else None
+def buffer_of(op: Op) -> Dense | None:
+    """The array that an op's result is, where that lies in a buffer before the program runs: a large constant's."""
+    dense = literal(op)
+    return dense if dense is not None and dense.has_buffer else None

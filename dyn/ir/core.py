@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -41,22 +42,49 @@ class Value:
         return self.type.dtype
 
 
+#: A constant of so many elements lies in a buffer of its own, unless all of them are one: as code it would take as long
+#: to compile as it has elements, and more.
+BUFFER_FROM = 64
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
     """An immutable array in an attribute: a constant's value. It keeps a copy of the array that it is made from.
 
-    Two are equal when their bytes are: 0.0 is not -0.0, and a NaN is itself.
+    Of a large array whose elements are all one only that one is kept: ``array`` has no strides then. Two are equal when
+    their bytes are: 0.0 is not -0.0, and a NaN is itself.
     """
 
     array: np.ndarray[Any, Any]
+    _content: bytes | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        own = np.array(self.array, dtype(self.array.dtype).np, order="C")
+        given, element = self.array, dtype(self.array.dtype).np
+        one = uniform_element(given) if given.size >= BUFFER_FROM else None
+        own = np.array(given if one is None else one, element, order="C")
+        if one is not None:
+            object.__setattr__(self, "_content", own.tobytes())
+            own = np.broadcast_to(own, given.shape)
         own.setflags(write=False)
         object.__setattr__(self, "array", own)
 
+    @property
+    def is_splat(self) -> bool:
+        """Whether it is a large array whose elements are all one, of which that one is kept."""
+        return self.array.size >= BUFFER_FROM and not any(self.array.strides)
+
+    @property
+    def has_buffer(self) -> bool:
+        """Whether the elements lie in a buffer, instead of in the code that reads them."""
+        return self.array.size >= BUFFER_FROM and not self.is_splat
+
+    @property
+    def element(self) -> np.ndarray[Any, Any] | None:
+        """The element, as a 0-d array, that it consists of to the bit; None where there are several, or none."""
+        return None if self.has_buffer else uniform_element(self.array)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dense) and self.key() == other.key()
+        return self is other or (isinstance(other, Dense) and self.key() == other.key())
 
     def __hash__(self) -> int:
         return hash(self.key())
@@ -66,7 +94,29 @@ class Dense:
 
     def key(self) -> tuple[object, ...]:
         """What equality compares. ``dtype.str`` would not do: that of bfloat16 is that of any two bytes."""
-        return (self.array.dtype, self.array.shape, self.array.tobytes())
+        return (self.array.dtype, self.array.shape, self.content)
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the elements; of a buffer their SHA-256, and where all elements are one the bytes of that."""
+        found = self._content
+        if found is None:
+            array = self.array
+            found = sha256(array.reshape(-1).view(np.uint8).data).digest() if self.has_buffer else array.tobytes()
+            object.__setattr__(self, "_content", found)
+        return found
+
+
+def uniform_element(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """The element, as a 0-d array, that an array consists of to the bit; None where there are several, or none."""
+    if array.size == 0:
+        return None
+    first = np.array(array[(0,) * array.ndim])
+    if all(stride == 0 or size == 1 for stride, size in zip(array.strides, array.shape, strict=True)):
+        return first
+    words = np.ascontiguousarray(array).reshape(-1).view(f"u{min(array.itemsize, 8)}").reshape(array.size, -1)
+    # Most differ soon.
+    return first if all((part == words[0]).all() for part in (words[:BUFFER_FROM], words)) else None
 
 
 #: What an attribute may be: a Dim (an int or an expression), a bool, a float, a string, a dtype, a Dense, or a tuple
@@ -254,6 +304,18 @@ def map_attr_dims(attrs: Mapping[str, Attr], change: Callable[[Dim], Dim]) -> di
         return value
 
     return {name: one(value) for name, value in attrs.items()}
+
+
+def buffers(ops: Sequence[Op]) -> dict[str, Dense]:
+    """The constants that lie in buffers, those of regions too, by the hexadecimal of their ``content``."""
+    found: dict[str, Dense] = {}
+    for op in ops:
+        for value in op.attrs.values():
+            if isinstance(value, Dense) and value.has_buffer:
+                found.setdefault(value.content.hex(), value)
+        for region in op.regions:
+            found.update(buffers(region.ops))
+    return found
 
 
 def attr_values(attrs: Mapping[str, Attr], env: Mapping[Symbol, int]) -> dict[str, Any]:

@@ -146,8 +146,7 @@ class _Writer:
         if kind is DType:
             return f"#{value.name}"
         if kind is Dense:
-            array = value.array
-            return f"dense {array.dtype.name} {array.shape} {sha256(array.tobytes()).hexdigest()}"
+            return f"dense {value.array.dtype.name} {value.array.shape} {value.content.hex()}"
         for plain in (int, float, str):  # NumPy's numbers, and enumerations
             if isinstance(value, plain):
                 return f"{kind.__module__}.{kind.__qualname__} {self.attr(plain(value))}"

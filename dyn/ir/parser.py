@@ -12,6 +12,7 @@
     region   = "(" {value ":" type ","} ")" "{" {fact} body
     type     = name shape ["~"]
     attr     = "[" {attr ","} "]" | string | float | "#" name | "true" | "false" | dense | size
+    dense    = "dense" "(" type ({"," number} | "," "all" number {"," number} | "," "sha256" string) ")"
     size     = polynomials of names, of calls such as floordiv(a, b), and of integers, with "+", "-", "*", "**"
 
 This file is long because a grammar is best read in one piece.
@@ -22,13 +23,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind, from_short
+from dyn.dtypes import dtype as from_numpy
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.opdef import REGISTRY
@@ -70,17 +72,19 @@ class _Token:
     at: int
 
 
-def parse_function(text: str) -> Function:
+def parse_function(text: str, constants: Mapping[str, Dense] | None = None) -> Function:
     """The function that a text describes; IRError with line and column where it is malformed.
 
-    Names, the grammar and the facts are checked here; types are the verifier's business.
+    ``constants`` are the arrays that the text has by their digests (``dyn.ir.core.buffers``). Names, the grammar and
+    the facts are checked here; types are the verifier's business.
     """
-    return _Parser(text).function()
+    return _Parser(text, constants or {}).function()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, constants: Mapping[str, Dense]) -> None:
         self.source = text
+        self.constants = constants
         self.tokens = self.tokenize(text)
         self.position = 0
         self.depth = 0
@@ -396,15 +400,34 @@ class _Parser:
         self.expect("dense")
         self.expect("(")
         type = self.type()
-        items: list[bool | int | float] = []
-        while self.accept(","):
-            items.append(self.number())
-        self.expect(")")
         shape = [d for d in type.shape if isinstance(d, int)]
         if len(shape) < type.rank or any(d < 0 for d in shape):
             self.fail_at(at, f"{type} is no type of a dense array")
+        items: list[bool | int | float] = []
+        alike = False
+        while self.accept(","):
+            if not items and not alike and self.accept("sha256"):
+                found = self.buffer(type)
+                self.expect(")")
+                return found
+            alike = alike or (not items and self.accept("all"))
+            items.append(self.number())
+        self.expect(")")
         with self.checked(at):
-            return Dense(_array(type.dtype, tuple(shape), items))
+            array = _array(type.dtype, () if alike else tuple(shape), items)
+            return Dense(np.broadcast_to(array, shape))
+
+    def buffer(self, type: TensorType) -> Dense:
+        """A constant whose elements are not in the text."""
+        at, name = self.token.at, self.string()
+        found = self.constants.get(name)
+        if found is None or from_numpy(found.array.dtype) is not type.dtype or found.array.shape != type.shape:
+            self.fail_at(
+                at,
+                f"the elements of this constant, {type}, are not in the text, and not among the constants given: print "
+                "and parse with dyn.ir.core.buffers(function.ops)",
+            )
+        return found
 
     def number(self) -> bool | int | float:
         if self.token.text in ("true", "false"):

@@ -228,14 +228,23 @@ def number_text(value: bool | int | float) -> str:
 
 
 def dense_text(value: Dense) -> str:
-    """``dense(f32[2], 1.0, 2.0)``; complex elements are written as two numbers."""
+    """``dense(f32[2], 1.0, 2.0)``; complex elements are written as two numbers.
+
+    Of a large array that is one number that one is written, ``dense(f32[100], all 1.0)``, and of another one the
+    SHA-256 of its elements' bytes, by which the parser finds it again among those that it is given.
+    """
     array = value.array
     shape = ", ".join(str(n) for n in array.shape)
     element = dtype(array.dtype)
-    flat = array.reshape(-1)
+    start = f"dense({element.short}[{shape}]"
+    if value.has_buffer:
+        return f"{start}, sha256 {quoted(value.content.hex())})"
+    flat = array[(0,) * array.ndim].reshape(1) if value.is_splat else array.reshape(-1)
     if element.kind is Kind.COMPLEX:
         flat = np.stack([flat.real, flat.imag], axis=-1).reshape(-1)
     if element.is_narrow:  # every one is a float32
         flat = flat.astype(np.float32)
-    items = "".join([f", {number_text(item)}" for item in flat.tolist()])
-    return f"dense({element.short}[{shape}]{items})"
+    items = ", ".join([number_text(item) for item in flat.tolist()])
+    if value.is_splat:
+        return f"{start}, all {items})"
+    return f"{start}, {items})" if items else f"{start})"

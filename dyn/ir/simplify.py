@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dyn.ir.builder import Builder, literal, uniform_element
-from dyn.ir.core import Dense, Function, Op, Value, attr_dims
+from dyn.ir.builder import Builder, literal
+from dyn.ir.core import BUFFER_FROM, Dense, Function, Op, Value, attr_dims, uniform_element
 from dyn.ir.opdef import REGISTRY, OpKind
 from dyn.ir.rewrite import Pattern, rewrite
 from dyn.ir.types import TensorType
 
-#: Arrays of more elements are not computed at compile time: the code would grow with them. An array of one number has
-#: no limit, for it stays a number and a broadcast.
-FOLD_LIMIT = 64
+#: Arrays of so many elements are not computed at compile time: they would take memory that the program need not have.
+#: An array of one number has no limit, for it stays a number and a broadcast.
+FOLD_LIMIT = BUFFER_FROM
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +77,7 @@ def _compute(builder: Builder, op: Op) -> Array | None:
         if any(not _small(v.type) for v in (*op.operands, op.result)):
             return None
         arrays = [
-            np.broadcast_to(a, [n for n in v.shape if isinstance(n, int)])
+            np.broadcast_to(a, [n for n in v.shape if isinstance(n, int)])  # all are, of what is small
             for a, v in zip(arrays, op.operands, strict=True)
         ]
     with np.errstate(all="ignore"):
@@ -87,7 +87,8 @@ def _compute(builder: Builder, op: Op) -> Array | None:
 
 
 def _small(type: TensorType) -> bool:
-    return isinstance(type.size, int) and type.size <= FOLD_LIMIT
+    """Whether an array has few elements, of a shape that is known: that of no elements need not be."""
+    return all(isinstance(d, int) for d in type.shape) and isinstance(type.size, int) and type.size < FOLD_LIMIT
 
 
 def _constant(builder: Builder, array: Array, type: TensorType) -> Value:

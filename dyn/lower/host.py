@@ -12,7 +12,7 @@ from enum import Enum
 
 from dyn.errors import NotYetError
 from dyn.ir.binding import AxisCheck, Bind, bind_function
-from dyn.ir.core import Function, Op, Value, attr_dims
+from dyn.ir.core import Dense, Function, Op, Value, attr_dims
 from dyn.ir.measured import size_demand
 from dyn.lower.donate import Reuse
 from dyn.lower.launch import Body, Launch, divides, walk_launches
@@ -80,6 +80,8 @@ class HostProgram:
     variables: int = 0
     #: The conditional regions (``Body.conditional``), with what they have alone.
     scopes: Mapping[Body, Scope] = field(default_factory=dict[Body, Scope])
+    #: The large constants, by number: arrays that are there before a call.
+    constants: tuple[Dense, ...] = ()
 
     @property
     def arena(self) -> Dim:
@@ -106,6 +108,8 @@ class HostProgram:
         for number, (slot, segment) in enumerate(zip(self.slots, self.segments, strict=True)):
             when = f", once {measured[segment - 1].name} is known" if segment else ""
             lines.append(f"  slot {number}: {slot} bytes{when}")
+        for number, dense in enumerate(self.constants):
+            lines.append(f"  constant {number}: {dense.array.nbytes} bytes")
         lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
         lines += self._lines(self.launches, "  ")
         return "\n".join([*lines, "}"]) + "\n"
@@ -178,7 +182,7 @@ def build_host(
     return HostProgram(
         function, tuple(symbols), binding.binds, tuple(sites), tuple(layout.slots),
         tuple(layout.segments), layout.places, layout.sizes,
-        launches, guards, reuses, layout.loops, layout.variables, layout.scopes,
+        launches, guards, reuses, layout.loops, layout.variables, layout.scopes, tuple(layout.constants.values()),
     )  # fmt: skip
 
 

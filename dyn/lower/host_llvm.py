@@ -1,9 +1,10 @@
 """The host program as native code.
 
 One function, ``int32 run(const Runtime*, void* ctx, const Tensor* in, Tensor* out)``, without loops over Python objects
-and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of kernel
-addresses. It returns 0, or 1 after it has called ``fail``; then nothing that the caller can see has been written, but
-outputs that took an input's memory, where a library call failed or memory ran out.
+and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of addresses:
+of kernels, of what library calls need, and of large constants. It returns 0, or 1 after it has called ``fail``; then
+nothing that the caller can see has been written, but outputs that took an input's memory, where a library call failed
+or memory ran out.
 Where a launch measures a dim the same is done again for what depends on it: checks, sizes, memory, outputs.
 
 ::
@@ -99,7 +100,8 @@ class HostEmitter:
     """Writes the LLVM IR of one host program.
 
     ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
-    for a library call the number of its entry, or of its code for those in ``native``, and 0.
+    for a library call the number of its entry, or of its code for those in ``native``, and 0. ``constants`` is the
+    number in ``ctx`` of the first constant.
     """
 
     def __init__(
@@ -107,8 +109,10 @@ class HostEmitter:
         program: HostProgram,
         kernels: Sequence[Sequence[tuple[int, Dim]]],
         native: Collection[Launch] = (),
+        constants: int = 0,
     ) -> None:
         self.program = program
+        self.first_constant = constants
         self.native = native
         #: For each launch, those in loops and choices too, its kernels.
         self.kernels = dict(zip(walk_launches(program.launches), kernels, strict=False))
@@ -452,7 +456,7 @@ class HostEmitter:
             # What one branch finds out another one would not know: here all of it is known to all.
             spare = [c.spare for loop in self.program.loops.values() for c in loop.carried if c.spare is not None]
             for place in dict.fromkeys((*self.program.places.values(), *spare)):
-                if place.kind == "input" or (place.kind == "arena" and place.number in self.slot_offsets):
+                if place.kind in ("input", "constant") or (place.kind == "arena" and place.number in self.slot_offsets):
                     self._pointer(place)
 
     def _segments(self) -> list[int]:
@@ -520,6 +524,9 @@ class HostEmitter:
             if place.kind == "input":
                 field = self.value(f"getelementptr {_TENSOR}, ptr %in, i64 {place.number}, i32 0")
                 found = self.value(f"load ptr, ptr {field}, align 8")
+            elif place.kind == "constant":
+                at = self.value(f"getelementptr ptr, ptr %ctx, i64 {self.first_constant + place.number}")
+                found = self.value(f"load ptr, ptr {at}, align 8")
             else:
                 arena = self.arenas[self.program.segments[place.number]]
                 found = self.value(f"getelementptr i8, ptr {arena}, i64 {self.slot_offsets[place.number]}")
@@ -895,10 +902,11 @@ def emit_host(
     kernels: Sequence[Sequence[tuple[int, Dim]]],
     symbol: str,
     native: Collection[Launch] = (),
+    constants: int = 0,
 ) -> str:
     """The LLVM IR of a host program: a module with one definition, ``symbol``. ``native`` are its library calls that
-    there is code for."""
-    return HostEmitter(program, kernels, native).text(symbol)
+    there is code for, ``constants`` is where those of constants begin in the table of addresses."""
+    return HostEmitter(program, kernels, native, constants).text(symbol)
 
 
 def emit_guards(program: HostProgram, symbol: str) -> str:

@@ -1,4 +1,4 @@
-"""Where every stored value of a call lies: inputs, outputs, slots of an arena, and what loops change.
+"""Where every stored value of a call lies: inputs, outputs, constants, slots of an arena, and what loops change.
 
 The arena has a segment that is there when the first launch runs, and one for each dim that the call measures, there as
 soon as the dim is known: its slots' sizes may depend on it.
@@ -11,11 +11,12 @@ host program: a pointer that it changes from step to step. A row of a scanned ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dyn.errors import IRError
-from dyn.ir.core import Value
+from dyn.ir.builder import buffer_of
+from dyn.ir.core import Dense, Value
 from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
 from dyn.lower.donate import stored_results
@@ -48,7 +49,8 @@ _MOST_SYMBOLS = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stored value lies: ``input`` or ``output`` number, an ``arena`` slot, or at a ``variable`` pointer."""
+    """Where a stored value lies: ``input``, ``output`` or ``constant`` number, an ``arena`` slot, or at a ``variable``
+    pointer."""
 
     kind: str
     number: int
@@ -113,6 +115,8 @@ class Layout:
     #: The regions that demand something of the dims, and the values that are theirs alone.
     scopes: dict[Body, Scope] = field(default_factory=dict[Body, Scope])
     scoped: set[Value] = field(default_factory=set[Value])
+    #: The constants that lie in buffers, each once, by what they are known by.
+    constants: dict[str, Dense] = field(default_factory=dict[str, Dense])
 
     @property
     def sizes(self) -> tuple[Dim, ...]:
@@ -129,9 +133,25 @@ def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
     function = plan.function
     places = {value: Place("input", i) for i, value in enumerate(function.params)}
     places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
-    layouter = _Layouter(Layout(places), function.facts)
-    layouter.block(launches)
-    return layouter.layout
+    layout = Layout(places)
+    numbers: dict[str, int] = {}
+    for value, dense in _buffers(plan):
+        name = dense.content.hex()
+        layout.constants.setdefault(name, dense)
+        places[value] = Place("constant", numbers.setdefault(name, len(numbers)))
+    _Layouter(layout, function.facts).block(launches)
+    return layout
+
+
+def _buffers(plan: Plan) -> Iterator[tuple[Value, Dense]]:
+    """The large constants of a plan, and of its loops and choices."""
+    for op in plan.function.ops:
+        dense = buffer_of(op)
+        if dense is not None:
+            yield op.result, dense
+    for group in plan.groups:
+        for body in group.bodies:
+            yield from _buffers(body)
 
 
 def aligned(size: Dim) -> Dim:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.errors import IRError
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
@@ -365,9 +366,12 @@ concatenate = OpDef(
 
 
 def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
-    """A number, or for an array of several a choice by position: such arrays are small, others are captured."""
-    array, dtype = op.attrs["value"].array, op.result.dtype
-    numbers = _literals(k, array.ravel(), dtype)
+    """A number, or for an array of a few a choice by position: one of many lies in a buffer."""
+    dense, dtype = op.attrs["value"], op.result.dtype
+    if dense.has_buffer:
+        raise IRError(f"{op.result!r} lies in a buffer, and a kernel computes it")
+    array = dense.array
+    numbers = _literals(k, (dense.element if dense.is_splat else array).ravel(), dtype)
     value = numbers[-1] if numbers else k.const(dtype, 0)
     place: Dim = 0
     for i, size in zip(index, array.shape, strict=True):
@@ -395,6 +399,15 @@ def _constant_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     return tuple(b.op("constant", value=Dense(part), **rest) for part in (array.real, array.imag))
 
 
+def _one_number(b: Any, op: Any) -> tuple[Any, ...] | None:
+    """Of an array that is one number only the number is kept."""
+    dense = op.attrs["value"]
+    if not dense.is_splat:
+        return None
+    number = b.emit(constant, (), **{**op.attrs, "value": Dense(dense.element)})[0]
+    return (b.op("broadcast_in_dim", number, shape=dense.array.shape, dims=()),)
+
+
 def _real_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     """The same op of the parts' dtype, and zeros."""
     real = b.op(op.opdef.name, **{**op.attrs, "dtype": part_dtype(op.attrs["dtype"])})
@@ -409,8 +422,12 @@ constant = OpDef(
     ),
     loops=Elements(_constant_at),
     reference=lambda value, weak=False: value.array,
-    samples=lambda: [Sample((), {"value": Dense(np.array(v))}) for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [])],
+    samples=lambda: [
+        Sample((), {"value": Dense(np.array(v))})
+        for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [], np.arange(66.0).reshape(3, 22), np.full((9, 9), -0.0))
+    ],
     vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.constant,
+    simplify=_one_number,
     parts=_constant_parts,
 )  # fmt: skip
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dyn.backends.once import Once
 from dyn.forking import lock
 
@@ -33,6 +35,8 @@ class Code:
     reuses: tuple[tuple[int, int], ...]
     useless: tuple[int, ...]
     nbytes: int
+    #: The arrays of its large constants.
+    constants: tuple[np.ndarray[Any, Any], ...] = ()
     kept: tuple[Any, ...] = ()
 
 

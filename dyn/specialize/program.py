@@ -20,7 +20,7 @@ from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, addresses_of
 from dyn.errors import IRError
 from dyn.forking import lock
-from dyn.ir.core import Function
+from dyn.ir.core import Function, buffers
 from dyn.ir.identity import Identity, function_identity
 from dyn.lower.target import Target
 from dyn.ops import OWN_OPS
@@ -107,7 +107,7 @@ class Program:
         """The program with the arrays that it captures, ready to be called."""
         code = self.code
         with self.record.timed("load"):
-            interface = Interface(self.traced.function, _reuses(code), code.calls, self._host)
+            interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
             return LoadedProgram(interface, code.host, code.kernels, captured, code.guards)
 
     def _load(self) -> Code | None:
@@ -121,7 +121,9 @@ class Program:
         record = self.record
         record.kernels_compiled = found.kernels
         record.origins = tuple([one.origin for one in built])
-        return self._code_of(built, found.kernels, (), found.reuses, found.useless)
+        own = buffers(self.traced.function.ops)
+        constants = tuple([own[name].array for name in found.constants])
+        return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants)
 
     def _compile(self) -> Code:
         optimized, record = self.optimized, self.record
@@ -129,24 +131,30 @@ class Program:
 
         rendered, built = compile_parts(optimized, self._backend, record)
         reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
-        # A library call without native code is an op, with attributes that depend on the sizes: it is not written down.
+        constants = optimized.host.constants
         if self._key is not None and not rendered.calls:
-            _require_same_interface(self.traced.function, optimized.function)
-            parts = parts_of(self._backend, record.sources)
-            self._programs.keep(self._key, Found(parts, record.kernels_compiled, reuses, optimized.useless))
-        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless)
+            # A library call without native code is an op, with attributes that depend on the sizes: it is not written
+            # down. Nor is a constant that a pass has made.
+            own, names = buffers(self.traced.function.ops), tuple([dense.content.hex() for dense in constants])
+            if all(name in own for name in names):
+                _require_same_interface(self.traced.function, optimized.function)
+                parts = parts_of(self._backend, record.sources)
+                found = Found(parts, record.kernels_compiled, reuses, optimized.useless, names)
+                self._programs.keep(self._key, found)
+        arrays = tuple([dense.array for dense in constants])
+        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays)
 
     def _code_of(
         self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
-        useless: tuple[int, ...],
+        useless: tuple[int, ...], constants: tuple[Array, ...],
     ) -> Code:  # fmt: skip
         with self.record.timed("load"):
             addresses = addresses_of(self._backend, built)
         host, *guards = addresses[kernels:]
-        nbytes = sum(len(one.binary.data) for one in built)
+        nbytes = sum(len(one.binary.data) for one in built) + sum(array.nbytes for array in constants)
         return Code(
             host, (*addresses[:kernels], *calls), guards[0] if guards else None, kernels, bool(calls), reuses, useless,
-            nbytes, self._identity.kept,
+            nbytes, constants, self._identity.kept,
         )  # fmt: skip
 
     def sources(self) -> tuple[Source, ...]:

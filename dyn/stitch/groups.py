@@ -64,8 +64,8 @@ class Group:
 class Plan:
     """A function cut into groups, in an order of execution.
 
-    ``stored`` are the values that lie in memory: parameters and the groups' outputs. Every other value outside a group
-    is a *view*: its consumers compute its elements from stored ones.
+    ``stored`` are the values that lie in memory: parameters, large constants and the groups' outputs. Every other value
+    outside a group is a *view*: its consumers compute its elements from stored ones.
     """
 
     function: Function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import SymExpr
@@ -12,11 +13,13 @@ _MOST_SCALAR_OPS = 16
 
 
 def inline_values(function: Function, producers: dict[Value, Op], users: dict[Value, list[Op]]) -> set[Value]:
-    """Values that consumers compute themselves: views, constants, iotas, and short scalar arithmetic on those."""
+    """Values that consumers compute themselves: views, small constants, iotas, and short scalar arithmetic on those."""
     inline: set[Value] = set()
     params, results = set(function.params), set(function.results)
     weights: dict[Value, int] = {}
     for op in function.ops:
+        if buffer_of(op) is not None:
+            continue
         if op.opdef.kind in (OpKind.VIEW, OpKind.GENERATE):
             inline.add(op.result)
             weights[op.result] = sum(weights.get(v, 0) for v in op.operands)
@@ -89,7 +92,7 @@ def _lies_in_order(value: Value, pinned: set[Value], producers: dict[Value, Op])
     while value not in pinned:
         op = producers.get(value)
         if op is None or op.opdef.kind is not OpKind.VIEW:
-            return op is None or op.opdef.kind is not OpKind.GENERATE
+            return op is None or op.opdef.kind is not OpKind.GENERATE or buffer_of(op) is not None
         if not op.opdef.keeps_order:
             return False
         value = op.operands[0]

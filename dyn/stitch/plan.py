@@ -18,14 +18,15 @@ memory traffic, merging them, or starts a group of its own:
 An op that a library computes is a group of its own, and so is one that measures a dim, for which all wait that have it,
 and a loop or a choice, whose regions are cut in turn. A BARRIER is no group: what reads its results reads its operands,
 and waits for all of them. VIEW and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each
-consumer computes them where it needs them. A view that a later reshape needs in memory in its own order is stored by
-the group that computes what it shows.
+consumer computes them where it needs them. Large constants lie in memory, as parameters do. A view that a later reshape
+needs in memory in its own order is stored by the group that computes what it shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
@@ -117,7 +118,7 @@ class _Stitcher:
                 self._add(self._new(_WHOLE[op.opdef.kind], op.results[0].shape if op.results else ()), op)
             elif op.opdef.kind is OpKind.VIEW and op.result in self.pinned:
                 self._place_pinned(op)
-            elif op.results[0] in self.pinned or op.results[0] not in self.inline:
+            elif buffer_of(op) is None and (op.results[0] in self.pinned or op.results[0] not in self.inline):
                 self._place(op)
         self._join_siblings()
         return self._finish()
@@ -398,7 +399,7 @@ class _Stitcher:
     def _finish(self) -> Plan:
         results = {self.views.base(value) for value in self.function.results}
         position = {op: i for i, op in enumerate(self.function.ops)}
-        stored = set(self.function.params)
+        stored = {*self.function.params, *(op.result for op in self.function.ops if buffer_of(op) is not None)}
         finished: dict[int, Group] = {}
         first: dict[int, int] = {}
         for draft in self.groups.values():

@@ -160,7 +160,7 @@ class Trace:
         self.builder.loc = user_loc()
         self.check_alive("a constant")
         attrs: dict[str, Any] = {"weak": True} if weak else {}
-        (value,) = self.builder.emit(constant, (), value=Dense(np.array(array, order="C")), **attrs)
+        (value,) = self.builder.emit(constant, (), value=Dense(array), **attrs)
         return value
 
     def number(self, number: object, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:

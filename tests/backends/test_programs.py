@@ -25,6 +25,8 @@ from dyn.backends.programs import Found, Part, Programs, parse_found
 from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError, ShapeError
 from dyn.specialize.code import Codes
+from dyn.trace.context import current_trace
+from dyn.trace.tracer import Tracer
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (0, 1, 2, 7, 64, 1000)
@@ -69,6 +71,13 @@ VECTORS = (dyn.ShapeDtypeStruct(("n",), "float32"),) * 2
 MATRIX = dyn.ShapeDtypeStruct((None, None), "float32")
 
 
+def literal(array: Any) -> Any:
+    """An array that is part of the program, as front ends make one."""
+    trace = current_trace()
+    assert trace is not None
+    return Tracer(trace, trace.constant(array))
+
+
 # ---- what is found ---------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +108,40 @@ def test_its_explanation_is_the_same() -> None:
     first = explained()
     assert "max" in first
     assert explained() == first
+
+
+def test_large_constants_are_those_of_the_trace() -> None:
+    """The entry has their digests alone. A program of other ones is another, with the same machine code."""
+    c = np.random.default_rng(0).random((20, 20))
+
+    def adding(array: Any, more: Any) -> Make:
+        def add(x: Any) -> Any:
+            return x + literal(array), x * literal(more), lax.scan(lambda s, r: (s + r, s), x[0], literal(array))
+
+        return lambda: dyn.jit(add)
+
+    x = np.ones((20, 20))
+    for first, second in ((c, c + 1), (c + 1, c), (c, c)):
+        made, found = made_and_found(adding(first, second), x)
+        for program in (made, found):
+            added, multiplied, (total, rows) = program(x)
+            np.testing.assert_array_equal(added, x + first)
+            np.testing.assert_array_equal(multiplied, x * second)
+            np.testing.assert_allclose(total, x[0] + first.sum(axis=0))
+            np.testing.assert_allclose(rows[1], x[0] + first[0])
+        assert "\n  constant 0: 3200 bytes\n" in found.as_text("host")
+        if first is not c:
+            assert {origin.name for origin in made.version.record.origins} == {"MEMORY"}
+
+
+def test_constants_that_a_pass_made_are_made_again() -> None:
+    """No trace has them: such a program is lowered in each process, and its code is found all the same."""
+    z = np.random.default_rng(0).random(100) * (1 + 2j)
+    make = lambda: dyn.jit(lambda x: x * literal(z))  # noqa: E731
+    for _ in range(2):
+        program = compiled(make, np.ones(100))
+        np.testing.assert_array_equal(program(np.ones(100)), z)
+        assert "lower" in program.version.record.seconds
 
 
 def test_a_call_that_fails_says_why() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dyn import dtypes
 from dyn.errors import IRError
-from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value
+from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value, buffers
 from dyn.ir.parser import parse_function
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
@@ -59,7 +59,7 @@ func @softmax(%x: f32[m, n] "x", %0: f64[n] "params['w']" hidden was [k], %y: f1
 def roundtrip(function: Function, *, locs: bool = True) -> Function:
     """The function read back, whose text is the same."""
     text = print_function(function, locs=locs)
-    again = parse_function(text)
+    again = parse_function(text, buffers(function.ops))
     assert print_function(again, locs=locs) == text
     return again
 
@@ -153,6 +153,15 @@ def test_attributes(attrs: dict[str, Any]) -> None:
         (np.array([complex(np.nan, 1)]), "dense(c128[1], nan, 1.0)"),
         (np.zeros((2, 0), np.int8), "dense(i8[2, 0])"),
         (np.array(1, ">i4"), "dense(i32[], 1)"),
+        (np.full((8, 8), -0.0), "dense(f64[8, 8], all -0.0)"),
+        (np.full(100, np.nan, np.float16), "dense(f16[100], all nan)"),
+        (np.full(64, 2, dtypes.bfloat16.np), "dense(bf16[64], all 2.0)"),
+        (np.full(64, 1 - 2j, np.complex64), "dense(c64[64], all 1.0, -2.0)"),
+        (np.broadcast_to(np.True_, (1 << 20, 1 << 20)), "dense(i1[1048576, 1048576], all true)"),
+        (
+            np.arange(64, dtype=np.int8),
+            'dense(i8[64], sha256 "fdeab9acf3710362bd2658cdc9a29e8f9c757fcf9811603a8c447cd1d9151108")',
+        ),
     ],
 )
 def test_dense(array: Any, text: str) -> None:
@@ -161,6 +170,35 @@ def test_dense(array: Any, text: str) -> None:
     assert f"{{value = {text}}}" in print_function(function)
     (op,) = roundtrip(function).ops
     assert op.attrs["value"] == Dense(array)
+
+
+def test_a_large_constant_is_in_no_text() -> None:
+    program = Program()
+    dense = Dense(np.arange(10**6, dtype=np.float32))
+    function = program.function(program.op("constant", value=dense))
+    text = print_function(function)
+    assert len(text) < 300
+    (op,) = parse_function(text, buffers(function.ops)).ops
+    assert op.attrs["value"] is dense
+    wanted = (
+        "line 2, column 55: the elements of this constant, f32[1000000], are not in the text, and not among the "
+        "constants given: print and parse with dyn.ir.core.buffers(function.ops)"
+    )
+    other = Dense(dense.array.view(np.int32))
+    assert other.content == dense.content
+    for constants in (None, {}, {dense.content.hex(): other}, {"": dense}):
+        with pytest.raises(IRError) as error:
+            parse_function(text, constants)
+        assert str(error.value) == wanted
+
+
+def test_elements_that_are_all_written_out() -> None:
+    """Any number of them may be: a text from elsewhere need not know what lies in a buffer."""
+    items = ", ".join(str(n) for n in range(100))
+    constant = f"%0 = constant() {{value = dense(i32[100], {items})}} : i32[100]"
+    text = f"func @f() -> (i32[100]) {{\n  {constant}\n  return %0\n}}\n"
+    (op,) = parse_function(text).ops
+    np.testing.assert_array_equal(op.attrs["value"].array, np.arange(100))
 
 
 # ---- declarations, facts, places -------------------------------------------------------------------------------------

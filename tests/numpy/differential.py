@@ -15,6 +15,7 @@ import dyn.numpy as dnp
 from dyn import config, dtypes
 from dyn.backends.reference import run_reference
 from dyn.errors import DynError, ShapeError
+from dyn.ir.core import buffers
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, simplify
 from dyn.ir.printer import print_function
@@ -51,7 +52,7 @@ def trace(program: Program, *specs: str, xp: Any = dnp) -> TracedFunction:
     traced = trace_function(lambda tracers: program(xp, *tracers), "program", leaves)
     function = verify(traced.function)
     text = print_function(function)
-    assert print_function(parse_function(text)) == text
+    assert print_function(parse_function(text, buffers(function.ops))) == text
     for step in (refine_shapes, simplify, eliminate_common_subexpressions, eliminate_dead_code):
         function = verify(step(function), step.__name__)
     return traced

@@ -176,20 +176,15 @@ pad = Codec(
 # --- makers -----------------------------------------------------------------------------------------------------------
 
 
-#: Elements of which a constant need not be an array, where all of them are one number.
-_MANY = 1024
-
-
 def _encode_constant(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    return [e.constant(op.attrs["value"].array)]
+    dense = op.attrs["value"]
+    if dense.is_splat:
+        return [e.full(dense.element, HloType.of(op.result.type))]
+    return [e.constant(dense.array)]
 
 
 def _decode_constant(d: Any, op: HloOp) -> Sequence[Any]:
-    value = op.attrs["value"]
-    if value.size > _MANY and not any(value.strides):  # one number for all of them
-        number = d.b.op("constant", value=Dense(value[(0,) * value.ndim]))
-        return [d.b.op("broadcast_in_dim", number, shape=value.shape, dims=())]
-    return [d.b.op("constant", value=Dense(value))]
+    return [d.b.op("constant", value=Dense(op.attrs["value"]))]
 
 
 constant = Codec("stablehlo.constant", _encode_constant, {"stablehlo.constant": _decode_constant})
