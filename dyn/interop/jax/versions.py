@@ -16,6 +16,7 @@ from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import Wrapper, finish
 from dyn.interop.jax.sizes import Guard, Kind, Sizes
 from dyn.interop.jax.tracing import Exported, Tracing
+from dyn.interop.jax.xla import XLA
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
 from dyn.interop.stablehlo.load import function_of
@@ -38,7 +39,7 @@ class Program:
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self.matches: Callable[[Any], bool] | None = self.sizes.matcher(position)
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
-        self.run = function_of(self._module)
+        self.run = function_of(self._module, rules=XLA)
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""

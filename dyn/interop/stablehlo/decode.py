@@ -23,6 +23,7 @@ from dyn.interop.stablehlo.extra import EXTRA
 from dyn.interop.stablehlo.scopes import Scope
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
+from dyn.ir.hlo_attributes import Attributes, whole, without_effect
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.calls import MEASURE
@@ -39,6 +40,8 @@ Array = np.ndarray[Any, Any]
 CustomCall = Callable[..., Any]
 #: Calls and regions in each other: fewer than Python's own limit allows.
 _DEEPEST = 100
+#: The version of CHLO's composites that the rules are for; a newer one is its decomposition.
+_NEWEST_COMPOSITE = 1
 #: What puts sizes together: theirs are those of the parts.
 _PARTS = ("stablehlo.concatenate", "stablehlo.reshape", "stablehlo.convert", "tensor.from_elements")
 #: Operations that a module may be written out to, calls in calls: so many, and so many for each that it has.
@@ -96,11 +99,23 @@ class _Block:
         return self.entries.find(value) is not None
 
 
+def rule_names(op: HloOp) -> tuple[str, ...]:
+    """What an operation is called: of custom calls and composites also the names that their rules have."""
+    if op.name == "stablehlo.custom_call":
+        return op.name, f"custom_call.{op.attrs['call_target_name']}"
+    return (op.name, f"composite.{op.attrs['name']}") if op.name == "stablehlo.composite" else (op.name,)
+
+
 class Reader:
     """The :class:`~dyn.ir.hlo.Decoder` of a module's operations."""
 
-    def __init__(self, module: HloModule, trace: Trace, custom_calls: Mapping[str, CustomCall]) -> None:
+    def __init__(
+        self, module: HloModule, trace: Trace, custom_calls: Mapping[str, CustomCall],
+        rules: Mapping[str, DecodeRule] | None = None,
+    ) -> None:  # fmt: skip
         self.module = module
+        #: ``rules`` are those of a producer whose operations differ from the specification's.
+        self.rules = decoders() if rules is None else {**decoders(), **rules}
         self.custom_calls = custom_calls
         self.block = _Block(trace)
         self.op: HloOp | None = None
@@ -136,6 +151,7 @@ class Reader:
         return [self.block.find(v) for v in region.results]
 
     def step(self, op: HloOp) -> None:
+        """Read an operation: its results are values of the block from here on."""
         outer, self.op = self.op, op
         self.left -= 1
         if self.left < 0:
@@ -143,17 +159,33 @@ class Reader:
                 "the functions of the module call each other too often: written out, it is too large."
             )
         self.makers.update(dict.fromkeys(op.results, op))
-        made = self._structural(op)
-        if made is None:
-            op = dialects.as_stablehlo(self, op)
-            known = self._computed(op)
-            made = [_Entry(known=known, op=op)] if known is not None else self._decoded(op)
+        made = self._read(op)
         if len(made) != len(op.results):
             raise ArtifactError(f"{op.name} gives {len(op.results)} values, and was read as {len(made)}")
         for result, entry in zip(op.results, made, strict=True):
             self._hold(op, result, entry)
         self.block.entries.own.update(zip(op.results, made, strict=True))
         self.op = outer
+
+    def _read(self, op: HloOp) -> list[_Entry]:
+        """What the results are, after every attribute was looked at, or is known to change nothing."""
+        attrs = Attributes(op.attrs)
+        seen = replace(op, attrs=attrs)
+        made = self._structural(seen)
+        if made is None:
+            seen = dialects.as_stablehlo(self, seen)
+            known = self._computed(seen)
+            made = [_Entry(known=known, op=seen)] if known is not None else self._decoded(seen)
+        if made and all(entry.known is not None and entry.known.size == 0 for entry in made):
+            return made  # of no elements there is nothing to say
+        names = rule_names(op)
+        for attribute, value in attrs.unread():
+            if not any(without_effect(name, attribute, value) for name in names):
+                self.fail(
+                    f"has the attribute {attribute}, which is not known here",
+                    "leave it out where it changes no element of the results.",
+                )
+        return made
 
     def _structural(self, op: HloOp) -> list[_Entry] | None:
         """Calls, sizes, assertions."""
@@ -163,7 +195,7 @@ class Reader:
             case "stablehlo.composite" if op.attrs["name"] == MEASURE:
                 return [self._measure(op)]
             case "stablehlo.composite" if self._written_out(op):
-                callee = self._function(op.attrs["decomposition"])
+                callee = self._function(whole(op.attrs)["decomposition"])  # which has all that the attributes say
                 return self._called(callee, [self.block.find(v) for v in op.operands])
             case "stablehlo.get_dimension_size":
                 return [self._scalar_entry(self.value(op.operands[0]).shape[op.attrs["dimension"]])]
@@ -194,8 +226,9 @@ class Reader:
     def _written_out(self, op: HloOp) -> bool:
         """Whether a composite is the ops of its decomposition: where it computes with sizes, and where dyn has what it
         is called, and not of complex numbers."""
-        if f"composite.{op.attrs['name']}" in decoders():
-            return any(v.dtype.kind is Kind.COMPLEX for v in op.operands)
+        if f"composite.{op.attrs['name']}" in self.rules:
+            complex_ = any(v.dtype.kind is Kind.COMPLEX for v in op.operands)
+            return complex_ or int(op.attrs.get("version", 0)) > _NEWEST_COMPOSITE
         return not op.operands or self._reads_sizes(op)
 
     @staticmethod
@@ -223,16 +256,16 @@ class Reader:
 
     def _decoded(self, op: HloOp) -> list[_Entry]:
         self.b.loc = op.loc if op.loc is not UNKNOWN else self.b.loc
-        name = op.name
-        if name == "stablehlo.custom_call":
+        *_, name = rule_names(op)
+        if op.name == "stablehlo.custom_call":
             target = op.attrs["call_target_name"]
             if target in self.custom_calls:
                 return [_Entry(v) for v in self._custom(self.custom_calls[target], op)]
-            if target not in registered():
-                name = f"custom_call.{target}"
-        elif name == "stablehlo.composite" and f"composite.{op.attrs['name']}" in decoders():
-            name = f"composite.{op.attrs['name']}"
-        rule = decoders().get(name)
+            if target in registered():
+                name = op.name
+        elif op.name == "stablehlo.composite" and name not in self.rules:
+            name = op.name
+        rule = self.rules.get(name)
         if rule is None:
             remedy = (
                 "give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
@@ -257,7 +290,7 @@ class Reader:
 
     def _custom(self, impl: CustomCall, op: HloOp) -> list[Value]:
         """What a user's function makes of the operands: arrays to arrays, with the attributes by name."""
-        attrs = {k: v for k, v in op.attrs.items() if k not in ("call_target_name", "api_version")}
+        attrs = {k: v for k, v in whole(op.attrs).items() if k not in ("call_target_name", "api_version")}
         trace = self.block.trace
         made = impl(*[Tracer(trace, self.value(v)) for v in op.operands], **attrs)
         results = made if isinstance(made, tuple | list) else (made,)

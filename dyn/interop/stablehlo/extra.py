@@ -20,9 +20,16 @@ def _broadcast(d: Any, op: HloOp) -> Sequence[Any]:
     return [d.b.op("broadcast_in_dim", x, shape=(*sizes, *x.shape), dims=dims)]
 
 
-def _zero(d: Any, op: HloOp) -> Sequence[Any]:
-    """The number of this process among those that run a program: there is one."""
-    return [d.b.op("constant", value=Dense(np.zeros((), np.uint32)))]
+def _number_of(count: str) -> DecodeRule:
+    """The number of this process among those that run a program: there is one, and the module is for so many."""
+
+    def rule(d: Any, op: HloOp) -> Sequence[Any]:
+        wanted = d.module.attrs.get(count, 1)
+        if wanted != 1:
+            d.fail(f"tells {wanted} processes apart ({count})", "export the program for one device.")
+        return [d.b.op("constant", value=Dense(np.zeros((), np.uint32)))]
+
+    return rule
 
 
 def _same(d: Any, op: HloOp) -> Sequence[Any]:
@@ -32,8 +39,8 @@ def _same(d: Any, op: HloOp) -> Sequence[Any]:
 
 EXTRA: Mapping[str, DecodeRule] = {
     "stablehlo.broadcast": _broadcast,
-    "stablehlo.partition_id": _zero,
-    "stablehlo.replica_id": _zero,
+    "stablehlo.partition_id": _number_of("mhlo.num_partitions"),
+    "stablehlo.replica_id": _number_of("mhlo.num_replicas"),
     "sdy.sharding_constraint": _same,
     **{f"custom_call.{name}": rule for name, rule in CUSTOM_CALLS.items()},
 }

@@ -30,7 +30,7 @@ def config(op: HloOp) -> Mapping[str, Any]:
     for name in ("mhlo.backend_config", "backend_config"):
         found = op.attrs.get(name)
         if isinstance(found, Mapping):
-            return {str(k): v for k, v in found.items()}
+            return found
     return {}
 
 
@@ -46,6 +46,12 @@ def _operand(d: Any, op: HloOp) -> Value:
 def _flag(op: HloOp, name: str, letter: str, code: str) -> bool:
     """An option that is a bool for one library, and a letter for LAPACK."""
     return bool(config(op)[name]) if name in config(op) else _letter(op, letter) == code
+
+
+def _pass_over(op: HloOp, *names: str) -> None:
+    """Look at options that change nothing: how it is computed, or whether results are filled in that are read."""
+    for name in names:
+        config(op).get(name)
 
 
 def _none(d: Any, shape: _Shape, dtype: DType) -> Value:
@@ -158,6 +164,7 @@ def _gesdd(d: Any, op: HloOp) -> Sequence[Value]:
 
 def _syevd(d: Any, op: HloOp) -> Sequence[Value]:
     lower = _flag(op, "lower", "uplo", "L")
+    _pass_over(op, "mode", "algorithm")
     values, vectors = d.b.op_all("eigh", _operand(d, op), lower=lower, vectors=True)
     return [vectors, values, _failures(d, values, 1)]
 
@@ -179,6 +186,7 @@ def _geev(d: Any, op: HloOp) -> Sequence[Value]:
     else:
         w, right = d.b.op_all("eig", a, vectors=True)
         left, info = _none(d, a.shape, wide), _failures(d, w, 1)
+    _pass_over(op, "compute_right")
     values = [w] if a.dtype is wide else [m.f("real", w), m.f("imag", w)]
     return [*values, left, right, info]
 
@@ -186,6 +194,9 @@ def _geev(d: Any, op: HloOp) -> Sequence[Value]:
 def _gees(d: Any, op: HloOp) -> Sequence[Value]:
     a = _operand(d, op)
     lead = a.shape[:-2]
+    _pass_over(op, "mode")
+    if _letter(op, "sort") != "N":
+        d.fail("brings eigenvalues into an order", "leave them as they come.")
     values = [(a.dtype, a.shape[:-1])] * (1 if a.dtype is complex_of(a.dtype) else 2)
     *made, info = _routine(d, "gees", [a], [(a.dtype, a.shape), (a.dtype, a.shape), *values, (dtypes.int32, lead)])
     return [*made, _none(d, lead, dtypes.int32), info]
@@ -194,6 +205,8 @@ def _gees(d: Any, op: HloOp) -> Sequence[Value]:
 def _gehrd(d: Any, op: HloOp) -> Sequence[Value]:
     a = _operand(d, op)
     taus = (*a.shape[:-2], dim_max(a.shape[-1] - 1, 0))
+    if (config(op)["low"], config(op)["high"]) != (1, op.operands[0].shape[-1]):
+        d.fail("reduces a part of the matrix", "reduce all of it.")
     return _routine(d, "gehrd", [a], [(a.dtype, a.shape), (a.dtype, taus), (dtypes.int32, a.shape[:-2])])
 
 

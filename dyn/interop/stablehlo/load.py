@@ -16,7 +16,7 @@ from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import CustomCall, Reader, is_known
 from dyn.interop.stablehlo.encode import DIMS
 from dyn.ir.core import Value
-from dyn.ir.hlo import HloFunction, HloModule, HloType, HloValue
+from dyn.ir.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.lift import lift
@@ -75,8 +75,11 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
     return Path(source).read_bytes(), os.fspath(source)
 
 
-def function_of(module: HloModule, name: str = "main") -> Jitted:
-    """A function of a module that was read."""
+def function_of(module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None) -> Jitted:
+    """A function of a module that was read.
+
+    ``rules`` read operations instead of those of the specification, where a producer's have another meaning.
+    """
     function = module.functions.get(name)
     if function is None:
         raise ArtifactError(
@@ -87,7 +90,7 @@ def function_of(module: HloModule, name: str = "main") -> Jitted:
     names = _param_names(function)
 
     def program(*args: Any) -> Any:
-        return _run(module, function, types, names, args)
+        return _run(module, function, types, names, args, rules)
 
     program.__name__ = re.sub(r"\W+", "_", module.name if name == "main" else name) or "main"
     program.__doc__ = f"The StableHLO function @{name} of {', '.join(map(str, types))}."
@@ -154,8 +157,9 @@ def _names_in(
 
 
 def _run(
-    module: HloModule, function: HloFunction, types: Sequence[HloType], names: Sequence[str], args: Sequence[Any]
-) -> Any:
+    module: HloModule, function: HloFunction, types: Sequence[HloType], names: Sequence[str], args: Sequence[Any],
+    rules: Mapping[str, DecodeRule] | None,
+) -> Any:  # fmt: skip
     trace = active_trace(*args)
     assert trace is not None, "a loaded program runs in a trace"
     values: list[Value] = []
@@ -177,6 +181,6 @@ def _run(
                 text = f"the imported program takes {name} with axis {axis} of at most {bound}"
                 trace.demand(RelKind.GE, bound, own, text)
         values.append(value)
-    results = Reader(module, trace, custom_calls()).call(function, values)
+    results = Reader(module, trace, custom_calls(), rules).call(function, values)
     tracers = tuple([Tracer(trace, v) for v in results])
     return tracers[0] if len(tracers) == 1 else tracers

@@ -128,11 +128,8 @@ class _Surveyor(Reader):
         if not all(self.unsure.isdisjoint(region.results) for region in inner):
             self.unsure.update(op.results)
 
-    def _structural(self, op: HloOp) -> Any:
-        return self._tried(super()._structural, op)
-
-    def _decoded(self, op: HloOp) -> Any:
-        return self._tried(super()._decoded, op)
+    def _read(self, op: HloOp) -> Any:
+        return self._tried(super()._read, op)
 
     def _tried(self, read: Callable[[HloOp], Any], op: HloOp) -> Any:
         block, depth = self.block, self.depth

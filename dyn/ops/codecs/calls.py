@@ -11,6 +11,7 @@ from dyn import dtypes
 from dyn.errors import NotYetError
 from dyn.ir.core import Value
 from dyn.ir.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
+from dyn.ir.hlo_attributes import whole
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.elementwise import decode_as
 
@@ -75,8 +76,8 @@ def _decode_custom_call(d: Any, op: HloOp) -> Sequence[Any]:
     if not all(None not in shape for shape in shapes):
         d.fail("has results whose sizes are not known", "sizes have to follow from the arguments' shapes.")
     config = op.attrs.get("backend_config", {})
-    named: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"backend_config": config}
-    named |= {name: value for name, value in op.attrs.items() if name not in _CALLING}
+    named: dict[str, Any] = whole(config) if isinstance(config, Mapping) else {"backend_config": config}
+    named |= {name: op.attrs[name] for name in op.attrs if name not in _CALLING}
     return d.b.op_all(
         "custom_call", *given, target=op.attrs["call_target_name"], dtypes=tuple([v.dtype for v in op.results]),
         shapes=tuple(shapes), attributes=tuple(sorted(named.items())),

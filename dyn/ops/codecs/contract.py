@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn import dtypes
+from dyn.dtypes import DType
 from dyn.errors import NotYetError
 from dyn.ir.hlo import Codec, HloNumbers, HloOp, HloText, HloType, HloValue, is_static
 
@@ -26,7 +27,21 @@ def _encode_dot(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hlo
 def in_result_dtype(d: Any, op: HloOp) -> list[Any]:
     """The operands of a contraction in the dtype of its result, which sums are taken in."""
     wide, values = op.results[0].dtype, [d.value(v) for v in op.operands[:2]]
+    algorithm = op.attrs.get("algorithm")
+    if algorithm is not None:
+        _check_algorithm(d, algorithm.text, wide)
     return [v if v.dtype is wide else d.b.op("convert", v, dtype=wide) for v in values]
+
+
+def _check_algorithm(d: Any, text: str, wide: DType) -> None:
+    """That sums in the dtype of the result are as exact as an algorithm says.
+
+    One that takes operands for less than they are, such as ``TF32_TF32_F32``, has less exact products than dyn's.
+    """
+    found = re.search(r"accumulation_type = (\w+)", text)
+    bits = re.search(r"\d+", found[1]) if found is not None else None
+    if bits is None or int(bits[0]) > max(wide.bits, 32):
+        d.fail(f"has the algorithm {text}", "make the result of the dtype that sums are to be taken in.")
 
 
 def _decode_dot(d: Any, op: HloOp) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from dyn.ir.core import Value
 from dyn.ir.hlo import Codec, HloOp, HloType, HloValue
 from dyn.ir.types import TensorType
 from dyn.ops.codecs.indexing import window_at
+from dyn.shapes import RelKind
 
 
 def _plain(value: Value) -> TensorType:
@@ -103,7 +104,39 @@ def _encode_scan(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hl
     return results[1:]
 
 
-scan = Codec("decomposed: while", _encode_scan)
+def _decode_chlo_scan(d: Any, op: HloOp) -> Sequence[Any]:
+    """CHLO's takes rows along any axis, and gives them before what it carries. Order is all that it knows."""
+    axis, backward, _ = op.attrs["dimension"], op.attrs.get("is_reverse", False), op.attrs.get("is_associative")
+    (count, _), (made, _) = (op.attrs[f"{kind}SegmentSizes"] for kind in ("operand", "result"))
+    arrays = [_axis_first(d, d.value(v), axis) for v in op.operands[:count]]
+    starts = [_strong(d, d.value(v)) for v in op.operands[count:]]
+    length = arrays[0].shape[0] if arrays else op.attrs["scan_dim_size"]
+    said = op.attrs.get("scan_dim_size")
+    if said is not None:
+        d.demand(RelKind.EQ, length, said, f"{op.name} takes {said} steps")
+    types = [*[TensorType(x.dtype, x.shape[1:]) for x in arrays], *[_plain(v) for v in starts]]
+    (body,), free = d.closed(op.regions, types)
+    rows, carried, around = body.params[:count], body.params[count : len(types)], body.params[len(types) :]
+    results = (*body.results[made:], *around, *body.results[:made])
+    body = replace(body, params=(*carried, *around, *rows), results=results)
+    state = [*starts, *free]
+    given = d.b.op_all(
+        "scan", *state, *arrays, regions=(body,), carries=len(state), length=length, reverse=bool(backward)
+    )
+    return [*[_axis_back(d, v, axis) for v in given[len(state) :]], *given[: len(starts)]]
+
+
+def _axis_first(d: Any, x: Value, axis: int) -> Value:
+    order = (axis, *(a for a in range(len(x.shape)) if a != axis))
+    return _strong(d, x if axis == 0 else d.b.op("transpose", x, permutation=order))
+
+
+def _axis_back(d: Any, x: Value, axis: int) -> Value:
+    order = (*range(1, axis + 1), 0, *range(axis + 1, len(x.shape)))
+    return x if axis == 0 else d.b.op("transpose", x, permutation=order)
+
+
+scan = Codec("decomposed: while", _encode_scan, {"chlo.scan": _decode_chlo_scan})
 
 
 # --- choices ----------------------------------------------------------------------------------------------------------

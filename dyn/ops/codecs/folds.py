@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
-from dyn.ir.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
+from dyn.ir.hlo import Codec, DecodeRule, HloEnum, HloOp, HloRegion, HloType, HloValue, is_static
 from dyn.ops.codecs.indexing import combine_of, monoid
 from dyn.shapes import Dim, dim_max, dim_min
 
@@ -119,13 +121,17 @@ def _runs_along(d: Any, x: Any, at: dict[str, Any]) -> tuple[int, bool] | None:
     return (axis, True) if same(high, window - 1) and same(low, 0) else None
 
 
-def _decode_windows(d: Any, values: list[Any], region: Any, at: dict[str, Any], identity: Identity) -> Sequence[Any]:
+def _decode_windows(
+    d: Any, values: list[Any], region: HloRegion, at: dict[str, Any], identity: Identity, holes: bool
+) -> Sequence[Any]:
     combine = combine_of(region) if len(values) == 2 else None
     x = values[0]
     if combine in (None, "replace", "keep") or (x.dtype.kind is Kind.COMPLEX and combine != "add"):
-        return d.b.op_all("variadic_reduce_window", *values, regions=(d.scalar_region(region),), **at)
+        if holes or not _has_holes(at):
+            return d.b.op_all("variadic_reduce_window", *values, regions=(d.scalar_region(region),), **at)
+        return _without_holes(d, values, region, at)
     neutral = _starts_at_identity(d, values[1], str(combine), identity)
-    if not neutral and combine not in _IDEMPOTENT:  # holes are what the fold starts from
+    if holes and not neutral and combine not in _IDEMPOTENT:
         return d.b.op_all("variadic_reduce_window", *values, regions=(d.scalar_region(region),), **at)
     running = _runs_along(d, x, at)
     if (
@@ -143,16 +149,39 @@ def _decode_windows(d: Any, values: list[Any], region: Any, at: dict[str, Any], 
     return [d.b.op(str(combine), start, made)]
 
 
-def reduce_window(identity: Identity) -> Codec:
-    """The codec of the op ``reduce_window``; others are read as ``variadic_reduce_window`` or ``cumulative``."""
+def _has_holes(at: dict[str, Any]) -> bool:
+    """Whether windows may lie on places that are no elements: what is cut off leaves none."""
+    dilated = any(n != 1 for n in at["base_dilations"])
+    return dilated or not all(isinstance(n, int) and n <= 0 for pair in at["padding"] for n in pair)
 
-    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-        (x,), combine = operands, op.attrs["combine"]
-        init = e.constant(identity(combine, x.dtype), x.dtype)
-        return _encode_windows(e, op, [x, init], monoid(e, combine, x.dtype), op.attrs)
+
+def _without_holes(d: Any, values: list[Any], region: HloRegion, at: dict[str, Any]) -> Sequence[Any]:
+    """Windows of elements alone: truths go with the elements, and where there is none the fold keeps what it has."""
+    count = len(values) // 2
+    truth = HloType(dtypes.bool_, ())
+    kept, is_element = HloValue(truth), HloValue(truth)
+    old, new = region.params[:count], region.params[count:]
+    chosen = tuple([HloValue(r.type) for r in region.results])
+    selects = [
+        HloOp("stablehlo.select", (is_element, made, before), {}, (result,))
+        for made, before, result in zip(region.results, old, chosen, strict=True)
+    ]
+    masked = HloRegion((*old, kept, *new, is_element), (*region.ops, *selects), (*chosen, kept))
+    elements = d.b.op("broadcast_in_dim", d.constant(np.array(True)), shape=values[0].shape, dims=())
+    given = [*values[:count], elements, *values[count:], d.constant(np.array(False))]
+    return d.b.op_all("variadic_reduce_window", *given, regions=(d.scalar_region(masked),), **at)[:count]
+
+
+def window_rules(identity: Identity, *, holes: bool) -> dict[str, DecodeRule]:
+    """How windows are read: as the op ``reduce_window``, as ``cumulative``, or as ``variadic_reduce_window``.
+
+    With ``holes`` the padding and what lies between dilated elements are elements equal to the initial value, as the
+    specification says. Without, a window has the elements that are there, and the initial value once.
+    """
 
     def decode(d: Any, op: HloOp) -> Sequence[Any]:
-        return _decode_windows(d, [d.value(v) for v in op.operands], op.regions[0], _static_geometry(op), identity)
+        values = [d.value(v) for v in op.operands]
+        return _decode_windows(d, values, op.regions[0], _static_geometry(op), identity, holes)
 
     def decode_dynamic(d: Any, op: HloOp) -> Sequence[Any]:
         *arrays, window, strides, base, dilations, padding = op.operands
@@ -160,13 +189,20 @@ def reduce_window(identity: Identity) -> Codec:
         names = [own for own, _ in _GEOMETRY]
         at = {**dict(zip(names, numbers, strict=True)), "padding": d.matrix(padding)}
         (body,) = op.attrs["called_computations"]
-        return _decode_windows(d, [d.value(v) for v in arrays], d.callee(body), at, identity)
+        return _decode_windows(d, [d.value(v) for v in arrays], d.callee(body), at, identity, holes)
 
-    return Codec(
-        "stablehlo.reduce_window, dynamic_reduce_window",
-        encode,
-        {"stablehlo.reduce_window": decode, DYNAMIC: decode_dynamic},
-    )
+    return {"stablehlo.reduce_window": decode, DYNAMIC: decode_dynamic}
+
+
+def reduce_window(identity: Identity) -> Codec:
+    """The codec of the op ``reduce_window``."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        (x,), combine = operands, op.attrs["combine"]
+        init = e.constant(identity(combine, x.dtype), x.dtype)
+        return _encode_windows(e, op, [x, init], monoid(e, combine, x.dtype), op.attrs)
+
+    return Codec("stablehlo.reduce_window, dynamic_reduce_window", encode, window_rules(identity, holes=True))
 
 
 def _encode_variadic_window(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:

@@ -203,7 +203,12 @@ def combine_of(region: HloRegion) -> str | None:
     (result,) = region.results
     if not region.ops:
         return "replace" if result is new else "keep" if result is old else None
-    if len(region.ops) != 1 or result is not region.ops[0].results[0] or set(region.ops[0].operands) != {old, new}:
+    if (
+        len(region.ops) != 1
+        or region.ops[0].attrs
+        or result is not region.ops[0].results[0]
+        or set(region.ops[0].operands) != {old, new}
+    ):
         return None
     name = region.ops[0].name.removeprefix("stablehlo.")
     if name not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):

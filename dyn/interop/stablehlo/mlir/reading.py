@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dyn.ir.hlo import (
     HloType,
     HloValue,
 )
+from dyn.ir.hlo_attributes import ANYWHERE, OF_FUNCTIONS, OF_MODULES, OF_VALUES, SEGMENTS, WRITTEN_OUT
 from dyn.source import UNKNOWN, Loc
 
 Array = np.ndarray[Any, Any]
@@ -52,10 +53,12 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-",
             text = said.text(error)
             _refuse_dialect(text, source, file)
             raise _refusal(text) from None
-        if any(_is_foreign(op, known) for op in operations(module)):
-            legalize_chlo(module)
         try:
-            return _Reader(m.ir, file).module(module)
+            reader = _Reader(m.ir, file)
+            if any(_is_foreign(op, known) for op in operations(module)):
+                reader.check_chlo(module)
+                legalize_chlo(module)
+            return reader.module(module)
         except DynError:
             raise
         except (KeyError, TypeError, RuntimeError) as error:  # of the bindings: names and attributes that they have not
@@ -114,6 +117,10 @@ _MANY = 100_000
 MOST_AXES = 64
 #: Regions in each other: fewer than Python's own limit allows.
 DEEPEST = 100
+#: What a module says of how many processes run it.
+_COUNTS = ("mhlo.num_partitions", "mhlo.num_replicas")
+#: Attributes whose fields are no numbers.
+_IN_WORDS = ("dot_algorithm", "result_accuracy")
 _FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
 
 
@@ -136,12 +143,33 @@ class _Reader:
             function = self.function(op)
             functions[function.name] = function
         attrs = module.operation.attributes
+        self.check("the module", _names(attrs), OF_MODULES, module.operation.location)
         name = _text(attrs["sym_name"]) if "sym_name" in attrs else "module"
-        return HloModule(name, functions)
+        counts = {name: self.attribute(attrs[name]) for name in _COUNTS if name in attrs}
+        return HloModule(name, functions, counts)
+
+    def check(self, what: str, names: Iterable[str], known: Collection[str], location: Any) -> None:
+        """Refuse attributes that nothing is known of: they may say that something else is meant."""
+        for name in names:
+            if name not in known:
+                raise UnsupportedOpError(
+                    f"{what} has the attribute {name}, which is not known here.", loc=self.loc(location),
+                    remedy="leave it out where it changes no element of the results.",
+                )  # fmt: skip
+
+    def check_chlo(self, module: Any) -> None:
+        """Refuse attributes of CHLO's operations that would be lost where they are written out in StableHLO."""
+        for op in operations(module):
+            if op.name.startswith("chlo."):
+                self.check(op.name, _names(op.attributes), {*ANYWHERE, *SEGMENTS, *WRITTEN_OUT}, op.location)
 
     def function(self, op: Any) -> HloFunction:
         attrs = op.operation.attributes
         name = _text(attrs["sym_name"])
+        self.check(f"the function @{name}", _names(attrs), OF_FUNCTIONS, op.operation.location)
+        for field, of in (("arg_attrs", "argument"), ("res_attrs", "result")):
+            for number, found in enumerate(self.entries(attrs, field)):
+                self.check(f"{of} {number} of @{name}", _names(found), OF_VALUES, op.operation.location)
         if not list(op.operation.regions[0]):
             raise UnsupportedOpError(f"the function @{name} has no body.", loc=self.loc(op.operation.location))
         body = self.region(op.operation.regions[0], None)
@@ -154,7 +182,13 @@ class _Reader:
         )  # fmt: skip
 
     def mappings(self, attrs: Any, name: str) -> tuple[Mapping[str, Any], ...]:
-        return tuple([self.attribute(a) for a in attrs[name]]) if name in attrs else ()
+        return tuple([self.attribute(a) for a in self.entries(attrs, name)])
+
+    @staticmethod
+    def entries(attrs: Any, name: str) -> Iterable[Any]:
+        """What an array among the attributes has; MLIR's bindings have no ``get`` in older versions."""
+        found: Iterable[Any] = attrs[name] if name in attrs else ()  # noqa: SIM401  # see above
+        return found
 
     def region(self, region: Any, outer: _Values | None) -> HloRegion:
         blocks = list(region)
@@ -171,6 +205,7 @@ class _Reader:
             values[argument] = params[-1]
         ops: list[HloOp] = []
         *body, end = list(block.operations)
+        self.check(end.operation.name, _names(end.operation.attributes), ANYWHERE, end.operation.location)
         for op in body:
             ops.append(self.op(op.operation, values))
         self.depth -= 1
@@ -187,9 +222,11 @@ class _Reader:
         return made
 
     def attributes(self, op: Any, results: tuple[HloValue, ...]) -> dict[str, Any]:
-        if op.name == "stablehlo.constant":
-            return {"value": self.constant(op, results[0].type)}
-        return {name: self.attribute(op.attributes[name]) for name in op.attributes}
+        names = _names(op.attributes)
+        if op.name != "stablehlo.constant":
+            return {name: self.attribute(op.attributes[name]) for name in names}
+        rest = {name: self.attribute(op.attributes[name]) for name in names if name != "value"}
+        return {"value": self.constant(op, results[0].type), **rest}
 
     def constant(self, op: Any, type: HloType) -> Array:
         """Its elements; without strides where all are one. Where the bindings have no array of a type there is text."""
@@ -239,6 +276,8 @@ class _Reader:
             return HloText(text)
         if numbers[1] == "conv":
             return HloNumbers("conv", {"text": numbers[2]})
+        if numbers[1] in _IN_WORDS:
+            return HloText(text)
         fields: dict[str, Any] = {}
         for name, value in _FIELD.findall(numbers[2]):
             inner = [int(n) for n in re.findall(r"-?\d+", value)]
