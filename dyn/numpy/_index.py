@@ -182,7 +182,10 @@ def _sliced(x: Tracer, axis: int, item: slice) -> Range:
     start, stop = (None if b is None else _bound(x, axis, b, step) for b in (item.start, item.stop))
     if step < 0:  # position p is size - 1 - p of the reversed axis
         start, stop = (None if p is None else size - 1 - p for p in (start, stop))
-    first, last = 0 if start is None else start, size if stop is None else _at_most(trace, stop, size)
+    # What counts from the end, ``size - c`` and ``size`` more where that is negative, is no further than the end.
+    within = step > 0 and not isinstance(item.stop, Tracer) and _counts_from_end(trace, item.stop, size)
+    first = 0 if start is None else start
+    last = size if stop is None else stop if within else _at_most(trace, stop, size)
     # limit - max(first, 0) is min(limit, limit - first): x[-k:] has min(size, k) elements.
     inside = _never_negative(trace, first)
     length = trace.facts.simplify(dim_max(last - first if inside else dim_min(last, last - first), 0))
@@ -230,6 +233,12 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
     return measured(place, "bound", f"a bound of a slice of axis {axis} of {text_of(x)}", size)
 
 
+def _counts_from_end(trace: Trace, bound: Any, size: Dim) -> bool:
+    """Whether a bound of a slice, before it is counted from the front, is the size less a number."""
+    short = None if bound is None else size - size_in(trace, bound, "a slice")
+    return isinstance(short, int) and short >= 0
+
+
 def _never_negative(trace: Trace, dim: Dim) -> bool:
     return dim >= 0 if isinstance(dim, int) else trace.facts.ge(dim, 0).proved
 
@@ -244,7 +253,12 @@ def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
         return size + dim
     if _negative_is_nothing(trace, dim, size):
         return dim
-    # ``size`` is added once where the bound is negative.
+    # ``size`` is added once where the bound is negative. Of ``size - c`` it is where ``size <= c - 1``: then
+    # ``(c - 1) * (c - size)`` is at least as much, and elsewhere it is at most 0. That is linear, and so more of it is
+    # proved.
+    short = size - dim
+    if isinstance(short, int):
+        return dim + dim_min(size, short - 1, (short - 1) * dim_max(short - size, 0))
     return dim + size * dim_min(dim_max(-dim, 0), 1)
 
 
@@ -253,11 +267,8 @@ def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim) -> bool:
 
     Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows.
     """
-    try:
-        facts = trace.facts.assume(Relation(RelKind.GE, -1, dim, Reason("a bound is negative")))
-    except ShapeError:
-        return True
-    return facts.ge(0, size + dim).proved
+    reason = Reason("a bound is negative")
+    return trace.facts.implies(Relation(RelKind.GE, -1, dim, reason), Relation(RelKind.GE, 0, size + dim, reason))
 
 
 # ---- numbers and arrays ----------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from dyn.shapes.bound import Hypotheses
 from dyn.shapes.cases import cases, extrema, never_negative
-from dyn.shapes.expr import Dim, SymExpr, atom_dim, content, divide_exactly, product
-from dyn.shapes.poly import exact_quotient
+from dyn.shapes.expr import Dim, Opaque, OpaqueKind, SymExpr, atom_dim, content, divide_exactly, product
+from dyn.shapes.poly import exact_quotient, single
 from dyn.shapes.relation import Relation, RelKind, Verdict
 from dyn.shapes.simplify import Simplifier
 
@@ -24,6 +24,8 @@ def verdict(proved: bool, refuted: bool) -> Verdict:
 def eq(s: Simplifier, a: Dim, b: Dim) -> Verdict:
     """``a == b``"""
     left = s.residue(a - b)
+    if _joins_more(left):
+        return Verdict.UNKNOWN
     if isinstance(left, int):
         return verdict(left == 0, left != 0)
     if s.bounds.nonzero(left):
@@ -33,6 +35,27 @@ def eq(s: Simplifier, a: Dim, b: Dim) -> Verdict:
     if isinstance(left, SymExpr) and left.height:  # else bounds have said it
         return verdict(False, never_negative(s, left - 1) or never_negative(s, -1 - left))
     return Verdict.UNKNOWN
+
+
+def _joins_more(gap: Dim) -> bool:
+    """Whether ``gap`` is what an axis has more than one that it was broadcast from: ``broadcast(a, b) - a``.
+
+    Where ``b`` is known to be 1 or ``a``, simplification has left it out; otherwise there is no proof to look for.
+    """
+    if isinstance(gap, int) or gap.constant or len(gap.terms) != 2:
+        return False
+    dims = [single(dict(mono.factors), 1) for mono, _ in gap.terms]
+    if gap.terms[0][1] * gap.terms[1][1] != -1:
+        return False
+    left, right = (_joined(dim) for dim in dims)
+    return left < right or right < left
+
+
+def _joined(dim: Dim) -> frozenset[Dim]:
+    """The sizes that one was broadcast from; that size itself where it was not."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    joined = isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST
+    return frozenset(atom.args) if joined and isinstance(atom, Opaque) else frozenset([dim])
 
 
 def ge(s: Simplifier, a: Dim, b: Dim) -> Verdict:

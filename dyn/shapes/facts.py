@@ -21,7 +21,9 @@ from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
 
 _ASKED = Reason("it was asked")
 #: Steps after which more models are made, before the rest of a question's budget is spent.
-_FEW_STEPS = 200
+_FEW_STEPS = 60
+#: Steps for a claim about all sizes.
+_ALWAYS_STEPS = 200
 #: How many sizes are tried for a question, in how many models, and how many models that gives are kept.
 _TURNS, _TURNED, _KEPT = 12, 2, 8
 _REMEDY = "make the sizes agree, or change the declaration that fixes them."
@@ -294,11 +296,26 @@ class Facts:
         """
         if not may_always_hold(relation):
             return _UNKNOWN
+        if relation.symbols().isdisjoint(self._about) and relation.symbols().isdisjoint(self._declarations):
+            return _UNKNOWN  # nothing that is known has made it any harder
+        models = Facts.EMPTY._more_models(relation)
+        if any(model.outcome(relation) is False for model in models):
+            return _UNKNOWN
         try:
-            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, first_models())), relation)
+            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, models, _ALWAYS_STEPS)), relation)
         except OutOfBudgetError:
             return _UNKNOWN
         return _PROVED if verdict is Verdict.PROVED else _UNKNOWN
+
+    def implies(self, premise: Relation, claim: Relation) -> bool:
+        """Whether a claim is proved wherever a premise holds besides these facts."""
+        models = satisfying(self._present_models(), premise, self._check)
+        if any(model.outcome(claim) is False for model in models):
+            return False
+        try:
+            return self.assume(premise).ask(claim).proved
+        except ShapeError:  # it holds nowhere
+            return True
 
     def eq(self, a: Dim, b: Dim) -> Answer:
         """Whether ``a == b``."""

@@ -77,6 +77,7 @@ class Gatherer:
             want = queue.popleft()
             distance = wanted[want]
             for row, why in self._candidates(*want, distance):
+                self.ranges.work.step()
                 if row in self.found or self._is_dead_end(row, want[0]):
                     continue
                 self.found[row] = why

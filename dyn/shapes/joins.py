@@ -58,11 +58,16 @@ def broadcast_sizes(a: int, b: int, context: str = "") -> int:
     return b if a == 1 else a
 
 
+#: What is joined from so many stays one argument where more is joined to it: a size that grows term by term in a loop
+#: shares its parts, rather than having each of them again at every step.
+_FLAT = 12
+
+
 def _flatten(kind: OpaqueKind, dims: tuple[Dim, ...]) -> list[Dim]:
     flat: list[Dim] = []
     for dim in dims:
         atom = dim.is_atom if isinstance(dim, SymExpr) else None
-        if isinstance(atom, Opaque) and atom.kind is kind:
+        if isinstance(atom, Opaque) and atom.kind is kind and len(atom.args) < _FLAT:
             flat.extend(atom.args)
         else:
             flat.append(dim)

@@ -48,12 +48,13 @@ class NoValueError(Exception):
 class Model:
     """Sizes of all symbols: those in ``sizes``, and of others what ``default`` says. Values of terms are kept."""
 
-    __slots__ = ("default", "sizes", "terms")
+    __slots__ = ("default", "sizes", "terms", "values")
 
     def __init__(self, sizes: Mapping[Symbol, int], default: Callable[[int], int]) -> None:
         self.sizes = dict(sizes)
         self.default = default
         self.terms: dict[Opaque, int | None] = {}
+        self.values: dict[SymExpr, int | None] = {}
 
     def size(self, symbol: Symbol) -> int:
         found = self.sizes.get(symbol)
@@ -66,12 +67,17 @@ class Model:
         """The value of an expression; None where it has none."""
         if isinstance(dim, int):
             return dim
+        if dim in self.values:
+            return self.values[dim]
+        value: int | None = None
         try:
             for atom in opaques_below(dim) if dim.is_large else ():
                 self._keep(atom)
-            return self._value(dim)
+            value = self._value(dim)
         except NoValueError:
-            return None
+            pass
+        self.values[dim] = value
+        return value
 
     def _value(self, dim: SymExpr) -> int:
         total = dim.constant

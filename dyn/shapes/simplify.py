@@ -221,18 +221,34 @@ class Simplifier:
     # --- terms ---------------------------------------------------------------------------------------------------
 
     def _multiply_out(self, dim: SymExpr) -> Dim:
-        """``8*floordiv(n, 8)`` is ``n`` where 8 divides it."""
+        """``8*floordiv(n, 8)`` is ``n`` where 8 divides it, ``m*floordiv(n, max(m, 1))`` where ``m`` is 1 or ``n``."""
         result: Dim = dim
         for mono, coefficient in dim.terms:
             for atom, _ in mono.factors:
                 if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
                     continue
                 a, b = atom.args
-                rest = _quotient(mono, coefficient, atom, b)
-                if rest is not None and self._divides(b, a):
+                size = _at_least_one(b)
+                rest = _quotient(mono, coefficient, atom, b if size is None else size)
+                if rest is None:
+                    continue
+                if self._is_one_or(b if size is None else size, a) or (size is None and self._divides(b, a)):
                     result = result - single(dict(mono.factors), coefficient) + rest * a
                     break
         return result
+
+    def _is_one_or(self, part: Dim, whole: Dim) -> bool:
+        """Whether ``part`` is known to be a size that is 1 or ``whole``, as that of an axis that is broadcast to it."""
+        why = self.state.absorbed.get((part, whole))
+        atom = whole.is_atom if isinstance(whole, SymExpr) else None
+        if why is None and not (
+            isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST and part in atom.args
+        ):  # which has a value only where its parts are 1 or it
+            return False
+        if not self.bounds.at_least(part, 0):
+            return False
+        self.work.use(why if why is not None else ())
+        return True
 
     def _divides(self, b: Dim, a: Dim) -> bool:
         if isinstance(b, int):
@@ -340,6 +356,14 @@ class Simplifier:
         if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.BROADCAST:
             return False
         return b in atom.args or all(self.fits(arg, b) for arg in atom.args)
+
+
+def _at_least_one(dim: Dim) -> Dim | None:
+    """The size of which ``dim`` is the maximum with 1."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MAX and len(atom.args) == 2 and atom.args[0] == 1:
+        return atom.args[1]
+    return None
 
 
 def _other_than_one(sizes: Interval) -> Interval | None:
