@@ -95,7 +95,7 @@ def _place(tree: Any, static: tuple[Static, ...]) -> Any:
 
 def _fits(shapes: Any) -> Callable[[Program], bool]:
     """Whether a program is for the shapes of a call."""
-    return lambda program: program.matches is None or program.matches(shapes)
+    return lambda program: program.fits(shapes)
 
 
 def _family(key: Any) -> Any:

@@ -23,6 +23,8 @@ from dyn.interop.jax.expressions import (
     renamed,
     solved,
 )
+from dyn.ir.binding import Bind, Binding
+from dyn.shapes import Reason, Relation, RelKind, Symbol, parse_dim, symbol
 from dyn.source import Loc
 
 
@@ -59,6 +61,14 @@ class Guard:
 
     def holds(self, env: Mapping[str, int]) -> bool:
         return _PYTHON_WORDS[self.op](evaluate(self.left, env), evaluate(self.right, env))
+
+    def relation(self, symbols: Mapping[str, Symbol]) -> Relation:
+        """The guard as a relation between dims."""
+        left, right = (parse_dim(side.replace("^", "**"), symbols) for side in (self.left, self.right))
+        reason = Reason(self.why or self.kind.value, self.loc)
+        if self.op == "!=":
+            return Relation(RelKind.NONZERO, left - right, 0, reason)
+        return Relation(RelKind.EQ if self.op == "==" else RelKind.GE, left, right, reason)
 
     def text(self, places: Mapping[str, str]) -> str:
         """``x.shape[0] == y.shape[0]``"""
@@ -280,11 +290,13 @@ class Sizes:
 
     # How calls are told apart -------------------------------------------------------------------------------------
 
-    def matcher(self, position: Mapping[int, int]) -> Callable[[Any], bool] | None:
-        """A function of the symbolic leaves' shapes: whether the program is for them. None where it is for all."""
-        if not self.guards:
-            return None
-        places = {name: p.of(f"s[{position[p.leaf]}][{p.axis}]") for name, p in self.places.items()}
-        text = " and ".join(guard.text(places) for guard in self.guards)
-        # The text is made of numbers, operators and the places above: expressions let nothing else through.
-        return eval(f"lambda s: {text}", {"__builtins__": {"max": max, "min": min}})
+    def conditions(self, position: Mapping[int, int]) -> tuple[Binding, tuple[Relation, ...]]:
+        """The guards as relations between dims, and how these follow from the shapes of the symbolic leaves.
+
+        ``position`` is the place of each leaf among the symbolic ones.
+        """
+        symbols = {name: symbol(name, name) for name in self.places}
+        binds = tuple([
+            Bind(symbols[name], position[p.leaf], p.axis, p.factor, p.offset) for name, p in self.places.items()
+        ])  # fmt: skip
+        return Binding(binds, ()), tuple([guard.relation(symbols) for guard in self.guards])

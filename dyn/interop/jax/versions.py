@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
 from dyn.interop.stablehlo.load import function_of
 from dyn.ir.hlo import HloModule, HloOp
+from dyn.shapes import first_broken
 from dyn.specialize.arguments import ShapeDtypeStruct
 
 Array = np.ndarray[Any, Any]
@@ -37,9 +38,13 @@ class Program:
         self._plain = all(wrapper.plain for wrapper in self._wrappers)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
-        self.matches: Callable[[Any], bool] | None = self.sizes.matcher(position)
+        self._binding, self._guards = self.sizes.conditions(position)
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
         self.run = function_of(self._module, rules=XLA)
+
+    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether the program is for calls whose symbolic leaves have these shapes."""
+        return not self._guards or first_broken(self._guards, self._binding.sizes(shapes)) is None
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
