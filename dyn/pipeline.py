@@ -24,7 +24,7 @@ from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.donate import donate
 from dyn.lower.host import HostProgram, build_host
-from dyn.lower.host_llvm import emit_guards, emit_host
+from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.kernel_text import kernel_hash, kernel_text
 from dyn.lower.lapack.routines import emit_library_call
 from dyn.lower.launch import Launch, walk_launches

@@ -1,7 +1,7 @@
 """The native runtime of one process, and calls into host programs through it.
 
-The runtime table (``dyn.lower.host_llvm``) is all that compiled code sees of the world. Memory and launches are native
-code; outputs are allocated by the caller of the moment, which here is NumPy.
+The runtime table (``dyn.lower.host_llvm.emit``) is all that compiled code sees of the world. Memory and launches are
+native code; outputs are allocated by the caller of the moment, which here is NumPy.
 """
 
 from __future__ import annotations

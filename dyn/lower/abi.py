@@ -1,7 +1,7 @@
 """The binary interface of host programs: the records that they read, and the names that their callers know.
 
-``dyn.lower.host_llvm`` says what a host program does with them. This file imports nothing that writes text, so that a
-process which finds its programs compiled does without.
+``dyn.lower.host_llvm.emit`` says what a host program does with them. This file imports nothing that writes text, so
+that a process which finds its programs compiled does without.
 """
 
 from __future__ import annotations

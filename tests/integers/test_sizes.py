@@ -21,7 +21,7 @@ from dyn.backends.x86 import X86Backend, host_target
 from dyn.errors import ShapeError
 from dyn.integers import INT64, sized
 from dyn.lower.host import build_host
-from dyn.lower.host_llvm import emit_guards
+from dyn.lower.host_llvm.emit import emit_guards
 from dyn.lower.plan import lower_plan
 from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate
 from dyn.stitch.plan import stitch

@@ -63,5 +63,6 @@ def test_a_divisor_that_is_zero_in_a_call() -> None:
     assert text_of(ShapeError, f, np.ones(0, "f4")) == (
         "floordiv(12, s) divides by zero: s is 0.\n"
         "  s is x.shape[0] = 0\n"
+        "  at constraints=\n"
         "  help: use max(n, 1) as a divisor that may be 0."
     )

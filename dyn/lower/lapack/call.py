@@ -1,6 +1,6 @@
 """A library call as native code: ``i32 symbol(ptr rt, ptr tensors)``, with all that its routine's text is written with.
 
-The tensors are those of a host program's library call (``dyn.lower.host_llvm``): the op's operands and then its
+The tensors are those of a host program's library call (``dyn.lower.host_llvm.emit``): the op's operands and then its
 results, dense. It returns one of the statuses below. LAPACK's functions are referred to by name, as
 ``dyn_lapack_dpotrf``, and found when the code is loaded (``dyn.backends.lapack``): the same object serves every
 process.

@@ -1,0 +1,1 @@
+"""The host program as native code (LLVM IR): shape arithmetic, checks, memory, launches."""

@@ -1,0 +1,263 @@
+"""Launches of kernels and library calls, measurements, loops and choices of a host program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from dyn.ir.core import Op, Value
+from dyn.lower.abi import LAUNCH, LIBRARY
+from dyn.lower.host import Fault, HostProgram
+from dyn.lower.host_llvm.checks import Checks
+from dyn.lower.host_llvm.memory import Memory
+from dyn.lower.host_llvm.regions import Kernels, Regions
+from dyn.lower.host_llvm.text import TENSOR, HostText
+from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
+from dyn.lower.launch import Body, Launch, Variant, walk_launches
+from dyn.lower.layout import LoopPlaces, Row
+from dyn.shapes import Dim
+
+
+class Launches:
+    """Writes launches in their order. ``enter`` goes on with what has waited for what a launch measured; ``native`` are
+    the library calls that there is code for."""
+
+    def __init__(
+        self,
+        program: HostProgram,
+        text: HostText,
+        checks: Checks,
+        regions: Regions,
+        memory: Memory,
+        native: Collection[Launch],
+        enter: Callable[[Launch], None],
+    ) -> None:
+        self.program, self.text, self.checks = program, text, checks
+        self.regions, self.memory, self.sizes = regions, memory, checks.sizes
+        self.native, self.enter = native, enter
+        #: The numbers of the launches that measure, from 1: those of the segments that begin with them.
+        measuring = [launch for launch in walk_launches(program.launches) if launch.measures is not None]
+        self.measurements = {launch: number for number, launch in enumerate(measuring, 1)}
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Launches one after the other."""
+        for launch in launches:
+            loop = self.program.loops.get(launch)
+            if loop is not None:
+                self._loop(launch, loop)
+            elif launch.bodies:
+                self._choice(launch)
+            elif launch.measures is not None:
+                self._measure(launch)
+            elif launch.call is not None:
+                self._describe(launch.call, launch.buffers)
+                self._call(self.regions.kernels[launch][0][0], native=launch in self.native)
+            else:
+                self._launch(launch, self.regions.kernels[launch])
+
+    def free_measured(self, launches: Sequence[Launch]) -> None:
+        """Give back the segments that these launches began themselves."""
+        self.memory.free([self.measurements[launch] for launch in launches if launch in self.measurements])
+
+    # Kernels ----------------------------------------------------------------------------------------------------
+
+    def _launch(self, launch: Launch, kernels: Kernels) -> None:
+        text = self.text
+        for position, value in enumerate(launch.buffers):
+            slot = text.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
+            text.emit(f"store ptr {self.memory.pointer(self.program.places[value])}, ptr {slot}, align 8")
+        done = text.fresh("launched")
+        if launch.when is not None:
+            wanted = text.fresh("wanted")
+            text.emit(f"br i1 {self.checks.holds(launch.when)}, label %{wanted}, label %{done}")
+            text.label(wanted)
+        for variant, (number, scratch) in zip(launch.variants, kernels, strict=True):
+            holds = self._chosen(variant)
+            if holds is None:
+                self._start(variant, number, scratch)
+                text.emit(f"br label %{done}")
+                break
+            chosen, following = text.fresh("variant"), text.fresh("next")
+            text.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
+            text.label(chosen)
+            self._start(variant, number, scratch)
+            text.emit(f"br label %{done}")
+            text.label(following)
+        else:
+            text.emit(f"br label %{done}")
+        text.label(done)
+
+    def _chosen(self, variant: Variant) -> str | None:
+        """An i1 that says whether a variant is the one; None where nothing is asked."""
+        holds = None if variant.condition is None else self.checks.holds(variant.condition)
+        if variant.in_place is None:
+            return holds
+        taken = self.memory.taken[variant.in_place]
+        return taken if holds is None else self.text.value(f"and i1 {taken}, {holds}")
+
+    def _start(self, variant: Variant, number: int, scratch: Dim) -> None:
+        text, dim = self.text, self.sizes.dim
+        for position, size in enumerate(variant.dims):
+            slot = text.value(f"getelementptr i64, ptr %dims, i64 {position}")
+            text.emit(f"store i64 {dim(size)}, ptr {slot}, align 8")
+        kernel = self._code(number)
+        arguments = (
+            f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
+            f"i64 {dim(variant.cost)}"
+        )
+        status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
+        text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
+
+    def _code(self, number: int) -> str:
+        """What ``ctx`` has for a kernel or a library call."""
+        at = self.text.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
+        return self.text.value(f"load ptr, ptr {at}, align 8")
+
+    # Library calls ----------------------------------------------------------------------------------------------
+
+    def stack(self) -> list[str]:
+        """Stack for the tensors of a library call, and for their dims."""
+        calls = [call for launch in walk_launches(self.program.launches) if (call := launch.call) is not None]
+        if not calls:
+            return []
+        tensors = max(len(call.operands) + len(call.results) for call in calls)
+        dims = max(sum(len(v.shape) for v in (*call.operands, *call.results)) for call in calls)
+        return [
+            f"  %tensors = alloca [{tensors} x {TENSOR}], align 16",
+            f"  %sizes = alloca [{max(dims, 1)} x i64], align 16",
+        ]
+
+    def _describe(self, call: Op, buffers: Sequence[Value]) -> None:
+        """Put the op's operands and results into the tensors of a call."""
+        text, position = self.text, 0
+        for index, (value, buffer) in enumerate(zip((*call.operands, *call.results), buffers, strict=True)):
+            tensor = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {index}")
+            dims = text.value(f"getelementptr i64, ptr %sizes, i64 {position}")
+            pointer = self.memory.pointer(self.program.places[buffer])
+            fields = ("ptr " + pointer, "i32 0", f"i32 {len(value.shape)}", "ptr " + dims, "ptr null")
+            for field, content in enumerate(fields):
+                at = text.value(f"getelementptr {TENSOR}, ptr {tensor}, i32 0, i32 {field}")
+                text.emit(f"store {content}, ptr {at}, align {4 if content.startswith('i32') else 8}")
+            for dim in value.shape:
+                at = text.value(f"getelementptr i64, ptr %sizes, i64 {position}")
+                text.emit(f"store i64 {self.sizes.dim(dim)}, ptr {at}, align 8")
+                position += 1
+
+    def _call(self, number: int, *, native: bool) -> None:
+        """Have a library compute what the tensors say."""
+        text, entry = self.text, self._code(number)
+        if native:
+            status = text.value(f"call i32 {entry}(ptr %rt, ptr %tensors)")
+            text.fault(Fault.NO_MEMORY, text.value(f"icmp eq i32 {status}, {NO_MEMORY}"))
+            text.fault(Fault.TOO_LONG, text.value(f"icmp eq i32 {status}, {TOO_LONG}"))
+            return
+        status = text.value(f"call i32 {text.runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
+        text.fault(Fault.LIBRARY, text.value(f"icmp ne i32 {status}, 0"))
+
+    def _measure(self, launch: Launch) -> None:
+        """Read a dim, and go on with what has waited for it."""
+        symbol = launch.measures
+        assert symbol is not None
+        at = self.memory.pointer(self.program.places[launch.buffers[0]])
+        value = self.text.value(f"load i64, ptr {at}, align 8")
+        self.sizes.know(symbol, value)
+        self.checks.keep(symbol, value)
+        self.enter(launch)
+
+    # Loops and choices ------------------------------------------------------------------------------------------
+
+    def _region(self, body: Body) -> None:
+        """Run a region, unless the sizes are not what it needs."""
+        if body not in self.regions.failing:
+            self._reached(body.launches)
+            return
+        # What is about dims that were measured around it is computed here, and known here alone.
+        with self.sizes.within(self.sizes.scope.inner()):
+            self.regions.fail(body)
+            self.regions.inside.append(body)
+            self._reached(body.launches)
+            self.regions.inside.pop()
+
+    def _reached(self, launches: Sequence[Launch]) -> None:
+        """Launches that may not be reached: what they measure is known to nobody else."""
+        if not any(launch in self.measurements for launch in walk_launches(launches)):
+            self.run(launches)
+            return
+        with self.sizes.within(self.sizes.scope.inner()):
+            self.run(launches)
+            self.free_measured(launches)
+
+    def _choice(self, launch: Launch) -> None:
+        """Run one of the regions: the first for true, the last for numbers that there are none for."""
+        text, index = self.text, launch.buffers[0]
+        done, labels = text.fresh("chosen"), [text.fresh("branch") for _ in launch.bodies]
+        element = "i8" if index.dtype.itemsize == 1 else "i32"
+        at = self.memory.pointer(self.program.places[index])
+        number = text.value(f"load {element}, ptr {at}, align {index.dtype.itemsize}")
+        if element == "i8":
+            true, false = labels
+            flag = text.value(f"icmp ne i8 {number}, 0")
+            text.emit(f"br i1 {flag}, label %{true}, label %{false}")
+        else:
+            cases = " ".join(f"i32 {i}, label %{label}" for i, label in enumerate(labels[:-1]))
+            text.emit(f"switch i32 {number}, label %{labels[-1]} [ {cases} ]")
+        for label, body in zip(labels, launch.bodies, strict=True):
+            text.label(label)
+            self._region(body)
+            text.emit(f"br label %{done}")
+        text.label(done)
+
+    def _loop(self, launch: Launch, loop: LoopPlaces) -> None:
+        text = self.text
+        number = list(self.program.loops).index(launch)
+        head, step, done = (text.fresh(name) for name in ("again", "step", "finished"))
+        for carried in loop.carried:
+            self._set(carried.current, self.memory.pointer(carried.home))
+            if carried.following is not None and carried.spare is not None:
+                self._set(carried.following, self.memory.pointer(carried.spare))
+        for row in loop.rows:
+            self._set(row.variable, self._first_row(row, loop))
+        text.emit(f"store i64 0, ptr %steps{number}, align 8")
+        text.emit(f"br label %{head}")
+        text.label(head)
+        if loop.condition is not None:
+            self._region(launch.bodies[0])
+            answer = text.value(f"load i8, ptr {self.memory.pointer(loop.condition)}, align 1")
+            going = text.value(f"icmp ne i8 {answer}, 0")
+        else:
+            taken = text.value(f"load i64, ptr %steps{number}, align 8")
+            going = text.value(f"icmp slt i64 {taken}, {self.sizes.dim(loop.length)}")
+        text.emit(f"br i1 {going}, label %{step}, label %{done}")
+        text.label(step)
+        self._region(launch.bodies[-1])
+        self._advance(number, loop)
+        text.emit(f"br label %{head}")
+        text.label(done)
+
+    def _advance(self, number: int, loop: LoopPlaces) -> None:
+        """What was made becomes what is read; rows go on."""
+        text = self.text
+        for carried in loop.carried:
+            if carried.following is not None:
+                here, there = (
+                    text.value(f"load ptr, ptr %variable{v}, align 8") for v in (carried.current, carried.following)
+                )
+                self._set(carried.current, there)
+                self._set(carried.following, here)
+        for row in loop.rows:
+            here = text.value(f"load ptr, ptr %variable{row.variable}, align 8")
+            step = self.sizes.dim(row.step)
+            by = text.value(f"sub i64 0, {step}") if loop.reverse else step
+            self._set(row.variable, text.value(f"getelementptr i8, ptr {here}, i64 {by}"))
+        taken = text.value(f"load i64, ptr %steps{number}, align 8")
+        text.emit(f"store i64 {text.value(f'add i64 {taken}, 1')}, ptr %steps{number}, align 8")
+
+    def _first_row(self, row: Row, loop: LoopPlaces) -> str:
+        start = self.memory.pointer(row.array)
+        if not loop.reverse:
+            return start
+        last = self.text.value(f"sub i64 {self.sizes.dim(loop.length)}, 1")
+        offset = self.text.value(f"mul i64 {last}, {self.sizes.dim(row.step)}")
+        return self.text.value(f"getelementptr i8, ptr {start}, i64 {offset}")
+
+    def _set(self, variable: int, pointer: str) -> None:
+        self.text.emit(f"store ptr {pointer}, ptr %variable{variable}, align 8")

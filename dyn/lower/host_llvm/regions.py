@@ -1,0 +1,123 @@
+"""Conditional regions: their sizes are computed before anything runs, and fail where the region is about to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dyn.lower.host import Fault, HostProgram
+from dyn.lower.host_llvm.checks import Checks
+from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.text import HostText
+from dyn.lower.launch import Body, Launch
+from dyn.shapes import Dim, free_symbols
+
+#: For each variant of a launch its kernel's number in ``ctx``, and its scratch bytes.
+Kernels = Sequence[tuple[int, Dim]]
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """What fails where a region runs: for each of its demands the site and an i1, and i1s of divisions, of sizes, and
+    of any of all these."""
+
+    demands: list[tuple[int, str]]
+    zeros: str | None
+    overflow: str | None
+    any: str
+
+
+class Regions:
+    """Computes the sizes of regions; ``failing`` are the conditional ones."""
+
+    def __init__(self, program: HostProgram, text: HostText, checks: Checks, kernels: Mapping[Launch, Kernels]) -> None:
+        self.program, self.text, self.checks, self.kernels = program, text, checks, kernels
+        self.sizes: Sizes = checks.sizes
+        self.failing: dict[Body, Failing] = {}
+        #: Of these regions those that are being written, from the outside in.
+        self.inside: list[Body] = []
+
+    def compute(self, launches: Sequence[Launch]) -> dict[Dim, str]:
+        """Compute the sizes of conditional regions. Gives what was computed for them alone."""
+        inside: dict[Dim, str] = {}
+        for launch in launches:
+            for body in launch.bodies:
+                inside |= self._compute_one(body) if body.conditional else self.compute(body.launches)
+        return inside
+
+    def _compute_one(self, body: Body) -> dict[Dim, str]:
+        """The sizes of one region, where nothing that goes wrong is a failure yet.
+
+        What is known by then outside of it is: there it was looked at. What is computed here is known here alone.
+        """
+        before = self.sizes.scope.dims
+        with self.sizes.within(self.sizes.scope.inner()) as scope:
+            failures = self.checks.demands([body], lambda symbols: scope.is_due(symbols, None))
+            for dim in self.dims(body):
+                if scope.is_due(free_symbols(dim), None):
+                    self.sizes.dim(dim)
+            inside = self.compute(body.launches)
+            zeros, overflow = self.text.any(scope.zeros), self.text.any(scope.overflow)
+            flags = [flag for _, flag in failures] + [f for f in (zeros, overflow) if f is not None]
+            self.failing[body] = Failing(failures, zeros, overflow, self.text.any(flags) or "false")
+        return inside | {dim: name for dim, name in scope.dims.items() if dim not in before}
+
+    def dims(self, body: Body) -> Iterator[Dim]:
+        """What has to be known where a conditional region runs."""
+        scope = self.program.scopes[body]
+        yield from (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots))
+        yield from self.own_dims(body.launches)
+
+    def own_dims(self, launches: Sequence[Launch]) -> Iterator[Dim]:
+        """What launches are chosen and sized by, those in regions that are not conditional too."""
+        for launch in launches:
+            loop = self.program.loops.get(launch)
+            if loop is not None:
+                yield from (loop.length, *(row.step for row in loop.rows))
+            yield from _dims_of(launch, self.kernels[launch])
+            for body in launch.bodies:
+                if not body.conditional:
+                    yield from self.own_dims(body.launches)
+
+    def risky(self) -> str | None:
+        """An i1: whether some region would fail if it ran."""
+        return self.text.any([failing.any for failing in self.failing.values()])
+
+    def slot_bytes(self, body: Body, size: Dim) -> str:
+        """The bytes of a slot of a conditional region: 0 where it may not run."""
+        with self.sizes.within(self.sizes.scope.inner()) as scope:
+            value = self.sizes.dim(size)
+            bad = self.text.any([self.failing[body].any, *scope.overflow, *scope.zeros])
+        value = self.text.value(f"select i1 {bad}, i64 0, i64 {value}")
+        # What is demanded of dims that are measured is not looked at yet.
+        return self.text.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
+
+    def fail(self, body: Body) -> None:
+        """Fail where the sizes are not what a conditional region needs.
+
+        Those that are about what has been measured around it are computed now.
+        """
+        failing, scope = self.failing[body], self.sizes.scope
+        self.text.branch_on(failing.demands)
+        for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
+            if flag is not None:
+                self.text.fault(fault, flag)
+        self.text.branch_on(self.checks.demands([body], scope.is_late))
+        for dim in self.dims(body):
+            if scope.is_late(free_symbols(dim)):
+                self.sizes.dim(dim)
+        self.sizes.refuse_nonsense()
+
+
+def _dims_of(launch: Launch, kernels: Kernels) -> Iterator[Dim]:
+    """What a launch is chosen and sized by."""
+    if launch.call is not None:
+        for value in (*launch.call.operands, *launch.call.results):
+            yield from value.shape
+        return
+    if launch.when is not None:
+        yield launch.when.dim
+    for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
+        if variant.condition is not None:
+            yield variant.condition.dim
+        yield from (*variant.dims, variant.grid, scratch)

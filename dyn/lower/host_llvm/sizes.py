@@ -1,0 +1,148 @@
+"""Shape arithmetic of a host program, as ``dyn.integers.SIZES`` has it: exact, or a flag that says that it is not.
+
+No operation traps, whatever its operands: they may be nonsense of which the flags tell that has not been looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dyn.lower.host import Fault
+from dyn.lower.host_llvm.scope import HostScope
+from dyn.lower.host_llvm.text import HostText
+from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr
+from dyn.shapes.expr import atom_dim
+
+
+class Sizes:
+    """Computes dims into a scope, each once."""
+
+    def __init__(self, text: HostText) -> None:
+        self.text = text
+        self.scope = HostScope()
+
+    @contextmanager
+    def within(self, scope: HostScope) -> Iterator[HostScope]:
+        """What is computed inside is known in that scope alone."""
+        outer, self.scope = self.scope, scope
+        yield scope
+        self.scope = outer
+
+    def know(self, symbol: Symbol, value: str) -> None:
+        """Give a symbol its value."""
+        self.scope.dims[atom_dim(symbol)] = value
+        self.scope.bound.add(symbol)
+
+    def refuse_nonsense(self) -> None:
+        """Fail where what was computed so far divided by zero, or passed 2^63."""
+        for fault, flags in ((Fault.NO_VALUE, self.scope.zeros), (Fault.TOO_LARGE, self.scope.overflow)):
+            flag = self.text.any(flags)
+            if flag is not None:
+                flags.clear()
+                self.text.fault(fault, flag)
+
+    def dim(self, dim: Dim) -> str:
+        """The value of a dim. All are computed before the first launch that can know them, in straight code."""
+        if isinstance(dim, int):
+            return self._constant(dim)
+        found = self.scope.dims.get(dim)
+        if found is None:
+            found = self.scope.dims[dim] = self._compute(dim)
+        return found
+
+    def checked(self, op: str, a: str, b: str) -> str:
+        """``smul``, ``sadd`` or ``ssub``, whose overflow is remembered until :meth:`refuse_nonsense` asks."""
+        pair = self.text.value(f"call {{ i64, i1 }} @llvm.{op}.with.overflow.i64(i64 {a}, i64 {b})")
+        self.scope.overflow.append(self.text.value(f"extractvalue {{ i64, i1 }} {pair}, 1"))
+        return self.text.value(f"extractvalue {{ i64, i1 }} {pair}, 0")
+
+    def floor_quotient(self, a: str, b: str) -> str:
+        """``a // b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it.
+
+        The least number by -1 is an overflow.
+        """
+        value, by = self.text.value, self._safe_divisor(b)
+        down = self._rounds_up(value(f"srem i64 {a}, {by}"), by)
+        quotient = value(f"sdiv i64 {a}, {by}")
+        quotient = value(f"sub i64 {quotient}, {value(f'zext i1 {down} to i64')}")
+        if by is b:
+            return quotient
+        least = value(f"icmp eq i64 {a}, {-(2**63)}")
+        minus = value(f"icmp eq i64 {b}, -1")
+        self.scope.overflow.append(value(f"and i1 {least}, {minus}"))
+        return value(f"select i1 {minus}, i64 {value(f'sub i64 0, {a}')}, i64 {quotient}")
+
+    def floor_rest(self, a: str, b: str) -> str:
+        """``a % b``, with the sign of ``b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
+        by = self._safe_divisor(b)
+        rest = self.text.value(f"srem i64 {a}, {by}")
+        more = self.text.value(f"add i64 {rest}, {by}")
+        return self.text.value(f"select i1 {self._rounds_up(rest, by)}, i64 {more}, i64 {rest}")
+
+    def _safe_divisor(self, b: str) -> str:
+        """1 in the place of 0 and -1, by which the processor traps: by 0 always, by -1 for the least number."""
+        if _is_number(b) and b not in ("0", "-1"):
+            return b
+        near = self.text.value(f"icmp ult i64 {self.text.value(f'add i64 {b}, 1')}, 2")
+        return self.text.value(f"select i1 {near}, i64 1, i64 {b}")
+
+    def _rounds_up(self, rest: str, by: str) -> str:
+        """An i1: whether the processor's quotient, which is rounded towards 0, is more than the one rounded down."""
+        inexact = self.text.value(f"icmp ne i64 {rest}, 0")
+        opposite = self.text.value(f"icmp slt i64 {self.text.value(f'xor i64 {rest}, {by}')}, 0")
+        return self.text.value(f"and i1 {inexact}, {opposite}")
+
+    def _compute(self, dim: SymExpr) -> str:
+        total = self._constant(dim.constant)
+        for mono, coefficient in dim.terms:
+            product = ""
+            for atom, power in mono.factors:
+                for _ in range(power):
+                    value = self._atom(atom)
+                    product = value if not product else self.checked("smul", product, value)
+            if not -(2**63) <= coefficient < 2**63:
+                self.scope.overflow.append(self.text.value(f"icmp ne i64 {product}, 0"))
+                continue
+            if coefficient != 1:
+                product = self.checked("smul", product, str(coefficient))
+            total = product if total == "0" else self.checked("sadd", total, product)
+        return total
+
+    def _constant(self, number: int) -> str:
+        """A number as an i64. LLVM would take one that does not fit for its low bits, and say nothing."""
+        if -(2**63) <= number < 2**63:
+            return str(number)
+        self.scope.overflow.append("true")
+        return "0"
+
+    def _atom(self, atom: Symbol | Opaque) -> str:
+        own = atom_dim(atom)
+        found = self.scope.dims.get(own)
+        if found is not None:
+            return found
+        if isinstance(atom, Symbol):
+            raise AssertionError(f"the symbol {atom.name} has no value")
+        args = [self.dim(arg) for arg in atom.args]
+        self.scope.dims[own] = result = self._opaque(atom.kind, args)
+        return result
+
+    def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
+        value = self.text.value
+        if kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
+            if not _is_number(args[1]):
+                self.scope.zeros.append(value(f"icmp eq i64 {args[1]}, 0"))
+            return (self.floor_quotient if kind is OpaqueKind.FLOORDIV else self.floor_rest)(*args)
+        result = args[0]
+        for arg in args[1:]:
+            if kind is OpaqueKind.BROADCAST:
+                one = value(f"icmp eq i64 {result}, 1")
+                result = value(f"select i1 {one}, i64 {arg}, i64 {result}")
+            else:
+                name = "smin" if kind is OpaqueKind.MIN else "smax"
+                result = value(f"call i64 @llvm.{name}.i64(i64 {result}, i64 {arg})")
+        return result
+
+
+def _is_number(value: str) -> bool:
+    return value.removeprefix("-").isdigit()
