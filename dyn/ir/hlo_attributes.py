@@ -135,6 +135,7 @@ OF_OPS: Mapping[str, Mapping[str, _Test]] = {
     "stablehlo.compare": _all("compare_type"),
     # A composite that dyn has an op for is the op, and not what it is decomposed into.
     "stablehlo.composite": _all("decomposition"),
+    "sdy.sharding_constraint": _all("sharding"),
     "func.call": _all("no_inline", "arg_attrs", "res_attrs"),
     # The text of an error.
     "shape.broadcast": _all("error"),
@@ -157,9 +158,9 @@ OF_FUNCTIONS: Mapping[str, _Test] = {
 OF_VALUES: Mapping[str, _Test] = {
     **ANYWHERE,
     **_all(
-        "jax.arg_info", "jax.buffer_donor", "jax.global_constant", "jax.token", "jax.keep_unused", "dyn.dims",
-        "tf.aliasing_output", "mhlo.is_same_data_across_replicas", "mhlo.parameter_replication", "tf.device",
-        "tf_saved_model.index_path", "tf_saved_model.bound_input", "mhlo.donation", "sdy.memory_kind",
+        "jax.arg_info", "jax.buffer_donor", "jax.const", "jax.global_constant", "jax.token", "jax.keep_unused",
+        "dyn.dims", "tf.aliasing_output", "mhlo.is_same_data_across_replicas", "mhlo.parameter_replication",
+        "tf.device", "tf_saved_model.index_path", "tf_saved_model.bound_input", "mhlo.donation", "sdy.memory_kind",
     ),
 }  # fmt: skip
 OF_MODULES: Mapping[str, _Test] = {

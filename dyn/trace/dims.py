@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace
+from dyn.trace.foreign import refuse_jax
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
 _MAX_POWER = 8
@@ -244,6 +245,10 @@ class SymbolicDim:
 
     def __int__(self) -> int:
         return self.known("int()", "use the dimension itself in shapes and arithmetic, or make it static with shapes=.")
+
+    @property
+    def __jax_array__(self) -> NoReturn:
+        refuse_jax(self.trace, f"the dimension {self!r}")
 
     def __index__(self) -> int:
         return self.known(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
+from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax
 
 
 class Tracer:
@@ -178,6 +179,18 @@ class Tracer:
             "a conversion to a NumPy array", "use functions of dyn.numpy (or numpy functions that dyn knows) on it."
         )
 
+    @property
+    def __jax_array__(self) -> NoReturn:
+        refuse_jax(self._trace, f"an array of {self._value.type}")
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_operator(func):
+            return NotImplemented
+        found = _first_tracer((*args, *(kwargs or {}).values()))
+        assert found is not None, "PyTorch calls it where a tracer is among the arguments"
+        refuse_foreign(found._trace, f"an array of {found._value.type}", func)
+
     # NumPy's protocols ----------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -304,3 +317,12 @@ def active_trace(*values: Any) -> Trace | None:
             own = value._trace if isinstance(value, Tracer) else value.trace
             return current if current is not None and own.encloses(current) else own
     return current
+
+
+def _first_tracer(values: Iterable[Any]) -> Tracer | None:
+    """The first tracer among values, and in the lists and tuples among them."""
+    for value in values:
+        found = _first_tracer(value) if isinstance(value, list | tuple) else value
+        if isinstance(found, Tracer):
+            return found
+    return None

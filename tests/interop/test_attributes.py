@@ -185,7 +185,9 @@ func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
 REFUSED = {
     "module": ("module attributes {mine.a} { func.func @main() { return } }", "the module has the attribute mine.a"),
     "function": ("func.func @main() attributes {mine.a} { return }", "the function @main has the attribute mine.a"),
-    "argument": ("func.func @main(%x: tensor<f32> {mine.a}) { return }", "argument 0 of @main has the attribute mine.a"),
+    "argument": (
+        "func.func @main(%x: tensor<f32> {mine.a}) { return }", "argument 0 of @main has the attribute mine.a"
+    ),
     "return": ("func.func @main() { return {mine.a} }", "func.return has the attribute mine.a"),
     "result": (
         "func.func @main(%x: tensor<f32>) -> (tensor<f32> {mine.a}) { return %x : tensor<f32> }",
@@ -227,12 +229,12 @@ ALGORITHM = (
 )
 VALUES = {
     "sums in 64 bits": (
-        '%r = "stablehlo.dot_general"(%x, %x) {dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [0], '
-        "rhs_contracting_dimensions = [0]>, " + ALGORITHM.format("f64") + "} : (tensor<3xf64>, tensor<3xf64>) "
+        '%r = "stablehlo.dot_general"(%x, %x) {dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = '
+        "[0], rhs_contracting_dimensions = [0]>, " + ALGORITHM.format("f64") + "} : (tensor<3xf64>, tensor<3xf64>) "
         "-> tensor<f32>",
         ("f64", "tensor<f32>"),
-        "stablehlo.dot_general of (f64[3], f64[3]) has the algorithm #stablehlo.dot_algorithm<lhs_precision_type = f64, "
-        "rhs_precision_type = f64, accumulation_type = f64, lhs_component_count = 1, rhs_component_count = 1, "
+        "stablehlo.dot_general of (f64[3], f64[3]) has the algorithm #stablehlo.dot_algorithm<lhs_precision_type = "
+        "f64, rhs_precision_type = f64, accumulation_type = f64, lhs_component_count = 1, rhs_component_count = 1, "
         "num_primitive_operations = 1, allow_imprecise_accumulation = false>.",
     ),
     "a tolerance": (

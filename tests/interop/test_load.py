@@ -248,3 +248,59 @@ def test_types_that_are_not_there() -> None:
         said = rf"elements of type {name} \(tensor<2x{name}>\) are not supported"
         with pytest.raises(UnsupportedOpError, match=said):
             load(text)
+
+
+# --- assertions that are no relations between sizes -------------------------------------------------------------------
+
+ASSERTING = """
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {{
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %3 = stablehlo.constant dense<3> : tensor<i32>
+  %5 = stablehlo.constant dense<5> : tensor<i32>
+  {}
+  stablehlo.custom_call @shape_assertion(%t, %n) {{api_version = 2 : i32, has_side_effect = true,
+    error_message = "the length is 3 or 5, but found {{0}}."}} : (tensor<i1>, tensor<i32>) -> ()
+  %r = stablehlo.add %x, %x : tensor<?xf32>
+  return %r : tensor<?xf32>
+}}"""
+ASSERTIONS = {
+    "one of two": (
+        """%a = stablehlo.compare EQ, %n, %3 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %b = stablehlo.compare EQ, %n, %5 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %t = stablehlo.or %a, %b : tensor<i1>""",
+        (3, 5), (0, 4),
+    ),
+    "one and not the other": (
+        """%a = stablehlo.compare GE, %n, %3 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %b = stablehlo.compare GE, %n, %5 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %t = stablehlo.xor %a, %b : tensor<i1>""",
+        (3, 4), (0, 5),
+    ),
+    "about data": (
+        """%z = stablehlo.constant dense<3.5> : tensor<f32>
+        %o = stablehlo.constant dense<0.0> : tensor<f32>
+        %s = stablehlo.reduce(%x init: %o) applies stablehlo.add across dimensions = [0]
+          : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+        %t = stablehlo.compare GT, %s, %z : (tensor<f32>, tensor<f32>) -> tensor<i1>""",
+        (4, 5), (0, 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ASSERTIONS)
+def test_an_assertion_that_is_no_relation_is_checked(what: str) -> None:
+    body, good, bad = ASSERTIONS[what]
+    function = load(ASSERTING.format(body))
+    for size in good:
+        np.testing.assert_array_equal(function(np.ones(size, np.float32)), np.full(size, 2, np.float32))
+    for size in bad:
+        with pytest.raises(ShapeError) as error:
+            function(np.ones(size, np.float32))
+        line = len(ASSERTING.format(body).split("stablehlo.custom_call")[0].splitlines())
+        assert str(error.value) == (
+            "holds == 1 is required, but holds is 0: the length is 3 or 5.\n"
+            "  holds is whether what the imported program asserts holds, as 0 or 1 = 0\n"
+            f"  at -:{line}\n"
+            "  help: pass arguments whose shapes satisfy it."
+        )
+    assert function.cache_info().compiles == 1

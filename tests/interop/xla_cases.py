@@ -207,6 +207,8 @@ def _convolved(x: Any, k: Any, **how: Any) -> Any:
     return lax.conv_general_dilated(x, k, dimension_numbers=("NCH", "OIH", "NCH"), **how)
 
 
+_BITS: tuple[Any, ...] = ("uint8", "uint32", "uint64")
+
 MIXED: Cases = {
     "negative padding": lambda x, k: _convolved(
         x, k, window_strides=(1,), padding=((-2, 3),), feature_group_count=2, lhs_dilation=(2,), rhs_dilation=(2,)
@@ -242,7 +244,7 @@ MIXED: Cases = {
     "bits": lambda x, k: [
         lax.rng_bit_generator(np.arange(4).astype("uint32"), (n,), dtype=t, algorithm=a)
         for n in (0, 1, 2, 5)
-        for t in ("uint8", "uint32", "uint64")
+        for t in _BITS
         for a in (lax.RandomAlgorithm.RNG_THREE_FRY, lax.RandomAlgorithm.RNG_PHILOX)
     ],
     "slope of a window": lambda x, k: jax.grad(

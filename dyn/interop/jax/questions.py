@@ -1,38 +1,61 @@
-"""What JAX and the user's lines ask of symbolic sizes while a function is traced.
+"""What JAX's code and the user's lines ask of symbolic sizes while a function is traced.
 
-A comparison by ``==`` of two sizes that JAX cannot decide is False there, without a word, since it has to be answered
-for hashing. So ``if x.shape[0] == 1`` would go one way for every size, and where two sizes have to be equal JAX says so
-later, in as many ways as it has operations. Here each such answer is noted: the program is then for the sizes for which
-it is true, and an operation that failed did so because of one that is wrong for the sizes at hand.
+JAX answers a comparison by ``==`` of two sizes with no where it cannot decide it, and a truth value with yes: it has to
+answer, for hashing. So ``if x.shape[0] == 1`` would go one way for every size. Here each such answer is noted. Unless
+it is right for all sizes, the program is for those sizes alone for which it is, and is traced again where it is wrong
+for the sizes at hand (:func:`~dyn.interop.jax.remedies.answered`).
 
-JAX's class of dimensions has no place for a listener; its ``__eq__`` and ``__bool__`` get one, once, which asks nothing
-of anyone unless the thread is tracing here.
+That holds for the user's lines and for the functions of JAX's that are written in terms of others: ``jax.numpy``,
+``jax.scipy``, ``jax.lax``, … Those that JAX is built upon ask whether sizes are *known* to be equal
+(``core.definitely_equal``), and where they are not known to be, take a way that is right for both, or raise: then what
+was noted says which answer was wrong. Sizes that a line of the user's looks up in a table are compared by their hashes
+first, which are not those of numbers: such a size is made a number (:attr:`Question.looked_up`).
+
+Comparisons by ``<`` and its kin, ``int()`` and ``range()`` need no listener: JAX decides them for all sizes, or raises.
+JAX's class of dimensions has no place for a listener; its ``__eq__``, ``__bool__`` and ``__hash__`` get one, once,
+which asks nothing of anyone unless the thread is tracing here.
 """
 
 from __future__ import annotations
 
 import dis
+import functools
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType, FrameType, TracebackType
-from typing import Any
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    TracebackType,
+    WrapperDescriptorType,
+)
+from typing import Any, cast
 
 from dyn.forking import lock
 from dyn.source import UNKNOWN, Loc, is_user_frame
+from dyn.trace.callee import UNKNOWN_CALLEE, callee
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``left == right``, which was answered no. ``direct``: by a line outside of JAX, which may do as it likes then."""
+    """``left == right``, which was answered no.
+
+    ``direct``: by code that may do as it likes then. ``settled``: no is right for all sizes that the trace is for.
+    ``looked_up``: no comparison was made, but ``left`` was looked for in a table.
+    """
 
     left: str
     right: str
     loc: Loc
     direct: bool
+    settled: bool = False
+    looked_up: bool = False
 
 
 class _Listener(threading.local):
@@ -49,27 +72,51 @@ class Ear:
 
     def __init__(self) -> None:
         self._heard: dict[Any, tuple[Any, Any, Loc, bool]] = {}
+        self._looked_up: dict[Any, tuple[Any, Loc]] = {}
 
     def hear(self, left: Any, right: Any, frame: FrameType | None) -> None:
         """Note that ``left == right`` was answered no, where it is asked by an expression in ``frame``."""
         while frame is not None and frame.f_code.co_name in ("__ne__", "__eq__") and not is_user(frame.f_code):
             frame = frame.f_back
-        if frame is None or _compares(frame):
+        if frame is None or _compares(frame) or (_acts(frame) and _calls_builtin(frame)):
             self.note(left, right, frame)
 
     def note(self, left: Any, right: Any, frame: FrameType | None) -> None:
         """Note a question of ``frame``."""
-        direct = frame is not None and is_user(frame.f_code)
+        direct = frame is not None and _acts(frame)
         loc = _loc_of(frame)
         # The sizes are kept by the note, so that no other object gets their ids.
         self._heard.setdefault((id(left), id(right), loc), (left, right, loc, direct))
 
+    def look_up(self, size: Any, frame: FrameType | None) -> None:
+        """Note that the hash of a size is asked for in ``frame``, where that is a table of the user's."""
+        while frame is not None and (frame.f_code.co_name == "__hash__" or _is_standard(frame.f_code)):
+            frame = frame.f_back
+        if frame is not None and is_user(frame.f_code) and (not _calls(frame) or _calls_builtin(frame)):
+            loc = _loc_of(frame)
+            self._looked_up.setdefault((id(size), loc), (size, loc))
+
     def questions(self) -> list[Question]:
         """What was heard, oldest first."""
         found: dict[Question, None] = {}
-        for left, right, loc, direct in self._heard.values():
-            found[Question(str(left), str(right), loc, direct)] = None
+        with silence():
+            for left, right, loc, direct in self._heard.values():
+                found[Question(str(left), str(right), loc, direct, direct and _differ(left, right))] = None
+            for size, loc in self._looked_up.values():
+                found[Question(str(size), "0", loc, direct=True, looked_up=True)] = None
         return list(found)
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether JAX can prove that two sizes differ, for all that a trace is for."""
+    difference = left - right
+    for less, more in ((0, difference), (difference, 0)):
+        try:
+            if less < more:
+                return True
+        except Exception:  # JAX raises where it does not know
+            continue
+    return False
 
 
 #: What expressions of Python's compare with. Native code, which is called, does so for its tables: JAX's caches compare
@@ -77,9 +124,37 @@ class Ear:
 _COMPARING = frozenset({dis.opmap["COMPARE_OP"], dis.opmap["CONTAINS_OP"]})
 
 
+_CALLING = frozenset(code for name, code in dis.opmap.items() if name.startswith("CALL"))
+
+
 def _compares(frame: FrameType) -> bool:
     """Whether what a frame is at is a comparison."""
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _COMPARING
+
+
+def _calls(frame: FrameType) -> bool:
+    """Whether what a frame is at is a call, of native code then: other code has a frame of its own."""
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _CALLING
+
+
+def _calls_builtin(frame: FrameType) -> bool:
+    """Whether a frame calls a function or a type of Python's own (``table.get``, ``operator.eq``, ``set``), or may.
+
+    JAX's functions, which look sizes up among those they have compiled for, are native too: to them, sizes that are
+    written differently are other ones, and what they are found by is only ever found for the same trace.
+    """
+    if not _calls(frame):
+        return False
+    found = callee(frame)
+    while isinstance(found, functools.partial):
+        found = cast("functools.partial[Any]", found).func
+    if found is UNKNOWN_CALLEE:
+        return True
+    module = getattr(found, "__module__", None) or type(found).__module__
+    return isinstance(found, _BUILTINS) or module in ("builtins", "collections", "operator", "itertools")
+
+
+_BUILTINS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType)
 
 
 #: Whether code of a file is the user's.
@@ -90,6 +165,43 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 def is_user(code: CodeType) -> bool:
     """Whether code is the user's, or of a library of theirs: not dyn's, JAX's, NumPy's or Python's own."""
     return _is_own(code.co_filename)
+
+
+def _is_standard(code: CodeType) -> bool:
+    """Whether code is of Python's own library."""
+    return code.co_filename.startswith(_LIBRARY) and "site-packages" not in code.co_filename
+
+
+#: Parts of JAX that are written in terms of others, and that take answers as Python's own: they are told the truth.
+_WRITTEN_WITH_IT = ("numpy", "scipy", "nn", "lax", "image", "ops", "random.py", "third_party")
+#: But these ask for nothing that a result depends on.
+_IDLE = frozenset({
+    ("lax.py", "broadcast_in_dim"),  # the same shape again: asked for where arrays are spread over devices alone
+    ("lax.py", "_tile_abstract_eval"),  # an error about such arrays
+})  # fmt: skip
+
+
+def _acts(frame: FrameType) -> bool:
+    """Whether the code of a frame takes an answer as it is: the user's, or a function of JAX's made of others."""
+    asker: FrameType | None = frame
+    while asker is not None and _is_standard(asker.f_code):
+        asker = asker.f_back
+    if asker is None:
+        return False
+    file = asker.f_code.co_filename
+    part = _part_of_jax(file)
+    idle = (os.path.basename(file), asker.f_code.co_name) in _IDLE
+    return part is None or (part in _WRITTEN_WITH_IT and not idle)
+
+
+@functools.lru_cache(maxsize=4096)
+def _part_of_jax(file: str) -> str | None:
+    """The folder or file of JAX's implementation that a file is in; None for any other file."""
+    path = _file_of("jax")
+    folder = os.path.join(os.path.dirname(path), "_src", "") if path else None
+    if folder is None or not file.startswith(folder):
+        return None
+    return file[len(folder) :].split(os.sep, 1)[0]
 
 
 def _is_own(name: str) -> bool:
@@ -170,12 +282,12 @@ def _install(dimension: Any) -> None:
 
 
 def _install_once(dimension: Any) -> None:
-    equal, truth = dimension.__eq__, getattr(dimension, "__bool__", None)
+    equal, truth, hashed = dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__
 
     def heard_eq(self: Any, other: Any) -> Any:
         answer = equal(self, other)
         ear = _LISTENER.ear
-        if ear is not None and not answer and (isinstance(other, dimension | int)):
+        if ear is not None and not answer and isinstance(other, dimension | int) and _same_trace(self, other):
             ear.hear(self, other, sys._getframe(1))
         return answer
 
@@ -186,6 +298,18 @@ def _install_once(dimension: Any) -> None:
             ear.note(self, 0, sys._getframe(1))
         return answer
 
+    def heard_hash(self: Any) -> int:
+        ear = _LISTENER.ear
+        if ear is not None:
+            ear.look_up(self, sys._getframe(1))
+        return hashed(self)
+
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
     dimension.__eq__ = heard_eq
     dimension.__bool__ = heard_bool
+    dimension.__hash__ = heard_hash
+
+
+def _same_trace(size: Any, other: Any) -> bool:
+    """Whether two sizes are of one trace; JAX says that others are not equal."""
+    return isinstance(other, int) or getattr(other, "scope", None) is getattr(size, "scope", None)

@@ -162,19 +162,34 @@ def wrongly_no(question: Question, sizes: Sizes) -> bool:
 
 
 def answered(questions: Sequence[Question], sizes: Sizes) -> tuple[Sizes, bool]:
-    """What the user's own lines asked: a guard for each answer; and whether one was wrong, so that it is to be traced
-    again."""
+    """What was asked by code that takes the answer as it is: a guard for each; and whether one was wrong, so that the
+    function is to be traced again."""
     wrong = False
     for question in questions:
         left, right, loc = question.left, question.right, question.loc
-        if not question.direct or sizes.value(left) is None or sizes.value(right) is None:
+        if not question.direct or question.settled:
             continue
-        if not wrongly_no(question, sizes):
+        if question.looked_up or sizes.value(left) is None or sizes.value(right) is None:
+            sizes, changed = _static(sizes, question)
+            wrong = wrong or changed
+        elif not wrongly_no(question, sizes):
             if not _never(left, right):
                 sizes = sizes.with_guard(Guard(left, "!=", right, Kind.ASKED, loc))
         elif not sizes.knows(left, right):
             sizes, wrong = _asked(sizes, question), True
     return sizes, wrong
+
+
+def _static(sizes: Sizes, question: Question) -> tuple[Sizes, bool]:
+    """With the sizes of a question as numbers; and whether they were not before."""
+    try:
+        names = names_in(f"{question.left} - ({question.right})")
+    except UnreadableError:
+        names = sizes.free
+    made = sizes
+    for name in names:
+        made = made.static(name, question.loc, "") if name in made.free else made
+    return made, made is not sizes
 
 
 def _asked(sizes: Sizes, question: Question) -> Sizes:
@@ -183,11 +198,7 @@ def _asked(sizes: Sizes, question: Question) -> Sizes:
     made = sizes.equal(Guard(left, "==", right, Kind.ASKED, loc))
     if left.startswith("mod(") and right == "0":
         made = next(iter(_divided(sizes, left, loc, "", Kind.ASKED)), made)
-    if made is not None:
-        return made
-    for name in names_in(f"{left} - ({right})"):
-        sizes = sizes.static(name, loc, "") if name in sizes.free else sizes
-    return sizes
+    return _static(sizes, question)[0] if made is None else made
 
 
 def _never(left: str, right: str) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NoReturn
 
 from dyn.interop.stablehlo.elements import Open, opaque
 from dyn.shapes import Dim, OpaqueKind, RelKind
@@ -22,8 +20,8 @@ def reason_of(message: str) -> str:
     return _VALUES.sub("", text.split(" Using the following", 1)[0]).rstrip(". ")
 
 
-def relations(truth: Open, fail: Callable[[str], NoReturn]) -> list[tuple[RelKind, Dim, Dim]]:
-    """What holds where an open question is answered with yes."""
+def relations(truth: Open) -> list[tuple[RelKind, Dim, Dim]] | None:
+    """What holds where an open question is answered with yes; None where one of several relations does."""
     if not truth.any or len(truth.relations) == 1:
         return [_divisible(*r) for r in truth.relations]
     sides = [(lhs, rhs) for kind, lhs, rhs in truth.relations if kind is RelKind.EQ]
@@ -33,7 +31,7 @@ def relations(truth: Open, fail: Callable[[str], NoReturn]) -> list[tuple[RelKin
         # That a number is 1 is not asked.
         if len(pairs) == 1 and ones <= {*pairs[0]} and all(isinstance(d, int) for d in {*pairs[0]} - ones):
             return [(RelKind.BROADCASTS, *pairs[0])]
-    fail("asserts that one of several relations between sizes holds")
+    return None
 
 
 def _divisible(kind: RelKind, lhs: Dim, rhs: Dim) -> tuple[RelKind, Dim, Dim]:

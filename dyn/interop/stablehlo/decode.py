@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dialects, sizes
@@ -308,16 +309,19 @@ class Reader:
     # Facts ------------------------------------------------------------------------------------------------------
 
     def assertion(self, value: HloValue, message: str) -> None:
-        """What the producer checks is demanded of the dims."""
+        """What the producer checks is demanded of the dims; what is no relation of theirs is computed, and checked."""
         known = self.known(value)
-        if known is None:
-            self.fail("asserts something that is no relation between sizes")
-        truth = known[()]
+        truth = None if known is None else known[()]
         if truth is True:
             return
-        if not isinstance(truth, Open):
+        if truth is not None and not isinstance(truth, Open):
             raise UnsupportedOpError(f"the imported program refuses all sizes: {message}", loc=self.loc)
-        for kind, lhs, rhs in relations(truth, self.fail):
+        claimed = None if truth is None else relations(truth)
+        if claimed is None:
+            holds = self.b.op("convert", self.value(value), dtype=dtypes.int64)
+            origin = "whether what the imported program asserts holds, as 0 or 1"
+            claimed = [(RelKind.EQ, measure(self.block.trace, holds, "holds", origin), 1)]
+        for kind, lhs, rhs in claimed:
             self.demand(kind, lhs, rhs, reason_of(message))
 
     def demand(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
