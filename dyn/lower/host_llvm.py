@@ -52,6 +52,7 @@ from dyn.shapes import (
     free_symbols,
 )
 from dyn.shapes.expr import atom_dim
+from dyn.shapes.walk import opaques_below
 
 #: Places of the functions in the runtime table, counted in pointers.
 ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(1, 9)
@@ -744,6 +745,8 @@ class HostEmitter:
             return self._constant(dim)
         found = self.known.get(dim)
         if found is None:
+            for atom in opaques_below(dim):  # so that no argument is far down
+                self._atom(atom)
             found = self.known[dim] = self._compute(dim)
         return found
 
