@@ -104,8 +104,14 @@ class Builder:
 
     def adopt(self, demands: Sequence[Relation]) -> None:
         """Demand here what a region demands whose ops are written out here."""
-        for relation in demands:
-            self.facts = self.facts.assume(relation)
+        if demands:
+            self.facts = self.facts.within(tuple(demands))
+
+    def finished(self) -> tuple[Relation, ...]:
+        """What this region demands, once it is built. What follows from that is kept for who writes it out."""
+        if self._outer is not None and self._outer.facts is self._around and self.demands:
+            self._around.keep_within(self.demands, self._facts)
+        return self.demands
 
     def emit(
         self, opdef: OpDef, operands: Sequence[Value], regions: tuple[Region, ...] = (), **attrs: Attr

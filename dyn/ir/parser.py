@@ -92,7 +92,7 @@ class _Parser:
         #: What a ``let`` has named.
         self.parts: dict[str, Dim] = {}
         self.values: dict[str, Value] = {}
-        self.facts = Facts.EMPTY
+        self.facts = Facts.none()
 
     # Tokens -----------------------------------------------------------------------------------------------------
 

@@ -59,4 +59,4 @@ def build_region(
     inner = b.inner()
     params = tuple([Value(type) for type in types])
     results = tuple(build(inner, params))
-    return Region(params, tuple(inner.ops), results, inner.demands)
+    return Region(params, tuple(inner.ops), results, inner.finished())

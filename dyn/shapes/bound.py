@@ -19,7 +19,19 @@ from collections import Counter
 from typing import TypeGuard
 
 from dyn.shapes import interval as iv
-from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, atom_dim, content, divide_exactly
+from dyn.shapes.expr import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    atom_dim,
+    content,
+    divide_exactly,
+    natural_bounds,
+)
 from dyn.shapes.gather import Gatherer
 from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
@@ -171,6 +183,9 @@ class Bounds:
         """Whether ``e >= bound``: by interval arithmetic where that is enough."""
         if isinstance(e, int):
             return e >= bound
+        natural = natural_bounds(e)[0]
+        if natural is not None and natural >= bound:
+            return True
         for model in self.work.models:
             value = model.value(e)
             if value is not None and value < bound:

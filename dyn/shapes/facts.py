@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dyn.errors import ShapeError
 from dyn.shapes.decide import decide_relation
-from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, product
+from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
 from dyn.shapes.learn import ContradictionError, Fact, learn
 from dyn.shapes.models import Model, Models, first_models, may_always_hold, satisfying, turning_points
@@ -89,6 +89,14 @@ class Facts:
         #: Sizes that were tried in a model, whether it is one now or not.
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
 
+    @staticmethod
+    def none() -> Facts:
+        """No facts, for a program that begins: what is computed under them lives as long as they do.
+
+        ``EMPTY``, which lives as long as the process, remembers nothing.
+        """
+        return Facts(State(), {}, first_models())
+
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def declare(
@@ -112,8 +120,9 @@ class Facts:
             facts.append(Fact(RelKind.GE, max - dim, why))
         if multiple_of > 1:
             facts.append(Fact(RelKind.DIVIDES, dim, why, multiple_of))
-        models = self._declared_models(declaration)
-        state, memo = self._learn(facts, models, declaration.describe(), reason)
+        state, memo, models = self._learn(
+            facts, lambda: self._declared_models(declaration), declaration.describe, reason
+        )
         new = Facts(state, memo, models, self)
         new._declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
         return new
@@ -154,8 +163,13 @@ class Facts:
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
-        models = satisfying(self._present_models(), relation, self._check)
-        state, memo = self._learn(facts, models, "", relation.reason, relation)
+        state, memo, models = self._learn(
+            facts,
+            lambda: satisfying(self._present_models(), relation, self._check),
+            relation.describe,
+            relation.reason,
+            relation,
+        )
         new = Facts(state, memo, models, self)
         new._relations = (*self._relations, relation)
         new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
@@ -181,6 +195,11 @@ class Facts:
             if self is not Facts.EMPTY:
                 self._memo[key] = hit
         return hit[0]
+
+    def keep_within(self, relations: tuple[Relation, ...], facts: Facts) -> None:
+        """Keep what :meth:`within` gives for the relations, where they were assumed one by one."""
+        if self is not Facts.EMPTY:
+            self._memo["within", relations] = facts, ()
 
     def _facts_of(self, relation: Relation) -> list[Fact]:
         why = (relation.reason,)
@@ -210,13 +229,23 @@ class Facts:
         return product(left) - product(right)
 
     def _learn(
-        self, facts: list[Fact], models: Models, text: str, reason: Reason, relation: Relation | None = None
-    ) -> tuple[State, Memo]:
+        self,
+        facts: list[Fact],
+        models: Callable[[], Models],
+        describe: Callable[[], str],
+        reason: Reason,
+        relation: Relation | None = None,
+    ) -> tuple[State, Memo, Models]:
+        """The state that also knows the facts, what was computed under it, and the models of both."""
+
+        def learned() -> tuple[State, Memo, Models]:
+            found = models()
+            return *learn(self._state, facts, found), found
+
         try:
-            return on_enough_stack(lambda: learn(self._state, facts, models))
+            return on_enough_stack(learned)
         except ContradictionError as error:
-            text = text if relation is None else relation.describe()
-            raise self._impossible(text, relation, reason, error.why) from None
+            raise self._impossible(describe(), relation, reason, error.why) from None
 
     def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError:
         where = ""
@@ -309,8 +338,12 @@ class Facts:
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
         """Whether a claim is proved wherever a premise holds besides these facts."""
-        models = satisfying(self._present_models(), premise, self._check)
-        if any(model.outcome(claim) is False for model in models):
+
+        def contradicted() -> bool:
+            models = satisfying(self._present_models(), premise, self._check)
+            return any(model.outcome(claim) is False for model in models)
+
+        if on_enough_stack(contradicted):
             return False
         try:
             return self.assume(premise).ask(claim).proved
@@ -375,7 +408,7 @@ class Facts:
         try:
             return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
         except OutOfBudgetError:
-            return None, None
+            return natural_bounds(dim)
 
     def multiple(self, dim: Dim) -> int:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
@@ -383,7 +416,7 @@ class Facts:
         try:
             return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))
         except OutOfBudgetError:
-            return 1
+            return max(content(dim), 1)
 
     def likely(self, sym: Symbol) -> tuple[int, ...]:
         """Sizes that the user expects of a symbol, or of one that is known to be equal: hints, no promises."""

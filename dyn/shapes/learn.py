@@ -44,7 +44,7 @@ from dyn.shapes.walk import last_measured, mentions, split_linear
 
 #: Facts that one new fact may lead to, and the steps that all questions about them may take.
 _BUDGET = 500
-_STEPS = 4 * BUDGET
+_STEPS = 3 * BUDGET
 
 
 class Fact(NamedTuple):

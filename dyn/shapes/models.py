@@ -27,10 +27,8 @@ _SIZES: tuple[Callable[[int], int], ...] = (
     lambda bits: 1,
     lambda bits: 0,
     lambda bits: 9000 - bits % 7919,
-    lambda bits: 64 * (1 + (bits >> 7) % 16),
     lambda bits: (bits >> 11) % 2,
     lambda bits: 1 - (bits >> 11) % 2,
-    lambda bits: (bits >> 17) % 3,
     lambda bits: 1 if (bits >> 13) % 2 else 17 + (bits >> 15) % 500,
 )
 #: How many are kept.
@@ -133,21 +131,33 @@ def satisfying(models: Models, relation: Relation, check: Check) -> Models:
     ``check(model, symbol)`` says whether all else that is known and mentions the symbol holds.
     """
     kept: list[Model] = []
+    changes: list[_Change] = []
     for model in models:
         if model.outcome(relation):
             kept.append(model)
         else:
-            mended = next(_mended(model, relation, check), None)
+            changes = changes or _changes(relation)
+            mended = next(_mended(model, relation, changes, check), None)
             if mended is not None:
                 kept.append(mended)
     return tuple(kept[:_MOST])
 
 
-def _mended(model: Model, relation: Relation, check: Check) -> Iterator[Model]:
+#: A symbol, and the factor and the rest of ``lhs - rhs`` as a line in it.
+_Change = tuple[Symbol, tuple[Dim, Dim] | None]
+
+
+def _changes(relation: Relation) -> list[_Change]:
+    """The sizes to change so that a relation holds: the youngest first, of which least is known."""
     symbols = sorted(relation.symbols(), key=lambda symbol: -symbol.uid)[:3]
-    for symbol in symbols:
+    gap = relation.lhs - relation.rhs
+    return [(symbol, linear_in(gap, symbol)) for symbol in symbols]
+
+
+def _mended(model: Model, relation: Relation, changes: list[_Change], check: Check) -> Iterator[Model]:
+    for symbol, line in changes:
         tried: set[int] = {model.size(symbol)}
-        for size in _sizes_for(model, relation, symbol):
+        for size in _sizes_for(model, relation, symbol, line):
             if size in tried or size < 0:
                 continue
             tried.add(size)
@@ -156,7 +166,7 @@ def _mended(model: Model, relation: Relation, check: Check) -> Iterator[Model]:
                 yield changed
 
 
-def _sizes_for(model: Model, relation: Relation, symbol: Symbol) -> Iterator[int]:
+def _sizes_for(model: Model, relation: Relation, symbol: Symbol, line: tuple[Dim, Dim] | None) -> Iterator[int]:
     """Sizes with which a relation may hold."""
     lhs, rhs, now = relation.lhs, relation.rhs, model.size(symbol)
     if relation.kind is RelKind.DIVIDES:
@@ -167,17 +177,16 @@ def _sizes_for(model: Model, relation: Relation, symbol: Symbol) -> Iterator[int
     elif relation.kind is RelKind.NONZERO:
         yield now + 1
     else:
-        yield from _solutions(model, lhs - rhs, symbol)
+        yield from _solutions(model, line)
         yield from (value for side in (lhs, rhs) if (value := model.value(side)) is not None)
     yield from _OTHERS
 
 
-def _solutions(model: Model, gap: Dim, symbol: Symbol) -> Iterator[int]:
-    """Sizes that make ``gap`` 0, or nearly."""
-    parts = linear_in(gap, symbol)
-    if parts is None:
+def _solutions(model: Model, line: tuple[Dim, Dim] | None) -> Iterator[int]:
+    """Where a line is 0, or nearly."""
+    if line is None:
         return
-    factor, rest = model.value(parts[0]), model.value(parts[1])
+    factor, rest = model.value(line[0]), model.value(line[1])
     if factor and rest is not None:
         yield -rest // factor
         yield -(rest // factor)

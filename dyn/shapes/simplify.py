@@ -27,6 +27,8 @@ from dyn.shapes.state import State, Work
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 _ROUNDS = 8
+#: Sums of so many terms are no element counts of broadcast arrays.
+_FEW = 8
 _OPPOSITE = {OpaqueKind.MIN: OpaqueKind.MAX, OpaqueKind.MAX: OpaqueKind.MIN}
 
 
@@ -64,6 +66,8 @@ class Simplifier:
         result: Dim = dim
         for _ in range(_ROUNDS):
             before = result
+            if isinstance(result, SymExpr) and len(result.terms) < _FEW:
+                result = self._joined_parts(result)
             if isinstance(result, SymExpr):
                 result = map_atoms(result, self._replacement)
             if isinstance(result, SymExpr):
@@ -221,24 +225,37 @@ class Simplifier:
     # --- terms ---------------------------------------------------------------------------------------------------
 
     def _multiply_out(self, dim: SymExpr) -> Dim:
-        """``8*floordiv(n, 8)`` is ``n`` where 8 divides it, ``m*floordiv(n, max(m, 1))`` where ``m`` is 1 or ``n``."""
+        """``8*floordiv(n, 8)`` is ``n`` where 8 divides it."""
         result: Dim = dim
         for mono, coefficient in dim.terms:
             for atom, _ in mono.factors:
                 if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
                     continue
                 a, b = atom.args
-                size = _at_least_one(b)
-                rest = _quotient(mono, coefficient, atom, b if size is None else size)
-                if rest is None:
+                rest = _quotient(mono, coefficient, atom, b)
+                if rest is not None and self._divides(b, a):
+                    result = result - single(dict(mono.factors), coefficient) + rest * a
+                    break
+        return result
+
+    def _joined_parts(self, dim: SymExpr) -> Dim:
+        """``m*floordiv(n, max(m, 1))`` is ``n`` where ``m`` is 1 or ``n``: the shape of a reversed broadcast."""
+        result: Dim = dim
+        for mono, coefficient in dim.terms:
+            for atom, _ in mono.factors if len(mono.factors) > 1 else ():
+                if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
                     continue
-                if self._is_one_or(b if size is None else size, a) or (size is None and self._divides(b, a)):
+                a, b = atom.args
+                size = _at_least_one(b)
+                rest = _quotient(mono, coefficient, atom, size)
+                if rest is not None and self._is_one_or(size, a):
                     result = result - single(dict(mono.factors), coefficient) + rest * a
                     break
         return result
 
     def _is_one_or(self, part: Dim, whole: Dim) -> bool:
         """Whether ``part`` is known to be a size that is 1 or ``whole``, as that of an axis that is broadcast to it."""
+        whole = self.simplify(whole)
         why = self.state.absorbed.get((part, whole))
         atom = whole.is_atom if isinstance(whole, SymExpr) else None
         if why is None and not (
@@ -358,12 +375,12 @@ class Simplifier:
         return b in atom.args or all(self.fits(arg, b) for arg in atom.args)
 
 
-def _at_least_one(dim: Dim) -> Dim | None:
-    """The size of which ``dim`` is the maximum with 1."""
+def _at_least_one(dim: Dim) -> Dim:
+    """The size of which ``dim`` is the maximum with 1; ``dim`` itself where it is none."""
     atom = dim.is_atom if isinstance(dim, SymExpr) else None
     if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MAX and len(atom.args) == 2 and atom.args[0] == 1:
         return atom.args[1]
-    return None
+    return dim
 
 
 def _other_than_one(sizes: Interval) -> Interval | None:

@@ -87,7 +87,7 @@ class OutOfBudgetError(Exception):
 
 #: Steps that one question may take: a step is an inequality that is looked at, or a value that is computed. Of all that
 #: the tests ask, what is proved takes 370 at most.
-BUDGET = 800
+BUDGET = 500
 
 Memo = dict[tuple[str, Any], tuple[Any, Why]]
 

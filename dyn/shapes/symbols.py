@@ -31,14 +31,16 @@ class Symbol:
     measured: bool = False
     #: The position among atoms: symbols by age, then opaque terms by structure.
     key: tuple[Any, ...] = field(init=False, repr=False)
-    #: Itself.
-    symbols: frozenset[Symbol] = field(init=False, repr=False)
     #: A weak reference to the expression that it is.
     dim: Any = field(init=False, repr=False, default=no_dim)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (0, self.uid))
-        object.__setattr__(self, "symbols", frozenset([self]))
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Itself, as those of an expression."""
+        return frozenset((self,))
 
     def __str__(self) -> str:
         return self.name

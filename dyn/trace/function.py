@@ -219,7 +219,7 @@ class _Scope:
 
     def facts(self) -> Facts:
         """The declarations, which the sizes of the traced call satisfy."""
-        facts = Facts.EMPTY
+        facts = Facts.none()
         for dim in self.declarations.dims:
             symbol = self.symbols.get(dim.name)
             if symbol is None:

@@ -87,7 +87,7 @@ def trace_region(
             if expected is not None and wanted is not None:
                 value = _as_expected(inner, value, wanted[number], path, expected.why)
             results.append(value)
-    region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.demands)
+    region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.finished())
     refuse_escape(region, name)
     return TracedRegion(region, tree)
 

@@ -13,6 +13,7 @@ from dyn.lower.host_llvm.scope import HostScope
 from dyn.lower.host_llvm.text import HostText
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
+from dyn.shapes.walk import opaques_below
 
 
 class Sizes:
@@ -48,6 +49,8 @@ class Sizes:
             return self._constant(dim)
         found = self.scope.dims.get(dim)
         if found is None:
+            for atom in opaques_below(dim):  # so that no argument is far down
+                self._atom(atom)
             found = self.scope.dims[dim] = self._compute(dim)
         return found
 
