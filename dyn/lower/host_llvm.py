@@ -32,7 +32,7 @@ that demands something of the dims is a failure where that region is about to ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -46,6 +46,7 @@ from dyn.lower.layout import LoopPlaces, Place, Row
 from dyn.shapes import (
     Declaration,
     Dim,
+    Monomial,
     Opaque,
     OpaqueKind,
     Relation,
@@ -96,6 +97,10 @@ def _dims_of(launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> Iterator[Dim
         yield from (*variant.dims, variant.grid, scratch)
 
 
+#: What a value is known of: a dim; or a value that is the sum of some terms, and one more term.
+_Known = Dim | tuple[str, Monomial, int]
+
+
 class HostEmitter:
     """Writes the LLVM IR of one host program.
 
@@ -118,7 +123,7 @@ class HostEmitter:
         self.kernels = dict(zip(walk_launches(program.launches), kernels, strict=False))
         self.lines: list[str] = []
         self.names = count()
-        self.known: dict[Dim, str] = {}
+        self.known: dict[_Known, str] = {}
         #: The symbols that have their values here, and the segments of the arena that are there.
         self.bound: set[Symbol] = set()
         self.arenas: dict[int, str] = {}
@@ -326,7 +331,7 @@ class HostEmitter:
             if self._is_due(free_symbols(dim), measured):
                 self.dim(dim)
         if measured is None:
-            self.known.update(self._scopes_in(self.program.launches))
+            self.known.update(self._scopes_in(self.program.launches).items())
         self._refuse_nonsense()
         # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
         for launch in self.kernels:
@@ -335,6 +340,7 @@ class HostEmitter:
                     self.dim(variant.cost)
         self.overflow.clear()
         self.zeros.clear()
+        self.known = dict(_dims(self.known))  # nobody has looked at the sums that costs begin with
 
     def _needed(self) -> Iterator[Dim]:
         """What the call has to know the value of."""
@@ -377,7 +383,7 @@ class HostEmitter:
         failing = _Failing(failures, self._any(self.zeros), self._any(self.overflow))
         flags = [flag for _, flag in failures] + [f for f in (failing.zeros, failing.overflow) if f is not None]
         self.scopes[body] = failing, self._any(flags) or "false"
-        inside |= {dim: name for dim, name in self.known.items() if dim not in outer[0]}
+        inside |= {dim: name for dim, name in _dims(self.known) if dim not in outer[0]}
         self.known, self.overflow, self.zeros = outer
         return inside
 
@@ -795,20 +801,28 @@ class HostEmitter:
         return found
 
     def _compute(self, dim: SymExpr) -> str:
+        """A sum, from the first term on. Many begin alike: the places of joined arrays each add a term to the last."""
         total = self._constant(dim.constant)
-        for mono, coefficient in dim.terms:
-            product = ""
-            for atom, power in mono.factors:
-                for _ in range(power):
-                    value = self._atom(atom)
-                    product = value if not product else self._checked("smul", product, value)
-            if not -(2**63) <= coefficient < 2**63:
-                self.overflow.append(self.value(f"icmp ne i64 {product}, 0"))
-                continue
-            if coefficient != 1:
-                product = self._checked("smul", product, str(coefficient))
-            total = product if total == "0" else self._checked("sadd", total, product)
+        for term in dim.terms:
+            found = self.known.get((total, *term))
+            if found is None:
+                found = self.known[(total, *term)] = self._added(total, *term)
+            total = found
         return total
+
+    def _added(self, total: str, mono: Monomial, coefficient: int) -> str:
+        """A sum and one more term."""
+        product = ""
+        for atom, power in mono.factors:
+            for _ in range(power):
+                value = self._atom(atom)
+                product = value if not product else self._checked("smul", product, value)
+        if not -(2**63) <= coefficient < 2**63:
+            self.overflow.append(self.value(f"icmp ne i64 {product}, 0"))
+            return total
+        if coefficient != 1:
+            product = self._checked("smul", product, str(coefficient))
+        return product if total == "0" else self._checked("sadd", total, product)
 
     def _constant(self, number: int) -> str:
         """A number as an i64. LLVM would take one that does not fit for its low bits, and say nothing."""
@@ -888,6 +902,11 @@ class HostEmitter:
 
 def _is_number(value: str) -> bool:
     return value.removeprefix("-").isdigit()
+
+
+def _dims(known: Mapping[_Known, str]) -> Iterator[tuple[Dim, str]]:
+    """What is known of dims."""
+    return ((dim, name) for dim, name in known.items() if not isinstance(dim, tuple))
 
 
 def _site_symbols(site: AxisCheck | Relation | Declaration) -> frozenset[Symbol]:
