@@ -43,6 +43,9 @@ _MOST_OPS = 24
 #: A group has at most so many reductions: what each sweep needs of those before it is in part computed again, so code
 #: and its work grow with their square.
 _MOST_REDUCTIONS = 16
+#: A group has at most so many ops: LLVM takes memory with the square of a function's length, and what is saved by one
+#: array less that is written and read is nothing beside so many ops.
+_MOST_MEMBERS = 512
 #: Of so many readers of one array siblings are looked for.
 _MOST_SIBLINGS = 16
 
@@ -253,6 +256,8 @@ class _Stitcher:
         if group.kind in _ALONE:
             what = {GroupKind.CONTROL: "loop or a choice", GroupKind.RUNNING: "running reduction"}
             return f"a {what.get(group.kind, group.kind.value)} takes nothing else"
+        if len(group.ops) >= _MOST_MEMBERS:
+            return f"the group has {_MOST_MEMBERS} ops, and more would take too long to compile"
         if reduced is not None and group.reductions >= _MOST_REDUCTIONS:
             return f"the group has {_MOST_REDUCTIONS} reductions, and more would take too long to compile"
         if reduced is not None and group.reduced not in (None, reduced):
@@ -319,6 +324,8 @@ class _Stitcher:
             return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"
         if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
             return "it would join groups that reduce different axes"
+        if len(a.ops) + len(b.ops) > _MOST_MEMBERS:
+            return f"it would join groups that have more than {_MOST_MEMBERS} ops together"
         if a.reductions + b.reductions > _MOST_REDUCTIONS:
             return f"it would join groups that have more than {_MOST_REDUCTIONS} reductions together"
         if a.ordered != b.ordered and self._by_rows(a if a.ordered else b):

@@ -32,3 +32,18 @@ def test_chains_of_reductions_are_cut() -> None:
         assert "the group has 16 reductions, and more would take too long to compile" in lowered.as_text("stitch")
         lengths.append(len(lowered.as_text("kernel")))
     assert lengths[1] < 2.3 * lengths[0]
+
+
+def test_chains_of_ops_are_cut() -> None:
+    """LLVM takes memory with the square of a function's length."""
+
+    def f(x: Any) -> Any:
+        for i in range(1200):
+            x = x * 0.5 + i
+        return x
+
+    jitted, x = dyn.jit(f), np.linspace(0, 1, 7)
+    np.testing.assert_array_equal(jitted(x), f(x))
+    plan = jitted.trace(x).lower().as_text("stitch")
+    assert plan.count("\nloop ") + plan.startswith("loop ") == 5
+    assert "the group has 512 ops, and more would take too long to compile" in plan
