@@ -318,7 +318,7 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
             default = dtypes.dtype(config.current().default_float)
             complex_default = np.complex128 if default is dtypes.float64 else np.complex64
             data = data.astype(default.np if data.dtype.kind == "f" else complex_default)
-    wanted = data.dtype if dtype is None else dtypes.dtype(dtype).np
+    wanted = dtypes.dtype(data.dtype if dtype is None else dtype).np
     if copy is False:
         if host is None:
             raise ValueError(f"dyn.asarray: a {type(value).__name__} becomes an array by copying, and copy is False.")

@@ -3,12 +3,16 @@
 Each compilation from scratch and each one from disk is a process of its own, with a folder of compiled code that is
 empty or holds what an earlier process left. Cells are those of the quickest of several runs, since what disturbs a
 machine only ever adds.
+
+Programs of a size (``benchmarks.growing``) are compiled at a quarter, a half and all of it, in processes of their own:
+what they take apart from imports, and the exponent with which that grows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compiling import PROGRAMS
+from benchmarks.growing import GROWING
 from benchmarks.machine import describe_cpu
 from benchmarks.process import ROOT, WorkerError
 from benchmarks.report import Report, Table
@@ -33,7 +38,7 @@ IMPORTS = ("numpy", "dyn")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--programs", default=",".join(PROGRAMS), help="programs, with commas between (default: %(default)s)"
+        "--programs", default=",".join([*PROGRAMS, *GROWING]), help="with commas between (default: %(default)s)"
     )
     parser.add_argument("--repeats", type=int, default=5, help="runs of each program each way (default: %(default)s)")
 
@@ -41,17 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     programs = [name.strip() for name in arguments.programs.split(",") if name.strip()]
     for name in programs:
-        if name not in PROGRAMS:
-            raise ValueError(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}.")
+        if name not in PROGRAMS and name not in GROWING:
+            raise ValueError(f"there is no program {name!r}; there are {', '.join([*PROGRAMS, *GROWING])}.")
     if not programs or arguments.repeats < 1:
         raise ValueError("--programs must name a program, and --repeats be at least 1.")
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="dyn-bench-") as folder:
         imports = measure_imports(Path(folder), arguments.repeats)
-        measured = {name: measure(name, Path(folder), arguments.repeats) for name in programs}
+        measured = {name: measure(name, Path(folder), arguments.repeats) for name in programs if name in PROGRAMS}
+        grown = {name: measure_growth(name, Path(folder), arguments.repeats) for name in programs if name in GROWING}
     tables = [table(name, runs) for name, runs in measured.items()]
     if {"gpt", "gpt_step"} <= measured.keys():
         tables.append(ratios_table(measured["gpt"], measured["gpt_step"]))
+    if grown:
+        tables.append(growth_table(grown))
     notes = (
         f"{describe_cpu()}; load {load:.1f} when it began; the quickest of {arguments.repeats} runs each.",
         "cold: a new process and an empty cache; the rest is mostly the import of llvmlite. From disk: a new process "
@@ -60,7 +68,8 @@ def run(arguments: argparse.Namespace) -> Report:
         "Seconds by the clock; `CPU` is what the process computed for, which other processes disturb less.",
     )
     title = f"compile: {', '.join(programs)}"
-    return Report(title, (*tables, imports_table(imports)), notes, {"programs": measured, "imports": imports})
+    found = {"programs": measured, "growth": grown, "imports": imports}
+    return Report(title, (*tables, imports_table(imports)), notes, found)
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
@@ -92,6 +101,16 @@ def measure(program: str, folder: Path, repeats: int) -> dict[str, list[dict[str
             first, second = answer["runs"]
             found[way].append(first)
             found["from memory"].append(second)
+    return found
+
+
+def measure_growth(program: str, folder: Path, repeats: int) -> dict[int, dict[str, float]]:
+    """The least seconds and bytes of compiling a program, by its size."""
+    found: dict[int, dict[str, float]] = {}
+    for size in (GROWING[program][1] // 4, GROWING[program][1] // 2, GROWING[program][1]):
+        variables = environment(folder, folder / "growing")
+        runs = [json.loads(python(["-m", "benchmarks.growing", program, str(size)], variables)) for _ in range(repeats)]
+        found[size] = {key: min(run[key] for run in runs) for key in ("cpu_seconds", "bytes")}
     return found
 
 
@@ -141,6 +160,18 @@ def ratios_table(forward: dict[str, list[dict[str, Any]]], step: dict[str, list[
 
 def least(runs: list[dict[str, Any]], key: str) -> float:
     return min(run[key] for run in runs)
+
+
+def growth_table(grown: dict[str, dict[int, dict[str, float]]]) -> Table:
+    """CPU seconds at each size, the exponent of their growth, and the memory that the largest takes."""
+    rows: list[tuple[str, ...]] = []
+    for name, sizes in grown.items():
+        quarter, half, whole = (run["cpu_seconds"] for run in sizes.values())
+        exponent = math.log(whole / quarter, 4)
+        seconds = [f"{value:.2f}" for value in (quarter, half, whole)]
+        rows.append((f"{name}, {max(sizes):,}", *seconds, f"{exponent:.2f}", f"{sizes[max(sizes)]['bytes'] / 1e6:.0f}"))
+    columns = ("program, n", "n/4", "n/2", "n", "exponent", "MB at n")
+    return Table("growth: CPU seconds", columns, tuple(rows))
 
 
 def imports_table(imports: dict[str, list[float]]) -> Table:

@@ -23,7 +23,8 @@ def run_reference(function: Function, arrays: Sequence[Array]) -> list[Array]:
     env = bind_symbols(function, arrays)
     relations = function.facts.relations
     check_relations(relations, env)
-    values: dict[Value, Array] = dict(zip(function.params, arrays, strict=True))
+    native = [np.asarray(array, array.dtype.newbyteorder("=")) for array in arrays]
+    values: dict[Value, Array] = dict(zip(function.params, native, strict=True))
     run_ops(function.ops, values, env, function.results, relations=relations)
     return [np.array(values[v], order="C") for v in function.results]
 

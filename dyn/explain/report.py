@@ -255,7 +255,7 @@ def group_row(launch: Launch) -> GroupRow:
         format_dim(saved_bytes(group)) if inside else "",
         tuple(dict.fromkeys(op.loc.describe() for op in group.ops)),
         tuple(dict.fromkeys(group.ends)),
-        tuple(variants),
+        tuple(dict.fromkeys(variants)),
     )
 
 

@@ -155,6 +155,11 @@ class Elements:
 
 
 @dataclass(frozen=True, slots=True)
+class Pieces(Elements):
+    """``loops`` of an op whose result is its operands one after the other along its attribute ``dimension``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reduction:
     """``loops`` of a reduction: its attributes ``axes`` are folded with ``combine``."""
 

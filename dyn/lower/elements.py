@@ -101,10 +101,16 @@ class Elements:
 
     def stores(self, buffer: Buffer, place: Dim, value: Value, index: Index) -> tuple[Store, ...]:
         """Store the element of ``value`` at ``index`` as element ``place`` of a buffer: a complex one by its parts."""
-        found = self.element(value, index)
-        if not isinstance(found, Pair):
-            return (Store(buffer, place, found),)
-        return (Store(buffer, place * 2, found.real), Store(buffer, place * 2 + 1, found.imag))
+        return _stores(buffer, place, self.element(value, index))
+
+    def copies(self, buffer: Buffer, place: Dim, value: Value, offset: Dim) -> tuple[Store, ...]:
+        """Store what lies at an offset in the memory of ``value``, which has some, as element ``place`` of a buffer."""
+        stored = self.storage(value)
+        if stored is None:
+            raise IRError(f"{value!r} does not lie in memory, and group {self.group.name} copies it")
+        if value.dtype.kind is Kind.COMPLEX:
+            return _stores(buffer, place, self.k.load_pair(self._buffer(stored), offset, value.dtype, None))
+        return _stores(buffer, place, self.k.load(self._buffer(stored), offset, None, None))
 
     def _unwind(self, request: _Request) -> Expr | Pair:
         """Compute an element, however long the chain of ops behind it."""
@@ -184,3 +190,10 @@ class Elements:
             return self.element(value, index, self.k.both(mask, inner), inner_other)
 
         return get
+
+
+def _stores(buffer: Buffer, place: Dim, found: Expr | Pair) -> tuple[Store, ...]:
+    """Store an element as number ``place`` of a buffer: a complex one by its parts."""
+    if not isinstance(found, Pair):
+        return (Store(buffer, place, found),)
+    return (Store(buffer, place * 2, found.real), Store(buffer, place * 2 + 1, found.imag))

@@ -17,6 +17,7 @@ from dyn.ir.types import TensorType
 from dyn.lower.contract import lower_contract
 from dyn.lower.convolution import lower_convolution
 from dyn.lower.donate import stored_results, update_in_place
+from dyn.lower.join import lower_join
 from dyn.lower.launch import Body, Launch, divides
 from dyn.lower.library import lower_library, memory_of
 from dyn.lower.loops import lower_loops
@@ -56,6 +57,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.LOOP: _single(lower_loops),
     GroupKind.STITCH: lower_reductions,
     GroupKind.COPY: _single(lower_loops),
+    GroupKind.JOIN: lower_join,
     GroupKind.WINDOW: _single(lower_windows),
     GroupKind.CONTRACT: _single(_lower_contraction),
     GroupKind.LIBRARY: _single(lower_library),

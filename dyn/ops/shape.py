@@ -12,7 +12,7 @@ from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Pieces, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.codecs import shape as codec
@@ -351,7 +351,7 @@ concatenate = OpDef(
     "concatenate",
     OpKind.INDEXED,
     types=_concatenate_types,
-    loops=Elements(_concatenate_at),
+    loops=Pieces(_concatenate_at),
     reference=lambda *arrays, dimension: np.concatenate(arrays, axis=dimension),
     samples=lambda: [
         Sample(tuple(np.full((2, k), k, np.float32) for k in (3, n, 2)), {"dimension": 1})

@@ -23,6 +23,8 @@ class GroupKind(Enum):
     CONTRACT = "contract"
     #: A scatter: a copy of its operand, with updates combined into it.
     SCATTER = "scatter"
+    #: Many arrays one after the other.
+    JOIN = "join"
     #: A running reduction.
     RUNNING = "running"
     #: A view, or a parameter, that must lie in memory of its own.

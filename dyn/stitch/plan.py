@@ -10,7 +10,7 @@ memory traffic, merging them, or starts a group of its own:
 * reductions of rows in order, which lanes sweep side by side, share a group with what they read and with row values,
   and not with reductions along lanes or with what is computed from their results for a whole row;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
-* a scatter is a group by itself, and so is a running reduction;
+* a scatter is a group by itself, and so are a running reduction and a concatenation of many arrays;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
@@ -30,7 +30,7 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
-from dyn.ir.opdef import OpKind, OrderedReduction
+from dyn.ir.opdef import OpKind, OrderedReduction, Pieces
 from dyn.shapes import Dim, Facts, Symbol, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.barriers import without_barriers
@@ -40,6 +40,12 @@ from dyn.stitch.order import Order
 
 #: Groups that were joined because they read the same array have at most so many ops: registers are few.
 _MOST_OPS = 24
+#: A group has at most so many reductions: what each sweep needs of those before it is in part computed again, so code
+#: and its work grow with their square.
+_MOST_REDUCTIONS = 16
+#: A group has at most so many ops: LLVM takes memory with the square of a function's length, and what is saved by one
+#: array less that is written and read is nothing beside so many ops.
+_MOST_MEMBERS = 512
 #: Of so many readers of one array siblings are looked for.
 _MOST_SIBLINGS = 16
 
@@ -56,6 +62,17 @@ _ROOTS = {
     OpKind.SCATTER: GroupKind.SCATTER,
     OpKind.RUNNING: GroupKind.RUNNING,
 }
+#: Of more arrays that are joined each is copied by a loop of its own; of fewer an element is chosen from among all.
+_MOST_PIECES = 16
+
+
+def _root_kind(op: Op) -> GroupKind | None:
+    """The kind of the group that an op starts, whatever makes its operands; None where it may join those."""
+    if isinstance(op.opdef.loops, Pieces) and len(op.operands) > _MOST_PIECES:
+        return GroupKind.JOIN
+    return _ROOTS.get(op.opdef.kind)
+
+
 #: The kinds of ops that the host program runs itself, or has a library compute.
 _WHOLE = {
     OpKind.OPAQUE: GroupKind.LIBRARY,
@@ -69,6 +86,7 @@ _ALONE = (
     GroupKind.COPY,
     GroupKind.LIBRARY,
     GroupKind.SCATTER,
+    GroupKind.JOIN,
     GroupKind.RUNNING,
     GroupKind.CONTROL,
     GroupKind.MEASURE,
@@ -86,6 +104,7 @@ class _Draft:
         #: Whether there is a reduction whose order counts.
         self.ordered = False
         self.ops: list[Op] = []
+        self.reductions = 0
         #: Reasons, in order and once each.
         self.ends: dict[str, None] = {}
 
@@ -144,7 +163,7 @@ class _Stitcher:
             else:
                 draft = candidate if draft is None else self._merge(draft, candidate)
         if draft is None:
-            draft = self._new(_ROOTS.get(op.opdef.kind, GroupKind.LOOP), space)
+            draft = self._new(_root_kind(op) or GroupKind.LOOP, space)
         if reduced is not None:
             draft.reduced = reduced
             draft.kind = GroupKind.STITCH
@@ -159,6 +178,7 @@ class _Stitcher:
 
     def _add(self, draft: _Draft, op: Op) -> None:
         draft.ops.append(op)
+        draft.reductions += op.opdef.kind is OpKind.REDUCE
         self.group_of.update((result, draft) for result in op.results)
         bound = bound_dim(op)
         if bound is not None:
@@ -224,7 +244,7 @@ class _Stitcher:
 
     def _candidates(self, op: Op) -> list[_Draft]:
         """The groups that make the op's operands, contractions first: an epilogue saves a whole round trip."""
-        if op.opdef.kind in _ROOTS:
+        if _root_kind(op) is not None:
             return []
         found = dict.fromkeys(self.group_of[s] for s in self._op_sources(op) if s in self.group_of)
         return sorted(found, key=lambda g: (g.kind not in _EPILOGUES, -g.number))
@@ -236,6 +256,10 @@ class _Stitcher:
         if group.kind in _ALONE:
             what = {GroupKind.CONTROL: "loop or a choice", GroupKind.RUNNING: "running reduction"}
             return f"a {what.get(group.kind, group.kind.value)} takes nothing else"
+        if len(group.ops) >= _MOST_MEMBERS:
+            return f"the group has {_MOST_MEMBERS} ops, and more would take too long to compile"
+        if reduced is not None and group.reductions >= _MOST_REDUCTIONS:
+            return f"the group has {_MOST_REDUCTIONS} reductions, and more would take too long to compile"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
         ordered = isinstance(op.opdef.loops, OrderedReduction)
@@ -300,6 +324,10 @@ class _Stitcher:
             return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"
         if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
             return "it would join groups that reduce different axes"
+        if len(a.ops) + len(b.ops) > _MOST_MEMBERS:
+            return f"it would join groups that have more than {_MOST_MEMBERS} ops together"
+        if a.reductions + b.reductions > _MOST_REDUCTIONS:
+            return f"it would join groups that have more than {_MOST_REDUCTIONS} reductions together"
         if a.ordered != b.ordered and self._by_rows(a if a.ordered else b):
             return "it would join what reduces rows in order with what goes along rows"
         kinds = {a.kind, b.kind}
@@ -327,6 +355,7 @@ class _Stitcher:
     def _merge(self, a: _Draft, b: _Draft) -> _Draft:
         into, gone = (a, b) if len(a.ops) >= len(b.ops) else (b, a)
         into.ops.extend(gone.ops)
+        into.reductions += gone.reductions
         into.ends.update(gone.ends)
         for kind in (GroupKind.STITCH, *_EPILOGUES):
             if kind in (a.kind, b.kind):

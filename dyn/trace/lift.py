@@ -76,6 +76,8 @@ def is_liftable(value: object) -> bool:
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     """An array-like as a NumPy array, of a dtype that dyn has; without a copy where that is possible.
 
+    Its bytes may be in another order than this machine's: a copy in this one would not see what is written to it.
+
     Raises UnsupportedOpError for dtypes that have no place in a program, and for masked arrays.
     """
     if isinstance(value, np.ndarray):
@@ -98,7 +100,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
             loc=user_loc(),
             remedy="convert it to a numeric dtype first, for example array.astype('float32').",
         )
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return array
 
 
 def lift_leaves(trace: Trace, leaves: Sequence[Any], names: Iterable[str], function: str) -> list[Value]:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn import lax
+from dyn.interop import stablehlo
 
 
 def test_every_public_name_is_there() -> None:
@@ -92,6 +95,52 @@ def test_captured_arrays_are_read_at_each_call() -> None:
     weight[:] = 5
     assert f(np.ones(3, "f4")).tolist() == [5.0] * 3
     assert f.cache_info().compiles == 1
+
+
+class _Kind(np.ndarray[Any, Any]):
+    """A class of arrays that somebody made."""
+
+
+def _field() -> Any:
+    return np.ones(4, [("a", "i1"), ("b", "f4")])["b"]
+
+
+def _misaligned() -> Any:
+    return np.zeros(17, "u1")[1:].view("f4")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: np.ones(4, ">f4"), id="another byte order"),
+        pytest.param(lambda: np.ones(8, ">f8")[::-2], id="another byte order, strided"),
+        pytest.param(lambda: np.ones((4, 4), ">c8").T, id="another byte order, transposed"),
+        pytest.param(lambda: np.ones(4, ">i4").view(_Kind), id="another byte order, another class"),
+        pytest.param(lambda: np.array(1.0, ">f4"), id="another byte order, one element"),
+        pytest.param(lambda: np.ones(8, "f2")[::2], id="strided"),
+        pytest.param(lambda: np.ones((4, 4), "f4")[::-1], id="backward"),
+        pytest.param(lambda: np.ones((4, 4), "f4").view(np.matrix), id="a matrix"),
+        pytest.param(_field, id="a field"),
+        pytest.param(_misaligned, id="misaligned"),
+        pytest.param(lambda: np.ones((0, 3), ">f4"), id="no elements"),
+    ],
+)
+def test_captured_arrays_of_any_layout(make: Any) -> None:
+    """What is written to them, by whatever name, is seen by the next call."""
+    weight = make()
+    seen = weight.view()
+    seen.flags.writeable = False
+    f = dyn.jit(lambda x: (x + seen, dnp.reshape(seen, (-1,)), lax.fori_loop(0, 2, lambda i, v: v + seen, x)))
+    x = np.zeros(weight.shape, weight.dtype.newbyteorder("="))
+    for number in (2, 3, 4):
+        weight[...] = number
+        for results in (f(x), f.reference(x)):
+            assert [r.dtype for r in results] == [x.dtype] * 3
+            for result, factor in zip(results, (1, 1, 2), strict=True):
+                np.testing.assert_array_equal(result, np.full(result.shape, number * factor))
+    assert f.cache_info().compiles == 1
+    loaded = stablehlo.load(stablehlo.dump(f.trace(x)))
+    np.testing.assert_array_equal(loaded(x)[0], np.full(x.shape, 4))
 
 
 def test_results_are_arrays_of_their_own() -> None:

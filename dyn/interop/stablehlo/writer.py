@@ -56,7 +56,7 @@ class Writer:
         found = np.asarray(array)
         found = found if dtype is None else found.astype(dtype.np)
         type = HloType(dtypes.dtype(found.dtype), found.shape)
-        return self.op("stablehlo.constant", type=type, value=np.array(found, order="C"))
+        return self.op("stablehlo.constant", type=type, value=np.array(found, type.dtype.np, order="C"))
 
     def full(self, value: Any, type: HloType) -> HloValue:
         return self.spread(self.constant(value, type.dtype), type, ())

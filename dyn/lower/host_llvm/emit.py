@@ -132,6 +132,7 @@ class HostEmitter:
                     self.sizes.dim(variant.cost)
         scope.overflow.clear()
         scope.zeros.clear()
+        scope.sums.clear()  # nobody has looked at the sums that costs begin with
 
     def _needed(self) -> Iterator[Dim]:
         """What the call has to know the value of."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from dyn.lower.layout import Place
-from dyn.shapes import Dim, Symbol
+from dyn.shapes import Dim, Monomial, Symbol
 
 
 @dataclass(slots=True)
@@ -18,6 +18,8 @@ class HostScope:
     """
 
     dims: dict[Dim, str] = field(default_factory=dict[Dim, str])
+    #: Sums, by the value of all terms but the last, and that term.
+    sums: dict[tuple[str, Monomial, int], str] = field(default_factory=dict[tuple[str, Monomial, int], str])
     #: The symbols that have their values.
     bound: set[Symbol] = field(default_factory=set[Symbol])
     pointers: dict[Place, str] = field(default_factory=dict[Place, str])
@@ -31,8 +33,9 @@ class HostScope:
     def inner(self) -> HostScope:
         """A scope inside this one, in which nothing has gone wrong yet."""
         return HostScope(
-            dict(self.dims), set(self.bound), dict(self.pointers), dict(self.arenas), dict(self.slot_offsets)
-        )
+            dict(self.dims), dict(self.sums), set(self.bound), dict(self.pointers), dict(self.arenas),
+            dict(self.slot_offsets),
+        )  # fmt: skip
 
     def is_due(self, symbols: Collection[Symbol], measured: Symbol | None) -> bool:
         """Whether what is about these symbols can be computed, and could not before ``measured`` was known."""

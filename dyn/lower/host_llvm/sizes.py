@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dyn.lower.host import Fault
 from dyn.lower.host_llvm.scope import HostScope
 from dyn.lower.host_llvm.text import HostText
-from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr
+from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
 from dyn.shapes.walk import opaques_below
 
@@ -97,20 +97,28 @@ class Sizes:
         return self.text.value(f"and i1 {inexact}, {opposite}")
 
     def _compute(self, dim: SymExpr) -> str:
+        """A sum, from the first term on. Many begin alike: the places of joined arrays each add a term to the last."""
         total = self._constant(dim.constant)
-        for mono, coefficient in dim.terms:
-            product = ""
-            for atom, power in mono.factors:
-                for _ in range(power):
-                    value = self._atom(atom)
-                    product = value if not product else self.checked("smul", product, value)
-            if not -(2**63) <= coefficient < 2**63:
-                self.scope.overflow.append(self.text.value(f"icmp ne i64 {product}, 0"))
-                continue
-            if coefficient != 1:
-                product = self.checked("smul", product, str(coefficient))
-            total = product if total == "0" else self.checked("sadd", total, product)
+        for term in dim.terms:
+            found = self.scope.sums.get((total, *term))
+            if found is None:
+                found = self.scope.sums[(total, *term)] = self._added(total, *term)
+            total = found
         return total
+
+    def _added(self, total: str, mono: Monomial, coefficient: int) -> str:
+        """A sum and one more term."""
+        product = ""
+        for atom, power in mono.factors:
+            for _ in range(power):
+                value = self._atom(atom)
+                product = value if not product else self.checked("smul", product, value)
+        if not -(2**63) <= coefficient < 2**63:
+            self.scope.overflow.append(self.text.value(f"icmp ne i64 {product}, 0"))
+            return total
+        if coefficient != 1:
+            product = self.checked("smul", product, str(coefficient))
+        return product if total == "0" else self.checked("sadd", total, product)
 
     def _constant(self, number: int) -> str:
         """A number as an i64. LLVM would take one that does not fit for its low bits, and say nothing."""

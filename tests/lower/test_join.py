@@ -1,0 +1,83 @@
+"""Concatenations of many arrays: a loop for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+
+Array = np.ndarray[Any, Any]
+COUNT = 20
+SHAPES = ", ".join(["_ k"] * COUNT)
+
+
+def joined(xp: Any, xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays that lie in memory, and views that are computed while they are copied."""
+    return (
+        xp.concatenate(xs),
+        xp.concatenate([x.T for x in xs], axis=1),
+        xp.concatenate([xp.broadcast_to(x[:1], (3, *x.shape[1:])) for x in xs]),
+        xp.concatenate([x[None, :1, :, None] for x in xs] * 2, axis=1),
+        xp.concatenate([x + x for x in xs]) + xs[0][0],
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "?", "i1", "f2"])
+def test_pieces_of_any_size(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    function = dyn.jit(lambda *xs: joined(dnp, xs), shapes=SHAPES)
+    for width in (0, 1, 3, 70):
+        for most in (1, 2, 500):
+            rows = [most, *rng.integers(1, most + 1, COUNT - 1)]
+            xs = tuple((rng.random((n, width)) * 5).astype(dtype) for n in rows)
+            for got, wanted in zip(function(*xs), joined(np, xs), strict=True):
+                assert got.dtype == wanted.dtype
+                np.testing.assert_array_equal(got, wanted)
+    assert function.cache_info().compiles == 1
+
+
+def test_pieces_without_elements() -> None:
+    function = dyn.jit(lambda *xs: dnp.concatenate(xs))
+    for lengths in (range(COUNT), [0] * COUNT, [0] * (COUNT - 1) + [5]):
+        xs = [np.full(n, i) for i, n in enumerate(lengths)]
+        np.testing.assert_array_equal(function(*xs), np.concatenate(xs))
+
+
+def test_arrays_in_memory_have_one_kernel() -> None:
+    """However many they are, and whatever is known of their sizes; the host program has a launch for each."""
+    texts: list[int] = []
+    for count in (100, 200):
+        xs = [np.ones((2, i % 3), np.float32) for i in range(count)]
+        function = dyn.jit(lambda *xs: dnp.concatenate(xs, axis=1))
+        np.testing.assert_array_equal(function(*xs), np.concatenate(xs, axis=1))
+        compiled = function.trace(*xs).lower().compile()
+        assert compiled.version.record.kernels_compiled == 1
+        texts.append(len(compiled.as_text("llvm")))
+    assert texts[1] < 2.5 * texts[0]
+
+
+def test_a_few_are_one_loop() -> None:
+    plan = dyn.jit(lambda *xs: dnp.concatenate(xs) + 1).trace(*[np.ones(2)] * 16).lower().as_text("stitch")
+    assert plan.startswith("loop concatenate_add")
+    plan = dyn.jit(lambda *xs: dnp.concatenate(xs) + 1).trace(*[np.ones(2)] * 17).lower().as_text("stitch")
+    assert "join concatenate" in plan
+    assert "ends: add at test_join.py" in plan
+    assert "stays outside: a join takes nothing else" in plan
+
+
+def test_donated_pieces_and_loops() -> None:
+    """A result takes no memory that pieces are still read from."""
+
+    def shifted(x: Any) -> Any:
+        return dnp.concatenate([x[-1:], *(x[i : i + 1] for i in range(COUNT - 1))])
+
+    function = dyn.jit(shifted, shapes=str(COUNT), donate_argnums=0)
+    x = np.arange(float(COUNT))
+    with pytest.warns(UserWarning, match="no result can take the memory of the donated x"):
+        np.testing.assert_array_equal(function(x.copy()), np.roll(x, 1))
+    looped = dyn.jit(lambda x: dyn.lax.fori_loop(0, 7, lambda i, v: shifted(v), x), shapes=str(COUNT))
+    np.testing.assert_array_equal(looped(x), np.roll(x, 7))
