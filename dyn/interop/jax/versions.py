@@ -31,11 +31,11 @@ class Program:
     """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
 
     def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported, asserted: bool = True) -> None:
-        self._parts, self._plan = parts, plan
+        self._parts, self.plan = parts, plan
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
-        self._wrappers = [Wrapper(parts, result) for result in exported.results]
-        self._plain = all(wrapper.plain for wrapper in self._wrappers)
+        self.wrappers = [Wrapper(parts, result) for result in exported.results]
+        self.is_plain = all(wrapper.plain for wrapper in self.wrappers)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self._binding, self._guards = self.sizes.conditions(position)
@@ -50,14 +50,14 @@ class Program:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
         made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
         arrays = (made,) if self._single else made
-        if self._plain:
-            results = [wrap(array) for wrap, array in zip(self._wrappers, arrays, strict=True)]
+        if self.is_plain:
+            results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
         else:
-            results = finish(self._parts, self._results, self._wrappers, arrays, lambda: self._env(shapes))
+            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(shapes))
         return self.tree.unflatten(results)
 
     def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
-        position = {leaf: number for number, leaf in enumerate(self._plan.symbolic)}
+        position = {leaf: number for number, leaf in enumerate(self.plan.symbolic)}
         places = self.sizes.places.items()
         actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
         return replace(self.sizes, actual=actual).env
@@ -74,7 +74,7 @@ class Program:
 
     def places(self) -> dict[str, str]:
         """Each name as a user would write it: ``x.shape[0]``."""
-        names = self._plan.names
+        names = self.plan.names
         return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
 
     def guard_lines(self) -> list[str]:
