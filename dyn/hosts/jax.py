@@ -73,12 +73,12 @@ class JaxHost:
 
         As everywhere in JAX, 64-bit numbers become 32-bit ones unless ``jax_enable_x64`` is set.
         """
-        dtype = array.dtype
-        if dtype.name in _WIDE:
-            return sys.modules["jax"].numpy.asarray(array)
-        aval = self._avals.get((dtype, array.shape))
+        aval = self._avals.get((array.dtype, array.shape))
         if aval is None:
+            jax = sys.modules["jax"]
+            if array.dtype.name in _WIDE:
+                return jax.numpy.asarray(array)
             if len(self._avals) >= _MOST_SHAPES:
                 self._avals.clear()
-            aval = self._avals[dtype, array.shape] = sys.modules["jax"].core.ShapedArray(array.shape, dtype)
+            aval = self._avals[array.dtype, array.shape] = jax.core.ShapedArray(array.shape, array.dtype)
         return putter()(array, aval)

@@ -28,11 +28,12 @@ _CALLS = {"floordiv": SizeOp.DIVIDE, "mod": SizeOp.REMAINDER, "max": SizeOp.MAX,
 def state_of(parts: Internals) -> Callable[[], Any]:
     """What decides about a call beside its arguments: JAX's settings, or None where a trace of JAX's goes on."""
     outside, config, settings = parts.outside, parts.jax.config, parts.settings
-
-    def state() -> Any:
-        return settings() if outside() and not config.jax_disable_jit else None
-
-    return state
+    usual = settings()
+    with parts.jax.disable_jit():
+        is_told = settings() != usual  # JAX's own list of settings has it
+    if is_told:
+        return lambda: settings() if outside() else None
+    return lambda: settings() if outside() and not config.jax_disable_jit else None
 
 
 def is_for_entry(parts: Internals, plan: Plan, program: Program) -> bool:

@@ -68,7 +68,7 @@ def internals() -> Internals:
     cpu = jax.devices("cpu")[0]
     array = type(jax.numpy.zeros(()))
     settings = _found("jax._src.config", "trace_context")
-    outside = _found("jax._src.core", "trace_state_clean")
+    outside = getattr(_found("jax._src.core", "trace_ctx"), "is_top_level", None)
     dimension = type(jax.export.symbolic_shape("(a,)")[0])
     config = jax.config
 

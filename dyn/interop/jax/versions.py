@@ -13,7 +13,7 @@ from dyn.errors import DynError, NotYetError, ShapeError, TraceError
 from dyn.explain.words import counted
 from dyn.interop.jax.arguments import Plan
 from dyn.interop.jax.internals import Internals
-from dyn.interop.jax.results import Wrapper, finish
+from dyn.interop.jax.results import finish, wrapper
 from dyn.interop.jax.sizes import Guard, Kind, Sizes
 from dyn.interop.jax.tracing import Exported, Tracing
 from dyn.interop.jax.xla import XLA
@@ -34,8 +34,8 @@ class Program:
         self._parts, self.plan = parts, plan
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
-        self.wrappers = [Wrapper(parts, result) for result in exported.results]
-        self.is_plain = all(wrapper.plain for wrapper in self.wrappers)
+        self.wrappers = [wrapper(parts, result) for result in exported.results]
+        self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self._binding, self._guards = self.sizes.conditions(position)
