@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,15 +13,17 @@ from dyn.interop.jax.arguments import Plan
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.versions import Program
 from dyn.runtime.entry.layout import NOT_ZERO, TEST_DEPTH, SizeOp
+from dyn.shapes import Dim, Opaque, OpaqueKind, RelKind, Symbol
 from dyn.trace.signature import Signature
 
 _NUMBERS = (bool, int, float, complex)
-_COMPARISONS = {"==": SizeOp.EQ, "!=": SizeOp.NE, ">=": SizeOp.GE}
-_OPERATORS: dict[type[ast.operator], SizeOp] = {
-    ast.Add: SizeOp.ADD, ast.Sub: SizeOp.SUB, ast.Mult: SizeOp.MUL, ast.FloorDiv: SizeOp.DIVIDE,
-    ast.Mod: SizeOp.REMAINDER,
+_RELATIONS = {RelKind.EQ: SizeOp.EQ, RelKind.GE: SizeOp.GE, RelKind.NONZERO: SizeOp.NE}
+_OPAQUE = {
+    OpaqueKind.FLOORDIV: SizeOp.DIVIDE, OpaqueKind.MOD: SizeOp.REMAINDER, OpaqueKind.MAX: SizeOp.MAX,
+    OpaqueKind.MIN: SizeOp.MIN,
 }  # fmt: skip
-_CALLS = {"floordiv": SizeOp.DIVIDE, "mod": SizeOp.REMAINDER, "max": SizeOp.MAX, "min": SizeOp.MIN}
+#: Guards with more than this are tested in Python.
+_MOST_LEVELS, _MOST_STEPS = 4, 256
 
 
 def state_of(parts: Internals) -> Callable[[], Any]:
@@ -48,46 +49,49 @@ def is_for_entry(parts: Internals, plan: Plan, program: Program) -> bool:
 def test_of(program: Program) -> list[Step]:
     """The program's guards as a test of the sizes of leaves, numbered as ``form_of`` does; NoPlanError for others."""
     number = _numbered(program)
+    binds: dict[Symbol, list[Step]] = {}
+    for bind in program.binding.binds:
+        leaf = number[program.plan.symbolic[bind.input]]
+        size: list[Step] = [(SizeOp.SIZE, leaf, bind.axis), *_value(bind.offset, binds), (SizeOp.SUB, 0, 0)]
+        binds[bind.symbol] = [*size, *_value(bind.factor, binds), (SizeOp.DIVIDE, 0, 0)]
     steps: list[Step] = []
-    for guard in program.sizes.guards:
-        _write(ast.parse(guard.left.strip().replace("^", "**"), mode="eval").body, program, number, steps)
-        _write(ast.parse(guard.right.strip().replace("^", "**"), mode="eval").body, program, number, steps)
-        steps += [(_COMPARISONS[guard.op], 0, 0), (SizeOp.CHECK, 0, 0)]
+    for guard in program.guards:
+        if guard.kind not in _RELATIONS:
+            raise NoPlanError
+        right = 0 if guard.kind is RelKind.NONZERO else guard.rhs
+        steps += [*_value(guard.lhs, binds), *_value(right, binds)]
+        steps += [(_RELATIONS[guard.kind], 0, 0), (SizeOp.CHECK, 0, 0)]
     return steps
 
 
-def _write(node: ast.expr, program: Program, number: Mapping[int, int], steps: list[Step], depth: int = 0) -> None:
-    """Instructions that leave the value of an expression on the stack."""
-    if depth > TEST_DEPTH - 4:
-        raise NoPlanError
-    match node:
-        case ast.Constant(value=int(value)) if abs(value) < 2**63:
-            steps.append((SizeOp.NUMBER, value, 0))
-        case ast.Name(id=name) if name in program.sizes.places:
-            place = program.sizes.places[name]
-            steps += [
-                (SizeOp.SIZE, number[place.leaf], place.axis), (SizeOp.NUMBER, place.offset, 0), (SizeOp.SUB, 0, 0),
-                (SizeOp.NUMBER, place.factor, 0), (SizeOp.DIVIDE, 0, 0),
-            ]  # fmt: skip
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            steps.append((SizeOp.NUMBER, 0, 0))
-            _write(operand, program, number, steps, depth + 1)
-            steps.append((SizeOp.SUB, 0, 0))
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if 1 <= power <= 8:
-            for count in range(power):
-                _write(left, program, number, steps, depth + 1)
-                if count:
-                    steps.append((SizeOp.MUL, 0, 0))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            _write(left, program, number, steps, depth)
-            _write(right, program, number, steps, depth + 1)
-            steps.append((_OPERATORS[type(op)], 0, 0))
-        case ast.Call(func=ast.Name(id=name), args=[left, right]) if name in _CALLS:
-            _write(left, program, number, steps, depth)
-            _write(right, program, number, steps, depth + 1)
-            steps.append((_CALLS[name], 0, 0))
-        case _:
+def _value(dim: Dim, binds: Mapping[Symbol, list[Step]], depth: int = 0) -> list[Step]:
+    """Instructions that leave a dim on the stack; NoPlanError for one of many terms."""
+    if isinstance(dim, int):
+        if abs(dim) >= 2**63 or depth > TEST_DEPTH - 8:
             raise NoPlanError
+        return [(SizeOp.NUMBER, dim, 0)]
+    if dim.height > _MOST_LEVELS:
+        raise NoPlanError
+    steps = _value(dim.constant, binds, depth)
+    for mono, coefficient in dim.terms:
+        steps += _value(coefficient, binds, depth + 1)
+        for atom, power in mono.factors:
+            made = binds[atom] if isinstance(atom, Symbol) else _opaque(atom, binds, depth + 2)
+            steps += [*made, (SizeOp.MUL, 0, 0)] * power
+        steps.append((SizeOp.ADD, 0, 0))
+    if len(steps) > _MOST_STEPS:
+        raise NoPlanError
+    return steps
+
+
+def _opaque(term: Opaque, binds: Mapping[Symbol, list[Step]], depth: int) -> list[Step]:
+    if term.kind not in _OPAQUE:
+        raise NoPlanError
+    first, *rest = term.args
+    steps = _value(first, binds, depth)
+    for dim in rest:
+        steps += [*_value(dim, binds, depth + 1), (_OPAQUE[term.kind], 0, 0)]
+    return steps
 
 
 def _numbered(program: Program) -> dict[int, int]:

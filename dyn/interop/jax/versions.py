@@ -38,13 +38,13 @@ class Program:
         self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
-        self._binding, self._guards = self.sizes.conditions(position)
+        self.binding, self.guards = self.sizes.conditions(position)
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
         self.run = function_of(self._module, rules=XLA)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether the program is for calls whose symbolic leaves have these shapes."""
-        return not self._guards or first_broken(self._guards, self._binding.sizes(shapes)) is None
+        return not self.guards or first_broken(self.guards, self.binding.sizes(shapes)) is None
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
