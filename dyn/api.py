@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dyn import config
-from dyn.array import from_numpy, to_numpy
+from dyn.array import adapter_of, from_numpy, result_host, to_numpy
 from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
@@ -186,7 +186,7 @@ class Jitted:
 
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
-        from dyn.call import make_table
+        from dyn.call import Form, Results, make_table
 
         if self._table is None:
             with self._lock:
@@ -197,7 +197,9 @@ class Jitted:
                     self._table = table
         if self._table is not None and config.current().fast_call:
             bound = self._signature.bind(args, kwargs)
-            self._table.add(self._signature, bound, args, kwargs, version.loaded, version.traced.out_tree)
+            hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
+            results = Results.of(version.traced.out_tree, result_host(hosts))
+            self._table.add(lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results)
 
     def _inline(self, bound: Bound) -> Any:
         """Inside a trace the body is traced in place; what it declares of its dims holds for the caller's."""
@@ -231,6 +233,12 @@ class Jitted:
     def _key(self, bound: Bound, leaves: list[Leaf]) -> Any:
         types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
         return (bound.tree, bound.static, bound.keywords, types, config.current().key())
+
+    def version_of(self, *args: Any) -> Version:
+        """The program for NumPy arrays, made where there is none yet."""
+        bound = self._signature.bind(args, {})
+        leaves = self._leaves(bound)
+        return self._version(bound, leaves, self._arrays(leaves))
 
     def _version(self, bound: Bound, leaves: list[Leaf], arrays: list[Array]) -> Version:
         """The program for a call: found, or traced and compiled now."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array import OWN, Array, adapter_of, result_host
+from dyn.array import OWN, Array, adapter_of
 from dyn.backends.x86_entry import Once
 from dyn.backends.x86_runtime import LoadedProgram, entry_functions
 from dyn.config import Config
@@ -39,8 +40,10 @@ from dyn.runtime.entry.layout import (
     OutputRecord,
     Plan,
     Reader,
+    SizeOp,
     StaticRecord,
     Table,
+    TestRecord,
     Version,
 )
 from dyn.trace.context import trace_variable
@@ -56,6 +59,8 @@ _CONTAINERS = {tuple: Node.TUPLE, list: Node.LIST, dict: Node.DICT}
 #: Types whose values never change, and compare without surprises.
 _FIXED = (str, bytes, int, float, complex, bool, type(None), type, np.dtype)
 _ENTRY = Once()
+#: An instruction of a test of sizes: what it does, a number or a leaf, and that leaf's axis.
+Step = tuple[SizeOp, int, int]
 
 
 class _Words:
@@ -109,21 +114,49 @@ class _Kept:
 _Row = dict[int, "int | _Kept | _Words"]
 
 
-class _NoPlanError(Exception):
+class NoPlanError(Exception):
     """A call is of a kind that the entry does not take."""
 
 
 # ---- the form of a call ----------------------------------------------------------------------------------------------
 
 
-class Form:
-    """A call as a plan describes it. Raises _NoPlanError where it has something that the entry does not know."""
+class _Static:
+    """In the place of an argument's leaves: it is compared."""
 
-    def __init__(self, signature: Signature, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+
+STATIC = _Static()
+
+
+@dataclasses.dataclass(frozen=True)
+class LeafForm:
+    """What a leaf has to be beside its type, dtype and rank.
+
+    ``sizes`` are those of the axes, ANY or NOT_ZERO among them. ``weak`` is JAX's weak type; NumPy's arrays have none,
+    and are not byte-swapped then. ``narrow`` says that a Python number becomes one of 32 bits.
+    """
+
+    sizes: tuple[int, ...] | None = None
+    weak: bool | None = None
+    narrow: bool = False
+
+
+class Form:
+    """A call as a plan describes it. Raises NoPlanError where it has something that the entry does not know.
+
+    ``numbers`` has for each argument, those by keyword last, a tree of the same containers with the numbers of the
+    leaves, or STATIC. The ``count`` leaves are in the order in which the program takes them; those that it does not
+    take are the last. ``state`` is what the table's state has to be.
+    """
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Sequence[Any], count: int,
+        leaves: Mapping[int, LeafForm] = MappingProxyType({}), state: Any = None,
+    ) -> None:  # fmt: skip
         self.arguments = len(args)
         self.keywords = tuple(sys.intern(name) for name in kwargs)
         self.config: Config = config.current()
-        self.leaves = len(bound.leaves)
+        self.leaves, self.wanted, self.state = count, leaves, state
         self.item_sizes = [0] * self.leaves
         #: For each leaf the number of its node.
         self.places = [0] * self.leaves
@@ -132,20 +165,26 @@ class Form:
         self.hosts: list[Host] = []
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[_Row] = []
-        names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
-        numbers = dict(zip(bound.names, unflatten(bound.tree, list(range(self.leaves))), strict=True))
-        statics = {s.name for s in bound.static}
-        if len(names) != len(numbers) + len(statics) or {*names} != numbers.keys() | statics:
-            raise _NoPlanError
-        for position, (name, value) in enumerate(zip(names, (*args, *kwargs.values()), strict=True)):
-            if name in statics:
+        for position, (value, tree) in enumerate(zip((*args, *kwargs.values()), numbers, strict=True)):
+            if tree is STATIC:
                 if not _is_fixed(value):
-                    raise _NoPlanError
+                    raise NoPlanError
                 self.statics.append((position, value))
                 self.nodes.append({NodeRecord.KIND: Node.SKIP})
             else:
-                self._node(value, numbers[name], {}, 1)
+                self._node(value, tree, {}, 1)
         self.nodes.append({NodeRecord.KIND: Node.END})
+
+    @staticmethod
+    def of(signature: Signature, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form:
+        """The form of a call of a jitted function."""
+        count = len(bound.leaves)
+        names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
+        numbers: dict[str, Any] = dict(zip(bound.names, unflatten(bound.tree, list(range(count))), strict=True))
+        numbers |= {static.name: STATIC for static in bound.static}
+        if len(names) != len(numbers) or {*names} != numbers.keys():
+            raise NoPlanError
+        return Form(args, kwargs, [numbers[name] for name in names], count)
 
     def key(self) -> Any:
         """What tells one form from another."""
@@ -154,7 +193,8 @@ class Form:
             for row in self.nodes
         )
         statics = tuple((position, Static("", value)) for position, value in self.statics)
-        return (self.arguments, self.keywords, id(self.config), statics, nodes)
+        sizes = tuple((number, leaf.sizes) for number, leaf in self.wanted.items())
+        return (self.arguments, self.keywords, id(self.config), self.state, statics, nodes, sizes)
 
     def _node(self, value: Any, numbers: Any, key: _Row, depth: int) -> None:
         """The records of a part of the arguments; ``numbers`` is the same tree with the leaves' numbers."""
@@ -170,23 +210,23 @@ class Form:
             if kind is dict:
                 for name, item in value.items():
                     if not _is_fixed(name):
-                        raise _NoPlanError
+                        raise NoPlanError
                     self._node(item, numbers[name], {NodeRecord.KEY: _Kept(name)}, depth + 1)
             else:
                 for item, number in zip(value, numbers, strict=True):
                     self._node(item, number, {}, depth + 1)
             self.nodes.append({NodeRecord.KIND: Node.LEAVE})
         else:
-            raise _NoPlanError
+            raise NoPlanError
 
     def _leaf(self, value: Any, number: int) -> _Row:
         self.places[number] = len(self.nodes)
-        kind = type(value)
+        kind, wanted = type(value), self.wanted.get(number, _ANYTHING)
         if kind in _NUMBERS:
-            return {NodeRecord.KIND: _NUMBERS[kind]}
+            return {NodeRecord.KIND: _NUMBERS[kind], NodeRecord.UNIT: 4 if wanted.narrow else 8}
         host, native = adapter_of(value), _native(kind, value)
         if host is None or native is None:
-            raise _NoPlanError
+            raise NoPlanError
         self.hosts.append(host)
         own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
         self.item_sizes[number] = own.itemsize
@@ -197,7 +237,7 @@ class Form:
             NodeRecord.COUNT: value.ndim,
             NodeRecord.UNIT: own.itemsize // (2 if own.kind is Kind.COMPLEX else 1),
             NodeRecord.ROOM: self.room,
-            NodeRecord.WEAK: ANY,
+            NodeRecord.WEAK: ANY if wanted.weak is None else int(wanted.weak),
         }
         self.room += 2 * value.ndim
         if native.reader is not Reader.NUMPY:
@@ -206,6 +246,9 @@ class Form:
             row[NodeRecord.KIND] = Node.FOREIGN
             self.foreign += 1
         return row
+
+
+_ANYTHING = LeafForm()
 
 
 def is_readable(leaf: Any) -> bool:
@@ -274,12 +317,16 @@ def _plan(form: Form) -> _Words:
     plan.put(Plan.KEYWORDS, len(form.keywords))
     plan.memory(Plan.KEYWORD_NAMES, _records([{0: _Kept(name)} for name in form.keywords], 8))
     plan.object(Plan.CONFIG, form.config)
+    plan.object(Plan.STATE, form.state)
     statics: list[_Row] = [
         {StaticRecord.ARGUMENT: at, StaticRecord.OBJECT: _Kept(value), StaticRecord.EQUAL: _Kept(_comparable(value))}
         for at, value in form.statics
     ]
     plan.memory(Plan.STATICS, _records(statics, StaticRecord.BYTES))
     plan.put(Plan.STATIC_COUNT, len(statics))
+    for number, leaf in form.wanted.items():
+        if leaf.sizes is not None:
+            form.nodes[form.places[number]][NodeRecord.SIZES] = _records([{0: size} for size in leaf.sizes], 8)
     code = _records(form.nodes, NodeRecord.BYTES)
     plan.memory(Plan.CODE, code)
     plan.put(Plan.LEAVES, form.leaves)
@@ -290,7 +337,27 @@ def _plan(form: Form) -> _Words:
     return plan
 
 
-def _version(program: LoadedProgram, out_tree: TreeSpec, host: Host) -> tuple[_Words, dict[int, int]]:
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """How a program's results become those of a call.
+
+    ``tree`` has a result's number in the place of each; ``finish`` makes of a tuple of the results what ``tree`` alone
+    cannot say. ``wraps`` has for each result what makes it of the ndarray, where that is not NumPy's ``host``.
+    """
+
+    tree: Any
+    finish: Callable[[Any], Any]
+    host: Host = NUMPY
+    wraps: tuple[Callable[[Any], Any], ...] = ()
+
+    @staticmethod
+    def of(out_tree: TreeSpec, host: Host) -> Results:
+        """The results of a jitted function."""
+        numbers = list(range(out_tree.num_leaves))
+        return Results(unflatten(out_tree, numbers), lambda results: unflatten(out_tree, list(results)), host)
+
+
+def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
     version = _Words(Version.BYTES // 8)
@@ -301,28 +368,30 @@ def _version(program: LoadedProgram, out_tree: TreeSpec, host: Host) -> tuple[_W
     version.memory(Version.CAPTURED, _captured(program.captured))
     version.put(Version.CAPTURED_COUNT, len(program.captured))
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured))
-    made = _making(host)
+    version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
+    made = _making(results.host)
+    wraps = [{OutputRecord.WRAP: _Kept(wrap)} for wrap in results.wraps] or [made] * len(function.results)
     outputs: list[_Row] = [
         {
             OutputRecord.DESCR: _Kept(value.dtype.np),
             OutputRecord.ITEM_SIZE: value.dtype.itemsize,
             OutputRecord.RANK: len(value.shape),
             OutputRecord.TYPE: dlpack_word(value.dtype),
-            **made,
+            **own,
         }
-        for value in function.results
+        for value, own in zip(function.results, wraps, strict=True)
     ]
-    version.put(Version.WRAPS, OutputRecord.WRAP in made)
+    version.put(Version.WRAPS, any(OutputRecord.WRAP in own for own in wraps))
     version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
     version.put(Version.OUTPUT_COUNT, len(outputs))
-    steps, epilogue = _build_steps(out_tree)
+    steps, epilogue = _build_steps(results, len(outputs))
     version.memory(Version.CODE, _records(steps, BuildRecord.BYTES))
     if epilogue is not None:
         version.object(Version.EPILOGUE, epilogue)
     version.kept.append(program)
     ranks = sum(len(value.shape) for value in function.results)
     room = {
-        Plan.INPUTS: len(function.params),
+        Plan.INPUTS: max(len(function.params), leaves),
         Plan.OUTPUTS: len(outputs),
         Plan.OUTPUT_DIMS: ranks,
         Plan.STACK: len(steps),
@@ -349,7 +418,7 @@ def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:
     return memory
 
 
-def _build_steps(out_tree: TreeSpec) -> tuple[list[_Row], Callable[[Any], Any] | None]:
+def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[Any], Any] | None]:
     """How the results' tree is put together. One with nodes other than plain containers is made from a tuple."""
     steps: list[_Row] = []
 
@@ -367,32 +436,35 @@ def _build_steps(out_tree: TreeSpec) -> tuple[list[_Row], Callable[[Any], Any] |
                 BuildRecord.COUNT: len(node),
             }
             if kind is dict:
-                step[BuildRecord.KEYS] = _records([{0: _Kept(name)} for name in node], 8)
+                step[BuildRecord.KEYS] = _records([{0: _Kept(one)} for one in (dict.fromkeys(node), *node)], 8)
             steps.append(step)
         else:
             return False
         return True
 
-    count = out_tree.num_leaves
-    plain = visit(unflatten(out_tree, list(range(count))))
+    plain = visit(results.tree)
     if not plain:
         steps.clear()
         visit(tuple(range(count)))
     end: _Row = {BuildRecord.KIND: Build.END}
-    return [*steps, end], None if plain else lambda results: unflatten(out_tree, list(results))
+    return [*steps, end], None if plain else results.finish
 
 
 class CallTable:
     """A jitted function's call table, and the built-in function that reads it.
 
     ``slow`` takes the calls that no plan is for. The built-in keeps it and the table alive, and nothing else does.
+    ``state`` is asked at each call for what else, beside arguments and settings of dyn, decides what a call is; its
+    answer has to equal that of the plan. It raises nothing.
     """
 
-    def __init__(self, slow: Callable[..., Any]) -> None:
+    def __init__(self, slow: Callable[..., Any], state: Callable[[], Any] | None = None) -> None:
         self._lock = lock()
         self._table = _Words(Table.BYTES // 8)
         self._plans: dict[Any, tuple[_Words, list[LoadedProgram]]] = {}
         self._table.object(Table.SLOW, slow)
+        if state is not None:
+            self._table.object(Table.STATE, state)
         entry = _ENTRY.get(lambda: addresses(trace_variable(), config.context_variable(), entry_functions()))
         self.function = entry.function(self._table.address, slow, self._table)
 
@@ -402,20 +474,18 @@ class CallTable:
         return self._table.get(Table.HITS)
 
     def add(
-        self,
-        signature: Signature,
-        bound: Bound,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        program: LoadedProgram,
-        out_tree: TreeSpec,
+        self, make: Callable[[], Form], program: LoadedProgram, results: Results, test: Sequence[Step] = ()
     ) -> None:
-        """Let the entry make calls like this one, which ``program`` has just made, if it can."""
+        """Let the entry make calls of a form, such as ``program`` has just made, if it can.
+
+        ``test`` is what the sizes of a call of that form have to be for the program, beside the program's own guards.
+        ``make`` gives the form; it may raise NoPlanError.
+        """
         if len(self._plans) >= MOST_PLANS or not program.native:
             return
         try:
-            form = Form(signature, bound, args, kwargs)
-        except _NoPlanError:
+            form = make()
+        except NoPlanError:
             return
         key = form.key()
         with self._lock:
@@ -423,7 +493,14 @@ class CallTable:
             plan, programs = (_plan(form), []) if known is None else known
             if program in programs:
                 return
-            version, room = _version(program, out_tree, result_host(form.hosts))
+            version, room = _version(program, results, form.leaves)
+            if test:
+                rows: list[_Row] = [
+                    {TestRecord.OP: op, TestRecord.VALUE: value, TestRecord.AXIS: axis}
+                    for op, value, axis in (*test, (SizeOp.END, 0, 0))
+                ]
+                version.memory(Version.TEST, _records(rows, TestRecord.BYTES))
+
             # Sizes first, then the link: a call that finds the version has room for it.
             for field, count in room.items():
                 plan.put(field, max(plan.get(field), count))
@@ -436,6 +513,6 @@ class CallTable:
                 self._plans[key] = (plan, programs)
 
 
-def make_table(slow: Callable[..., Any]) -> CallTable | None:
+def make_table(slow: Callable[..., Any], state: Callable[[], Any] | None = None) -> CallTable | None:
     """A call table, where there is a fast path and the settings want it."""
-    return CallTable(slow) if fast_path() is None and config.current().fast_call else None
+    return CallTable(slow, state) if fast_path() is None and config.current().fast_call else None

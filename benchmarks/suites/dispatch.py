@@ -72,13 +72,18 @@ def numpy_cases() -> list[Case]:
     large = np.zeros(RELEASE_BYTES // 8, "f4")  # with the result of the same size the call touches RELEASE_BYTES
     below = large[:-8]
     tree = {f"layer{i}": x for i in range(200)}
+    fortran = np.asfortranarray(np.zeros((2000, 2000), "f4"))
     cases = [
         Case("x + 1, 8 floats", "dyn", plus_one, (x,)),
         Case("x + 1, 8 floats", "numpy", lambda x: x + 1, (x,)),
         Case("x + 1, 8 floats, strided", "dyn", plus_one, (np.zeros(16, "f4")[::2],)),
+        Case("x + 1, 8 floats, strided", "numpy", lambda x: x + 1, (np.zeros(16, "f4")[::2],)),
         Case("x + 1, 8 floats, no native entry", "dyn", _without_entry(), (x,)),
         Case("200-leaf dict, one leaf used", "dyn", dyn.jit(lambda tree: tree["layer0"] + 1), (tree,)),
         Case("200-leaf dict in and out", "dyn", dyn.jit(lambda tree: tree), (tree,)),
+        Case("200-leaf dict in and out", "numpy", lambda: list(np.empty((200, 8))), ()),
+        Case("x + 1, 2000 x 2000, Fortran order", "dyn", plus_one, (fortran,)),
+        Case("x + 1, 2000 x 2000, Fortran order", "numpy", lambda x: x + 1, (fortran,)),
         Case(f"x + 1, {below.size} floats, GIL kept", "dyn", plus_one, (below,)),
         Case(f"x + 1, {below.size} floats, GIL kept", "numpy", lambda x: x + 1, (below,)),
         Case(f"x + 1, {large.size} floats, GIL released", "dyn", plus_one, (large,)),
@@ -112,6 +117,7 @@ def peer_cases() -> list[Case]:
     import torch
 
     import dyn
+    import dyn.interop.jax
 
     torch.set_num_threads(1)
     plus_one = dyn.jit(lambda x: x + 1)
@@ -119,12 +125,20 @@ def peer_cases() -> list[Case]:
     jitted = jax.jit(lambda x: x + 1)
     leaf = jax.jit(lambda tree: tree["layer0"] + 1)
     return [
-        Case("x + 1, 8 floats", "torch", lambda x: x + 1, (t,)),
-        Case("x + 1, 8 floats", "jax.jit", jitted, (j,)),
+        Case("torch in, torch out", "torch", lambda x: x + 1, (t,)),
+        Case("JAX in, JAX out", "jax.jit", jitted, (j,)),
+        Case("interop.jax.jit, x + 1", "jax.jit", jitted, (j,)),
+        Case("interop.jax.jit, x + 1", "dyn", dyn.interop.jax.jit(lambda x: x + 1), (j,)),
+        Case("interop.jax.jit, six arrays", "jax.jit", jax.jit(_six), (j,) * 6),
+        Case("interop.jax.jit, six arrays", "dyn", dyn.interop.jax.jit(_six), (j,) * 6),
         Case("200-leaf dict, one leaf used", "jax.jit", leaf, ({f"layer{i}": j for i in range(200)},)),
         Case("torch in, torch out", "dyn", plus_one, (t,)),
         Case("JAX in, JAX out", "dyn", plus_one, (j,)),
     ]
+
+
+def _six(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    return a + b * c - d * e + f
 
 
 def report(cases: list[Case]) -> Report:

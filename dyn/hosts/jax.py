@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,35 @@ from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.source import user_loc
 
-#: Results of fewer bytes are copied, which takes JAX half as long as taking them over.
-_SMALL = 1 << 14
+#: Types of results that are remembered, shape by shape.
+_MOST_SHAPES = 1024
+#: Dtypes that JAX may make narrower.
+_WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
+
+
+@lru_cache(maxsize=1)
+def putter() -> Callable[[NumpyArray, Any], Any]:
+    """``put(array, aval)``: a JAX array of that type on the first CPU, over the array's memory where that starts at a
+    multiple of 64 bytes; nobody may write to it any more.
+
+    It is what ``jax.device_put`` comes to, which takes ten times as long to get there.
+    """
+    jax = sys.modules["jax"]
+    cpu = jax.devices("cpu")[0]
+    batched = getattr(sys.modules.get("jaxlib._jax"), "batched_device_put", None)
+    if batched is None:
+        return lambda array, aval: jax.device_put(array)
+    sharding, devices = jax.sharding.SingleDeviceSharding(cpu), [cpu]
+    return lambda array, aval: batched(aval, sharding, [array], devices, False)
 
 
 class JaxHost:
     """``jax.Array``."""
 
     name = "jax"
+
+    def __init__(self) -> None:
+        self._avals: dict[tuple[Any, tuple[int, ...]], Any] = {}
 
     def view(self, value: Any) -> NumpyArray:
         """The array's own memory, read-only. An array that lies on several devices is put together, which copies it."""
@@ -46,11 +69,16 @@ class JaxHost:
         return np.asarray(value)
 
     def wrap(self, array: NumpyArray) -> Any:
-        """A large result's memory is taken over, where it starts at a multiple of 64 bytes; a small one is copied.
+        """The result's memory is taken over, where it starts at a multiple of 64 bytes, and copied otherwise.
 
         As everywhere in JAX, 64-bit numbers become 32-bit ones unless ``jax_enable_x64`` is set.
         """
-        jax = sys.modules["jax"]
-        if array.nbytes < _SMALL:
-            return jax.numpy.asarray(array)
-        return jax.device_put(array, jax.devices("cpu")[0])
+        aval = self._avals.get((array.dtype, array.shape))
+        if aval is None:
+            jax = sys.modules["jax"]
+            if array.dtype.name in _WIDE:
+                return jax.numpy.asarray(array)
+            if len(self._avals) >= _MOST_SHAPES:
+                self._avals.clear()
+            aval = self._avals[array.dtype, array.shape] = jax.core.ShapedArray(array.shape, array.dtype)
+        return putter()(array, aval)

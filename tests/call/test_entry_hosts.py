@@ -168,6 +168,11 @@ def test_what_is_no_plain_array(value: Any) -> None:
 # ---- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def torch(require_module: Callable[[str], Any]) -> Any:
+    return require_module("torch")
+
+
 NAMES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
     "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",

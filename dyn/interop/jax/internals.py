@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import BackendUnavailableError
+from dyn.hosts.jax import putter
 
 
 def import_jax() -> Any:
@@ -45,8 +46,7 @@ class Internals:
     """The parts of JAX that a call goes through.
 
     ``settings()`` is hashable, and differs where JAX would trace another program. ``outside()`` is whether no trace of
-    JAX's goes on in this thread. ``put(array, aval)`` is a JAX array of that type, over a NumPy array's memory where
-    that starts at a multiple of 64 bytes; nobody may write to it any more.
+    JAX's goes on in this thread. ``put(array, aval)`` is ``dyn.hosts.jax.putter``'s.
     """
 
     jax: Any
@@ -68,7 +68,7 @@ def internals() -> Internals:
     cpu = jax.devices("cpu")[0]
     array = type(jax.numpy.zeros(()))
     settings = _found("jax._src.config", "trace_context")
-    outside = _found("jax._src.core", "trace_state_clean")
+    outside = getattr(_found("jax._src.core", "trace_ctx"), "is_top_level", None)
     dimension = type(jax.export.symbolic_shape("(a,)")[0])
     config = jax.config
 
@@ -77,7 +77,7 @@ def internals() -> Internals:
 
     return Internals(
         jax, read_settings if settings is None else settings, _always if outside is None else outside,
-        _putter(jax, cpu), dimension, array, jax.core.Tracer,
+        putter(), dimension, array, jax.core.Tracer,
         _whole_tracebacks, jax.devices() == [cpu] == jax.devices("cpu"),
     )  # fmt: skip
 
@@ -89,13 +89,3 @@ def _whole_tracebacks() -> Any:
 
 def _always() -> bool:
     return True
-
-
-def _putter(jax: Any, cpu: Any) -> Callable[[np.ndarray[Any, Any], Any], Any]:
-    batched = getattr(_found("jax._src.lib", "xla_client"), "batched_device_put", None)
-    sharding, devices = jax.sharding.SingleDeviceSharding(cpu), [cpu]
-
-    def put(array: np.ndarray[Any, Any], aval: Any) -> Any:
-        return jax.device_put(array) if batched is None else batched(aval, sharding, [array], devices, False)
-
-    return put

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
-from dyn import events
+import numpy as np
+
+from dyn import config, events
 from dyn.api import Lowered, Traced
+from dyn.call import CallTable, Form, NoPlanError, make_table
 from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
 from dyn.interop.jax.arguments import Arguments, Plan
+from dyn.interop.jax.entry import form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
@@ -73,7 +78,7 @@ def jit(
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return JaxJitted(function, signature)
+    return type("JaxJitted", (JaxJitted,), {})(function, signature)
 
 
 class _Call(NamedTuple):
@@ -125,6 +130,12 @@ class JaxJitted:
         self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
         self._traces = 0
         self._warned: set[Any] = set()
+        #: What the native entry knows of this function.
+        self._table: CallTable | None = None
+
+    def __init_subclass__(cls) -> None:
+        # A class for each function, as ``dyn.jit`` has.
+        cls.__module__, cls.__qualname__ = JaxJitted.__module__, JaxJitted.__qualname__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
@@ -140,6 +151,9 @@ class JaxJitted:
     # Calling ------------------------------------------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._call_slow(*args, **kwargs)
+
+    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         parts = self._internals
         if parts is None:
             parts = self._internals = internals()
@@ -166,7 +180,33 @@ class JaxJitted:
                 result = self._refused(parts, key, call, program, error)
         if plan.donated:
             self._delete(parts, args, kwargs, plan)
+        if is_for_entry(parts, plan, program) and config.current().fast_call:
+            self._accept(parts, args, kwargs, call, program)
         return result[0]
+
+    def _accept(
+        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call, program: Program
+    ) -> None:
+        """Leave calls like this one to the native entry from now on."""
+        if self._table is None:
+            with self._lock:
+                if self._table is None:
+                    table = make_table(self._call_slow, state_of(parts))
+                    if table is not None:
+                        type(self).__call__ = table.function
+                    self._table = table
+        if self._table is None:
+            return
+        tree, _, plan, arrays, avals, _ = call
+        given = self._arguments.split(args, kwargs)[:2] if self._arguments.has_static else (args, kwargs)
+        leaves = parts.jax.tree_util.tree_leaves(given)
+        version = program.run.version_of(*[np.asarray(arrays[n]) for n in program.kept])
+
+        def form() -> Form:
+            return form_of(parts, self._signature, args, kwargs, tree, leaves, avals, plan, program)
+
+        with contextlib.suppress(NoPlanError):
+            self._table.add(form, version.loaded, results_of(program), test_of(program))
 
     def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         """None for a call with tracers."""
@@ -352,6 +392,9 @@ class JaxJitted:
         with self._lock:
             self._calls, self._traces, self._first_shapes = {}, 0, {}
             self._warned.clear()
+            if self._table is not None:
+                type(self).__call__ = JaxJitted.__call__
+                self._table = None
         self._programs.clear()
 
     def explain(self) -> JaxExplanation:

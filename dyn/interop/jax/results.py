@@ -56,28 +56,30 @@ def _numpy_type(parts: Internals, shape: tuple[int, ...], dtype: np.dtype[Any], 
     return parts.jax.typeof(np.broadcast_to(np.zeros((), dtype), shape))
 
 
-class Wrapper:
-    """What makes a JAX array of one result."""
+def wrapper(parts: Internals, result: Result) -> Callable[[np.ndarray[Any, Any]], Any]:
+    """A function that makes a JAX array of an array that nobody else has: one result of a program.
 
-    def __init__(self, parts: Internals, result: Result) -> None:
-        self._parts, self._result = parts, result
-        self._avals: dict[tuple[int, ...], Any] = {}
-        self.plain = result.impl is None and result.shape is None
+    It is called once a result, so that what it looks up are its own variables.
+    """
+    avals: dict[tuple[int, ...], Any] = {}
+    put = parts.put
 
-    def __call__(self, array: np.ndarray[Any, Any]) -> Any:
-        """The array, which nobody else has, as JAX's."""
-        aval = self._avals.get(array.shape)
-        if aval is None:
-            if len(self._avals) >= _MOST_SHAPES:
-                self._avals.clear()
-            jax, result = self._parts.jax, self._result
-            dtype, weak = (array.dtype, False) if result.impl is not None else (result.dtype, result.weak)
-            aval = self._avals[array.shape] = jax.core.ShapedArray(array.shape, dtype, weak_type=weak)
-        return self._parts.put(array, aval)
+    def wrap(array: np.ndarray[Any, Any]) -> Any:
+        aval = avals.get(array.shape)
+        return put(array, make(array) if aval is None else aval)
+
+    def make(array: np.ndarray[Any, Any]) -> Any:
+        if len(avals) >= _MOST_SHAPES:
+            avals.clear()
+        dtype, weak = (array.dtype, False) if result.impl is not None else (result.dtype, result.weak)
+        aval = avals[array.shape] = parts.jax.core.ShapedArray(array.shape, dtype, weak_type=weak)
+        return aval
+
+    return wrap
 
 
 def finish(
-    parts: Internals, results: Sequence[Result], wrappers: Sequence[Wrapper], arrays: Sequence[Any],
+    parts: Internals, results: Sequence[Result], wrappers: Sequence[Callable[[Any], Any]], arrays: Sequence[Any],
     sizes: Callable[[], Mapping[str, int]],
 ) -> list[Any]:  # fmt: skip
     """Results of which some are typed keys, or have no elements. ``sizes`` gives the values of the names in a call."""

@@ -13,7 +13,7 @@ from dyn.errors import DynError, NotYetError, ShapeError, TraceError
 from dyn.explain.words import counted
 from dyn.interop.jax.arguments import Plan
 from dyn.interop.jax.internals import Internals
-from dyn.interop.jax.results import Wrapper, finish
+from dyn.interop.jax.results import finish, wrapper
 from dyn.interop.jax.sizes import Guard, Kind, Sizes
 from dyn.interop.jax.tracing import Exported, Tracing
 from dyn.interop.jax.xla import XLA
@@ -31,33 +31,33 @@ class Program:
     """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
 
     def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported, asserted: bool = True) -> None:
-        self._parts, self._plan = parts, plan
+        self._parts, self.plan = parts, plan
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
-        self._wrappers = [Wrapper(parts, result) for result in exported.results]
-        self._plain = all(wrapper.plain for wrapper in self._wrappers)
+        self.wrappers = [wrapper(parts, result) for result in exported.results]
+        self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
-        self._binding, self._guards = self.sizes.conditions(position)
+        self.binding, self.guards = self.sizes.conditions(position)
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
         self.run = function_of(self._module, rules=XLA)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether the program is for calls whose symbolic leaves have these shapes."""
-        return not self._guards or first_broken(self._guards, self._binding.sizes(shapes)) is None
+        return not self.guards or first_broken(self.guards, self.binding.sizes(shapes)) is None
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
         made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
         arrays = (made,) if self._single else made
-        if self._plain:
-            results = [wrap(array) for wrap, array in zip(self._wrappers, arrays, strict=True)]
+        if self.is_plain:
+            results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
         else:
-            results = finish(self._parts, self._results, self._wrappers, arrays, lambda: self._env(shapes))
+            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(shapes))
         return self.tree.unflatten(results)
 
     def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
-        position = {leaf: number for number, leaf in enumerate(self._plan.symbolic)}
+        position = {leaf: number for number, leaf in enumerate(self.plan.symbolic)}
         places = self.sizes.places.items()
         actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
         return replace(self.sizes, actual=actual).env
@@ -74,7 +74,7 @@ class Program:
 
     def places(self) -> dict[str, str]:
         """Each name as a user would write it: ``x.shape[0]``."""
-        names = self._plan.names
+        names = self.plan.names
         return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
 
     def guard_lines(self) -> list[str]:

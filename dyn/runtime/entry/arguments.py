@@ -11,6 +11,7 @@ from dyn.lower.abi import Tensor
 from dyn.lower.native import Function, Loop, Module, Var
 from dyn.runtime.entry.api import address, call, is_type, type_of
 from dyn.runtime.entry.layout import (
+    ANY,
     DENSE,
     DEPTH,
     NOT_ZERO,
@@ -147,6 +148,8 @@ def _define_array(module: Module) -> None:
     native = f.icmp("ne", order, str(ord(">")), "i8")  # "=", "|", "<": there is a fast path on such machines alone
     flags = f.and_(f.load("i32", array, PyObjects.ARRAY_FLAGS), str(DENSE), "i32")
     plain = f.and_(native, f.icmp("eq", flags, str(DENSE), "i32"), "i1")
+    strict = f.icmp("ne", f.load("i64", "%record", NodeRecord.WEAK), str(ANY))
+    f.ret_if(f.and_(strict, f.icmp("eq", native, "false", "i1"), "i1"), "i1", "false")
     with f.if_(f.icmp("eq", plain, "false", "i1")):
         bits = f.select(native, str(Tag.ODD), str(Tag.ODD | Tag.SWAPPED), "i32")
         tag(f, tensor, bits, f.load("ptr", array, PyObjects.ARRAY_STRIDES))
@@ -159,6 +162,7 @@ def _define_number(module: Module) -> None:
     f = module.function("number", "i1", params, exported=False)
     kind = f.load("i64", "%record", NodeRecord.KIND)
     overflow = f.stack("i32", align=4)
+    narrow = f.icmp("eq", f.load("i64", "%record", NodeRecord.UNIT), "4")
     for node, name in (
         (Node.FLOAT, "PyFloat_Type"), (Node.INT, "PyLong_Type"), (Node.BOOL, "PyBool_Type"),
         (Node.COMPLEX, "PyComplex_Type"),
@@ -166,21 +170,38 @@ def _define_number(module: Module) -> None:
         with f.if_(f.icmp("eq", kind, str(int(node)))):
             f.ret_if(f.icmp("eq", is_type(f, "%object", name), "false", "i1"), "i1", "false")
             if node is Node.FLOAT:
-                f.store("double", call(f, "double", "PyFloat_AsDouble", [("ptr", "%object")]), "%slot")
+                _store_float(f, call(f, "double", "PyFloat_AsDouble", [("ptr", "%object")]), narrow, 0)
             elif node is Node.INT:
                 arguments = [("ptr", "%object"), ("ptr", overflow)]
-                f.store("i64", call(f, "i64", "PyLong_AsLongLongAndOverflow", arguments), "%slot")
+                value = call(f, "i64", "PyLong_AsLongLongAndOverflow", arguments)
+                f.store("i64", value, "%slot")  # the low half comes first
                 f.ret_if(f.icmp("ne", f.load("i32", overflow), "0", "i32"), "i1", "false")
+                half = f.cast("sext", f.load("i32", "%slot"), "i32", "i64")
+                f.ret_if(f.and_(narrow, f.icmp("ne", half, value), "i1"), "i1", "false")
             elif node is Node.BOOL:
                 true = f.icmp("eq", "%object", address(f, "Py_True"), "ptr")
                 f.store("i8", f.cast("zext", true, "i1", "i8"), "%slot")
             else:
-                f.store("double", call(f, "double", "PyComplex_RealAsDouble", [("ptr", "%object")]), "%slot")
-                f.store("double", call(f, "double", "PyComplex_ImagAsDouble", [("ptr", "%object")]), "%slot", 8)
+                for part, name in enumerate(("PyComplex_RealAsDouble", "PyComplex_ImagAsDouble")):
+                    _store_float(f, call(f, "double", name, [("ptr", "%object")]), narrow, part)
     describe(f, "%record", "%slot", "null", "0")
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
     f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
+
+
+def _store_float(f: Function, value: str, narrow: str, part: int) -> None:
+    """A float of 64 bits, or of 32, as the real or the imaginary part. One that is too large is left to Python."""
+    branch = f.if_else(narrow)
+    with branch.then():
+        short = f.cast("fptrunc", value, "double", "float")
+        difference = f.value(f"fsub double {f.cast('fpext', short, 'float', 'double')}, {value}")
+        # Infinite where the number was not, and no number where it was.
+        f.ret_if(f.value(f"fcmp oeq double {difference}, 0x7FF0000000000000"), "i1", "false")
+        f.ret_if(f.value(f"fcmp oeq double {difference}, 0xFFF0000000000000"), "i1", "false")
+        f.store("float", short, "%slot", 4 * part)
+    with branch.otherwise():
+        f.store("double", value, "%slot", 8 * part)
 
 
 class _Walk:

@@ -13,11 +13,11 @@ from enum import IntEnum, auto
 #: Everything outside that the entry touches, in the order of its table of addresses.
 API = (
     "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyContextVar_Get", "PyObject_Vectorcall", "PyObject_RichCompareBool",
-    "PyUnicode_Compare", "PyDict_Next", "PyDict_New", "PyDict_SetItem", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
+    "PyUnicode_Compare", "PyDict_Next", "PyDict_Copy", "PyDict_SetItem", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyObject_CallOneArg", "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
     "PyCapsule_GetPointer", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr", "PyObject_VectorcallMethod",
-    "PyObject_GetBuffer", "PyBuffer_Release",
+    "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
     "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
@@ -47,9 +47,9 @@ FRESH = 0x501
 
 
 class Table:
-    """A call table."""
+    """A call table. ``STATE`` is null, or a callable whose answer has to equal a plan's ``STATE``."""
 
-    PLANS, SLOW, HITS, BYTES = 0, 8, 16, 24
+    PLANS, SLOW, HITS, STATE, BYTES = 0, 8, 16, 24, 32
 
 
 class Plan:
@@ -59,9 +59,9 @@ class Plan:
 
     NEXT, ARGUMENTS, KEYWORDS, KEYWORD_NAMES, CONFIG = 0, 8, 16, 24, 32
     STATICS, STATIC_COUNT, CODE, LEAVES, ITEM_SIZES, VERSIONS = 40, 48, 56, 64, 72, 80
-    RECORDS, FOREIGN, ROOM = 88, 96, 104
-    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK = 112, 120, 128, 136
-    BYTES = 144
+    RECORDS, FOREIGN, ROOM, STATE = 88, 96, 104, 112
+    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK = 120, 128, 136, 144
+    BYTES = 152
 
 
 class StaticRecord:
@@ -96,7 +96,9 @@ class NodeRecord:
     ``VALUE`` is a container's type, or what tells an array's dtype: NumPy's number of it, DLPack's word, or the address
     of the dtype object. Of arrays moreover: ``HOST``, how they are read (null: they are NumPy's), ``ROOM``, the first
     of the frame's words for dims, ``UNIT``, the bytes of a number (half an element where that is complex), ``SIZES``,
-    null or for each axis the size that it has to have (ANY, NOT_ZERO), and ``WEAK``: 0, 1, or ANY.
+    null or for each axis the size that it has to have (ANY, NOT_ZERO), and ``WEAK``:
+    0, 1, or ANY; NumPy's arrays have this machine's byte order unless it is ANY. A Python number with
+    ``UNIT`` 4 becomes one of 32 bits.
     """
 
     KIND, VALUE, COUNT, LEAF, KEY, HOST, ROOM, UNIT, SIZES, WEAK, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
@@ -135,7 +137,42 @@ class Version:
     NEXT, GUARDS, RUN, CONTEXT, RUNTIME = 0, 8, 16, 24, 32
     CAPTURED, CAPTURED_COUNT, CAPTURED_BYTES = 40, 48, 56
     OUTPUTS, OUTPUT_COUNT, CODE, EPILOGUE, WRAPS = 64, 72, 80, 88, 96
-    BYTES = 104
+    #: How many of the leaves, from the first on, are arguments of the program; captured arrays come after them.
+    ARGUMENTS = 104
+    #: Null, or a test of sizes.
+    TEST = 112
+    BYTES = 120
+
+
+class SizeOp(IntEnum):
+    """Instructions of a test of sizes (``tests``)."""
+
+    END = 0
+    NUMBER = auto()
+    SIZE = auto()
+    #: Takes a number, and answers no where it is 0.
+    CHECK = auto()
+    ADD = auto()
+    SUB = auto()
+    MUL = auto()
+    #: Rounded down; and the remainder, which has the divisor's sign.
+    DIVIDE = auto()
+    REMAINDER = auto()
+    MAX = auto()
+    MIN = auto()
+    EQ = auto()
+    NE = auto()
+    GE = auto()
+
+
+class TestRecord:
+    """An instruction: ``VALUE`` is a number, or a leaf, of which ``AXIS`` is meant."""
+
+    OP, VALUE, AXIS, BYTES = 0, 8, 16, 24
+
+
+#: How many numbers a test may have on its stack.
+TEST_DEPTH = 32
 
 
 class OutputRecord:
@@ -161,7 +198,7 @@ class Build(IntEnum):
 
 
 class BuildRecord:
-    """``COUNT`` is a result's number, or how many items a container takes; ``KEYS`` a dict's keys."""
+    """``COUNT`` is a result's number, or a container's length; ``KEYS`` a dict with a dict's keys, then these."""
 
     KIND, COUNT, KEYS, BYTES = 0, 8, 16, 24
 
@@ -198,7 +235,9 @@ class Frame:
     #: Whether the leaves are held; how many inputs have a tag; the words for dims; a buffer for each foreign leaf; for
     #: each leaf a block with its elements row by row.
     HELD, TAGGED, ROOM, BUFFERS, BLOCKS = 72, 80, 88, 96, 104
-    BYTES = 112
+    #: Memory that small results share: where the next one goes, how many bytes are left, and the capsule that owns it.
+    SHARED, SHARED_LEFT, SHARED_CAPSULE = 112, 120, 128
+    BYTES = 144
 
 
 #: A frame of more bytes than this is not put on the stack.
@@ -207,6 +246,9 @@ STACK_BYTES = 16384
 COPY_BYTES = 1 << 17
 #: Results of fewer bytes are NumPy's own memory, which it keeps a cache of.
 SMALL_BYTES = 2048
+#: Results of at most so many bytes share blocks, in calls that have at least so many results: the memory that NumPy
+#: keeps for small arrays is for a few at a time. One that stays keeps its block.
+SHARED_BYTES, SHARED_COUNT, SHARED_BLOCK = 256, 16, 4032
 #: Calls that touch fewer bytes keep the GIL: to let go of it takes 35 ns, and to get it back from a thread that
 #: computes in Python takes as long as that thread's turn, 5 ms. See ``python -m benchmarks dispatch``.
 RELEASE_BYTES = 1 << 17

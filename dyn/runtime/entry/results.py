@@ -8,6 +8,9 @@ from dyn.runtime.entry.api import address, call, drop, hold
 from dyn.runtime.entry.layout import (
     FRESH,
     RELEASE_BYTES,
+    SHARED_BLOCK,
+    SHARED_BYTES,
+    SHARED_COUNT,
     SMALL_BYTES,
     Build,
     BuildRecord,
@@ -54,13 +57,18 @@ def _define_release_block(module: Module) -> None:
 
 
 def _define_new_array(module: Module) -> None:
-    """``ptr new_array(record, dims, bytes)``: a new ndarray, or null with an exception set.
+    """``ptr new_array(frame, record, dims, bytes)``: a new ndarray, or null with an exception set.
 
     Large ones stand on a block of the runtime's pool, which a capsule gives back.
     """
-    f = module.function("new_array", "ptr", [("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")], exported=False)
+    _define_over(module)
+    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
+    f = module.function("new_array", "ptr", params, exported=False)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
     rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
+    many = f.icmp("sge", f.load("i64", f.load("ptr", "%frame", Frame.VERSION), Version.OUTPUT_COUNT), str(SHARED_COUNT))
+    with f.if_(f.and_(many, f.icmp("ule", "%bytes", str(SHARED_BYTES)), "i1")):
+        f.ret("ptr", f.call("ptr", "@new_shared", [(type, f"%{name}") for type, name in params]))
     block = f.var("ptr", "null")
     with f.if_(f.icmp("sge", "%bytes", str(SMALL_BYTES))):
         block.set(call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")]))
@@ -68,24 +76,65 @@ def _define_new_array(module: Module) -> None:
     with f.if_(f.is_null(block.get())):  # where the pool has no memory NumPy has none either, and says so
         arguments = [("i32", rank), ("ptr", "%dims"), ("ptr", descr), ("i32", "0")]
         f.ret("ptr", call(f, "ptr", "PyArray_Empty", arguments))
+    capsule = _block_capsule(f, block.get())
+    with f.if_(f.is_null(capsule)):
+        drop(f, descr)
+        f.ret("ptr", "null")
+    arguments = [("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", block.get()), ("ptr", capsule)]
+    f.ret("ptr", f.call("ptr", "@over", arguments))
+
+
+def _block_capsule(f: Function, block: str) -> str:
+    """A capsule that gives a block back; null, and the block is free, where there is no memory."""
+    capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block), ("ptr", "null"), ("ptr", "@release_block")])
+    with f.if_(f.is_null(capsule)):
+        call(f, "void", "dyn_block_free", [("ptr", block)])
+    return capsule
+
+
+def _define_over(module: Module) -> None:
+    """``ptr over(descr, rank, dims, data, base)``: an ndarray over memory of ``base``'s, or null with an exception.
+
+    It takes the references to ``descr`` and ``base`` over. ``ptr new_shared(frame, record, dims, bytes)`` is one that
+    shares a block with other results of the call.
+    """
+    params = [("ptr", "descr"), ("i32", "rank"), ("ptr", "dims"), ("ptr", "data"), ("ptr", "base")]
+    f = module.function("over", "ptr", params, exported=False)
     arguments = [
-        ("ptr", address(f, "PyArray_Type")), ("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", "null"),
-        ("ptr", block.get()), ("i32", str(FRESH)), ("ptr", "null"),
+        ("ptr", address(f, "PyArray_Type")), ("ptr", "%descr"), ("i32", "%rank"), ("ptr", "%dims"), ("ptr", "null"),
+        ("ptr", "%data"), ("i32", str(FRESH)), ("ptr", "null"),
     ]  # fmt: skip
     array = call(f, "ptr", "PyArray_NewFromDescr", arguments)
     with f.if_(f.is_null(array)):
-        call(f, "void", "dyn_block_free", [("ptr", block.get())])
+        drop(f, "%base")
         f.ret("ptr", "null")
-    capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block.get()), ("ptr", "null"), ("ptr", "@release_block")])
-    with f.if_(f.is_null(capsule)):
-        drop(f, array)
-        call(f, "void", "dyn_block_free", [("ptr", block.get())])
-        f.ret("ptr", "null")
-    status = call(f, "i32", "PyArray_SetBaseObject", [("ptr", array), ("ptr", capsule)])  # takes the capsule over
+    status = call(f, "i32", "PyArray_SetBaseObject", [("ptr", array), ("ptr", "%base")])  # takes it even where it fails
     with f.if_(f.icmp("ne", status, "0", "i32")):
         drop(f, array)
         f.ret("ptr", "null")
     f.ret("ptr", array)
+
+    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
+    f = module.function("new_shared", "ptr", params, exported=False)
+    needed = f.and_(f.add("%bytes", "64"), "-64")  # nobody's elements start where another's end
+    with f.if_(f.icmp("slt", f.load("i64", "%frame", Frame.SHARED_LEFT), needed)):
+        block = call(f, "ptr", "dyn_block_alloc", [("i64", str(SHARED_BLOCK))])
+        f.ret_if(f.is_null(block), "ptr", "null")
+        capsule = _block_capsule(f, block)
+        f.ret_if(f.is_null(capsule), "ptr", "null")
+        drop(f, f.load("ptr", "%frame", Frame.SHARED_CAPSULE))
+        f.store("ptr", block, "%frame", Frame.SHARED)
+        f.store("i64", str(SHARED_BLOCK), "%frame", Frame.SHARED_LEFT)
+        f.store("ptr", capsule, "%frame", Frame.SHARED_CAPSULE)
+    data, capsule = f.load("ptr", "%frame", Frame.SHARED), f.load("ptr", "%frame", Frame.SHARED_CAPSULE)
+    f.store("ptr", f.at(data, needed), "%frame", Frame.SHARED)
+    f.store("i64", f.sub(f.load("i64", "%frame", Frame.SHARED_LEFT), needed), "%frame", Frame.SHARED_LEFT)
+    descr = f.load("ptr", "%record", OutputRecord.DESCR)
+    hold(f, descr)
+    hold(f, capsule)
+    rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
+    arguments = [("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", data), ("ptr", capsule)]
+    f.ret("ptr", f.call("ptr", "@over", arguments))
 
 
 def _define_new_tensor(module: Module) -> None:
@@ -195,7 +244,7 @@ def _define_alloc_output(module: Module) -> None:
     array = f.var("ptr")
     branch = f.if_else(f.icmp("eq", f.load("i64", record, OutputRecord.MAKE), "0"))
     with branch.then():
-        made = f.call("ptr", "@new_array", arguments)
+        made = f.call("ptr", "@new_array", [("ptr", frame), *arguments])
         f.ret_if(f.is_null(made), "ptr", "null")
         array.set(made)
         f.store("ptr", f.load("ptr", made, PyObjects.ARRAY_DATA), place)
@@ -286,11 +335,12 @@ def _define_items(module: Module) -> None:
     f = module.function("items", "ptr", params, exported=False)
     end = f.at("%first", "%count", "ptr")
     with f.if_(f.icmp("eq", "%kind", str(int(Build.DICT)))):
-        made = call(f, "ptr", "PyDict_New", [])
+        # The keys' table is copied whole, rather than grown key by key.
+        made = call(f, "ptr", "PyDict_Copy", [("ptr", f.load("ptr", "%keys"))])
         failed = f.var("i1", f.is_null(made))
         with f.if_(f.icmp("eq", failed.get(), "false", "i1")), f.count("%count") as i:
             item = f.load("ptr", f.at("%first", i, "ptr"))
-            key = f.load("ptr", f.at("%keys", i, "ptr"))
+            key = f.load("ptr", f.at("%keys", f.add(i, "1"), "ptr"))
             status = call(f, "i32", "PyDict_SetItem", [("ptr", made), ("ptr", key), ("ptr", item)])
             failed.set(f.or_(failed.get(), f.icmp("ne", status, "0", "i32"), "i1"))
         f.call("void", "@drop_all", [("ptr", "%first"), ("ptr", end)])

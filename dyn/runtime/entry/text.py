@@ -18,6 +18,7 @@ from dyn.runtime.entry.copies import define_copies
 from dyn.runtime.entry.foreign import define_foreign
 from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Table, Version
 from dyn.runtime.entry.results import define_build, define_memory, define_take_back, define_wrap
+from dyn.runtime.entry.tests import define_test
 
 #: Exported functions: the setup, and the entry.
 SYMBOLS = ("dyn_entry_setup", "dyn_entry")
@@ -38,6 +39,7 @@ def entry_text(runtime_words: int) -> str:
     define_foreign(module)
     define_copies(module)
     define_wrap(module)
+    define_test(module)
     _define_run(module, runtime_words)
     _define_attempt(module, runtime_words)
     _define_entry(module)
@@ -51,6 +53,12 @@ def _define_entry(module: Module) -> None:
     keywords = f.var("i64", "0")
     with f.if_(f.icmp("ne", "%kwnames", "null", "ptr")):
         keywords.set(f.load("i64", "%kwnames", PyObjects.SIZE))
+    state = f.var("ptr", "null")
+    asked = f.load("ptr", table, Table.STATE)
+    with f.if_(f.icmp("ne", asked, "null", "ptr")):
+        state.set(call(f, "ptr", "PyObject_CallNoArgs", [("ptr", asked)]))
+        with f.if_(f.is_null(state.get())):
+            f.ret("ptr", "null")
     found = f.stack("ptr")
     tracing = _variable(f, "trace_variable", found)
     config = _variable(f, "config_variable", found)
@@ -61,13 +69,15 @@ def _define_entry(module: Module) -> None:
         loop.break_if(f.is_null(now))
         arguments = [
             ("ptr", table), ("ptr", now), ("ptr", config), ("ptr", "%args"), ("i64", "%nargs"),
-            ("i64", keywords.get()), ("ptr", "%kwnames"),
+            ("i64", keywords.get()), ("ptr", "%kwnames"), ("ptr", state.get()),
         ]  # fmt: skip
         result = f.call("ptr", "@attempt", arguments)
         loop.break_if(f.icmp("eq", result, _SLOW, "ptr"))
         with f.if_(f.icmp("ne", result, _NOT_MINE, "ptr")):
+            drop(f, state.get())
             f.ret("ptr", result)
         plan.set(f.load("ptr", now, Plan.NEXT))
+    drop(f, state.get())
     slow = f.load("ptr", table, Table.SLOW)
     arguments = [("ptr", slow), ("ptr", "%args"), ("i64", "%nargs"), ("ptr", "%kwnames")]
     f.ret("ptr", call(f, "ptr", "PyObject_Vectorcall", arguments))
@@ -89,7 +99,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
     """``ptr attempt(…)``: the result of the call if it is the plan's, null with an exception, or a mark."""
     params = [
         ("ptr", "table"), ("ptr", "plan"), ("ptr", "config"), ("ptr", "args"), ("i64", "nargs"), ("i64", "keywords"),
-        ("ptr", "kwnames"),
+        ("ptr", "kwnames"), ("ptr", "state"),
     ]  # fmt: skip
     # Not inlined: what it takes of the stack has to go when it returns.
     f = module.function("attempt", "ptr", params, exported=False, attributes="noinline ")
@@ -102,6 +112,12 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
         given = f.load("ptr", f.at(f.at("%kwnames", PyObjects.ITEMS), number, "ptr"))
         wanted = f.load("ptr", f.at(names, number, "ptr"))
         f.ret_if(f.icmp("ne", given, wanted, "ptr"), "ptr", _NOT_MINE)
+    with f.if_(f.icmp("ne", "%state", "null", "ptr")):
+        arguments = [("ptr", "%state"), ("ptr", f.load("ptr", "%plan", Plan.STATE)), ("i32", "2")]
+        equal = call(f, "i32", "PyObject_RichCompareBool", arguments)
+        with f.if_(f.icmp("slt", equal, "0", "i32")):
+            call(f, "void", "PyErr_Clear", [])
+        f.ret_if(f.icmp("ne", equal, "1", "i32"), "ptr", _NOT_MINE)
     statics = f.call("i1", "@statics", [("ptr", "%args"), ("ptr", "%plan")])
     f.ret_if(f.icmp("eq", statics, "false", "i1"), "ptr", _NOT_MINE)
     # The frame has room for the versions that there are now. Others may be added where the arguments run Python code.
@@ -192,12 +208,15 @@ def _define_made(module: Module, runtime_words: int) -> None:
             f.ret("ptr", _SLOW)
     _captured(f, version, inputs)
     _outputs(f, version, results, "%outputs", "%dims")
+    f.store("i64", "0", "%frame", Frame.SHARED_LEFT)
+    f.store("ptr", "null", "%frame", Frame.SHARED_CAPSULE)
     runtime = f.at("%frame", Frame.BYTES)
     _runtime(f, version, runtime, runtime_words)
     context = f.load("ptr", version, Version.CONTEXT)
     arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", "%outputs")]
     status = f.call("i32", f.load("ptr", version, Version.RUN), arguments)
     f.call("void", "@take_back", [("ptr", "%frame")])
+    drop(f, f.load("ptr", "%frame", Frame.SHARED_CAPSULE))
     with f.if_(tagged):
         f.call("void", "@free_copies", [("ptr", "%frame")])
     with f.if_(f.icmp("ne", status, "0", "i32")):
@@ -234,16 +253,21 @@ def _choose(f: Function, versions: str, inputs: str) -> str:
     with f.loop() as loop:
         now = version.get()
         f.ret_if(f.is_null(now), "ptr", _NOT_MINE)
-        guards = f.load("ptr", now, Version.GUARDS)
-        loop.break_if(f.is_null(guards))
-        loop.break_if(f.icmp("ne", f.call("i32", guards, [("ptr", inputs)]), "0", "i32"))
+        fits = f.var("i1", "true")
+        test, guards = f.load("ptr", now, Version.TEST), f.load("ptr", now, Version.GUARDS)
+        with f.if_(f.icmp("ne", test, "null", "ptr")):
+            fits.set(f.call("i1", "@test", [("ptr", test), ("ptr", inputs)]))
+        with f.if_(f.icmp("ne", guards, "null", "ptr")):
+            held = f.icmp("ne", f.call("i32", guards, [("ptr", inputs)]), "0", "i32")
+            fits.set(f.and_(fits.get(), held, "i1"))
+        loop.break_if(fits.get())
         version.set(f.load("ptr", now, Version.NEXT))
     return version.get()
 
 
 def _captured(f: Function, version: str, inputs: str) -> None:
     """The tensors of captured arrays, after those of the arguments."""
-    start = f.at(inputs, f.mul(f.load("i64", "%plan", Plan.LEAVES), str(Tensor.BYTES)))
+    start = f.at(inputs, f.mul(f.load("i64", version, Version.ARGUMENTS), str(Tensor.BYTES)))
     captured = f.load("ptr", version, Version.CAPTURED)
     words = f.mul(f.load("i64", version, Version.CAPTURED_COUNT), str(Tensor.BYTES // 8))
     with f.count(words) as word:
