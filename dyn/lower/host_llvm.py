@@ -26,13 +26,17 @@ A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``
 tensors are the op's operands and then its results, dense, and the values are those of the program's symbols. One that
 there is native code for (``dyn.lower.lapack``) is ``int32 call(rt, Tensor*)``, and stands in ``ctx`` itself.
 
+A function outside of the program is ``int32 f(void* context, const Tensor* in, Tensor* out)``: ``ctx`` has its address
+and then its context. The dtype of its tensors is DLPack's. Where it gives another number than 0 the program fails with
+the site -2 - e for the external function e, and with that number behind the symbols' values.
+
 Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number. What is wrong in a region
 that demands something of the dims is a failure where that region is about to run, and until then no more than a flag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -101,7 +105,8 @@ class HostEmitter:
 
     ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
     for a library call the number of its entry, or of its code for those in ``native``, and 0. ``constants`` is the
-    number in ``ctx`` of the first constant.
+    number in ``ctx`` of the first constant, ``outside`` has the number of the external function that a launch calls,
+    for those that do.
     """
 
     def __init__(
@@ -110,10 +115,12 @@ class HostEmitter:
         kernels: Sequence[Sequence[tuple[int, Dim]]],
         native: Collection[Launch] = (),
         constants: int = 0,
+        outside: Mapping[Launch, int] | None = None,
     ) -> None:
         self.program = program
         self.first_constant = constants
         self.native = native
+        self.outside = {} if outside is None else outside
         #: For each launch, those in loops and choices too, its kernels.
         self.kernels = dict(zip(walk_launches(program.launches), kernels, strict=False))
         self.lines: list[str] = []
@@ -168,7 +175,7 @@ class HostEmitter:
             "entry:",
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
-            f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
+            f"  %values = alloca [{max(len(self.program.symbols) + bool(self.outside), 1)} x i64], align 16",
             *self._room_for_calls(),
             *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
@@ -555,7 +562,7 @@ class HostEmitter:
             dims = self.value(f"getelementptr i64, ptr %sizes, i64 {position}")
             fields = (
                 "ptr " + self._pointer(self.program.places[buffer]),
-                "i32 0",
+                f"i32 {value.dtype.dlpack}",
                 f"i32 {len(value.shape)}",
                 "ptr " + dims,
             )
@@ -579,6 +586,23 @@ class HostEmitter:
         status = self.value(f"call i32 {self._runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
         self._fault(Fault.LIBRARY, self.value(f"icmp ne i32 {status}, 0"))
 
+    def _call_outside(self, call: Op, number: int, external: int) -> None:
+        """Call an external function; what it answers is reported where it is not 0."""
+        function, context = (
+            self.value(f"load ptr, ptr {self.value(f'getelementptr ptr, ptr %ctx, i64 {at}')}, align 8")
+            for at in (number, number + 1)
+        )
+        results = self.value(f"getelementptr {_TENSOR}, ptr %tensors, i64 {len(call.operands)}")
+        status = self.value(f"call i32 {function}(ptr {context}, ptr %tensors, ptr {results})")
+        failed, good = self.fresh("failed"), self.fresh("called")
+        self.emit(f"br i1 {self.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{good}")
+        self.label(failed)
+        slot = self.value(f"getelementptr i64, ptr %values, i64 {len(self.program.symbols)}")
+        self.emit(f"store i64 {self.value(f'sext i32 {status} to i64')}, ptr {slot}, align 8")
+        self.emit(f"store i32 {-2 - external}, ptr %site, align 4")
+        self.emit("br label %fail")
+        self.label(good)
+
     # Launches ---------------------------------------------------------------------------------------------------
 
     def _launches(self, launches: Sequence[Launch]) -> None:
@@ -596,6 +620,9 @@ class HostEmitter:
     def _launch(self, launch: Launch, kernels: Sequence[tuple[int, Dim]]) -> None:
         if launch.call is not None:
             self._describe(launch.call, launch.buffers)
+            if launch in self.outside:
+                self._call_outside(launch.call, kernels[0][0], self.outside[launch])
+                return
             self._call(kernels[0][0], native=launch in self.native)
             return
         for position, value in enumerate(launch.buffers):
@@ -758,7 +785,8 @@ class HostEmitter:
 
     def _failure_blocks(self) -> None:
         """Give back what there is of the arena, and report the site with every symbol's value."""
-        if not self.faults and not any(not isinstance(site, Fault) for site in self.program.sites):
+        sites = any(not isinstance(site, Fault) for site in self.program.sites)
+        if not self.faults and not sites and not self.outside:
             return
         for fault in sorted(self.faults, key=lambda f: f.name):
             self.label(_BLOCK[fault])
@@ -774,7 +802,7 @@ class HostEmitter:
             self.emit(f"br label %{kept}")
             self.label(kept)
         site = self.value("load i32, ptr %site, align 4")
-        count = len(self.program.symbols)
+        count = len(self.program.symbols) + bool(self.outside)
         self.emit(f"call void {self._runtime(FAIL)}(ptr %rt, i32 {site}, i32 {count}, ptr %values)")
         self.emit("ret i32 1")
 
@@ -903,10 +931,12 @@ def emit_host(
     symbol: str,
     native: Collection[Launch] = (),
     constants: int = 0,
+    outside: Mapping[Launch, int] | None = None,
 ) -> str:
     """The LLVM IR of a host program: a module with one definition, ``symbol``. ``native`` are its library calls that
-    there is code for, ``constants`` is where those of constants begin in the table of addresses."""
-    return HostEmitter(program, kernels, native, constants).text(symbol)
+    there is code for, ``constants`` is where those of constants begin in the table of addresses, and ``outside`` are
+    its calls of external functions, with their numbers."""
+    return HostEmitter(program, kernels, native, constants, outside).text(symbol)
 
 
 def emit_guards(program: HostProgram, symbol: str) -> str:
