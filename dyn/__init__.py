@@ -81,10 +81,12 @@ from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
 if TYPE_CHECKING:
-    from dyn import checkpoint_policies, lax, nn, random, tree
+    from dyn import checkpoint_policies, debug, lax, nn, random, tree
     from dyn.backends.devices import Device, devices
+    from dyn.callbacks import io_callback, pure_callback
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
     from dyn.custom import custom_jvp, custom_vjp
+    from dyn.foreign import ffi_call
     from dyn.transforms import (
         grad,
         hessian,
@@ -111,13 +113,14 @@ install_view(view)
 __version__ = "0.1.0.dev0"
 
 #: Modules among them.
-_MODULES = ("checkpoint_policies", "lax", "nn", "random", "tree")
+_MODULES = ("checkpoint_policies", "debug", "lax", "nn", "random", "tree")
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
     **{name: f"dyn.{name}" for name in _MODULES},
     **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),
+    **dict.fromkeys(("io_callback", "pure_callback"), "dyn.callbacks"), "ffi_call": "dyn.foreign",
     **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
                      "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
 }  # fmt: skip
@@ -149,12 +152,12 @@ def __dir__() -> list[str]:
 __all__ = [
     "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct",
     "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info", "checkpoint",
-    "checkpoint_name",
-    "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "devices", "dtype",
-    "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2",
-    "f8e5m2fnuz", "f8e8m0fnu", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
-    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "grad", "hessian", "hosts",
-    "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
-    "linearize", "nn", "numpy", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16",
-    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "debug",
+    "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz",
+    "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3",
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "io_callback", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "pure_callback", "random", "remat",
+    "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp",
+    "vmap",
 ]  # fmt: skip

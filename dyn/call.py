@@ -27,11 +27,12 @@ from dyn.dtypes import Kind
 from dyn.forking import lock
 from dyn.hosts import NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
-from dyn.hosts.native import NativeType, dlpack_word, holder_type, native_type
+from dyn.hosts.native import NativeType, holder_type, native_type
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
     ANY,
     DEPTH,
+    RELEASE_BYTES,
     Build,
     BuildRecord,
     HostRecord,
@@ -367,7 +368,9 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
     version.put(Version.RUNTIME, program.runtime())
     version.memory(Version.CAPTURED, _captured(program.captured))
     version.put(Version.CAPTURED_COUNT, len(program.captured))
-    version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured))
+    # What is called outside may take any time, and so is called without the GIL.
+    outside = RELEASE_BYTES if program.externals.callees else 0
+    version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
     version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
     made = _making(results.host)
     wraps = [{OutputRecord.WRAP: _Kept(wrap)} for wrap in results.wraps] or [made] * len(function.results)
@@ -376,7 +379,7 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
             OutputRecord.DESCR: _Kept(value.dtype.np),
             OutputRecord.ITEM_SIZE: value.dtype.itemsize,
             OutputRecord.RANK: len(value.shape),
-            OutputRecord.TYPE: dlpack_word(value.dtype),
+            OutputRecord.TYPE: value.dtype.dlpack,
             **own,
         }
         for value, own in zip(function.results, wraps, strict=True)

@@ -33,6 +33,11 @@ class Config:
     default_float: str = "float32"
     #: ``DYN_TARGET_CPU``: an LLVM CPU name to generate x86 code for; ``""`` for this machine's.
     target_cpu: str = ""
+    #: ``DYN_DEBUG_NANS``: whether the first NaN that an operation makes is a ``NotFiniteError``. Programs that check
+    #: are slow.
+    debug_nans: bool = False
+    #: ``DYN_DEBUG_INFS``: the same of infinities.
+    debug_infs: bool = False
     #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
     fast_call: bool = True
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
@@ -63,13 +68,18 @@ class Config:
         """The topics that ``log`` names."""
         return tuple(filter(None, map(str.strip, self.log.split(",")))) if self.log else ()
 
+    @property
+    def checks_values(self) -> bool:
+        """Whether operations are checked for what they make."""
+        return self.debug_nans or self.debug_infs
+
     def key(self) -> tuple[object, ...]:
         """The settings that change generated code, as part of a cache key."""
         return tuple(getattr(self, name) for name in CODE_SETTINGS)
 
 
 #: The settings that change generated code.
-CODE_SETTINGS = ("default_float", "target_cpu")
+CODE_SETTINGS = ("default_float", "target_cpu", "debug_nans", "debug_infs")
 
 
 _VARIABLES = {
@@ -81,6 +91,8 @@ _VARIABLES = {
     "cache_dir": "DYN_CACHE_DIR",
     "cache_size": "DYN_CACHE_SIZE",
     "fast_call": "DYN_FAST_CALL",
+    "debug_nans": "DYN_DEBUG_NANS",
+    "debug_infs": "DYN_DEBUG_INFS",
     "num_threads": "DYN_NUM_THREADS",
 }
 

@@ -104,6 +104,14 @@ class ArraySpec:
     __ror__ = __or__
 
 
+_DLPACK_KINDS = {Kind.BOOL: 6, Kind.UINT: 1, Kind.INT: 0, Kind.FLOAT: 2, Kind.COMPLEX: 5}
+#: Codes of floats that IEEE 754 does not have.
+_DLPACK_CODES = {
+    "bfloat16": 4, "float8_e3m4": 7, "float8_e4m3": 8, "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """An element type: its NumPy name, the short name used in IR text, its kind and its width in bits."""
@@ -153,6 +161,16 @@ class DType:
     @property
     def is_inexact(self) -> bool:
         return self.kind in (Kind.FLOAT, Kind.COMPLEX)
+
+    @property
+    def dlpack_code(self) -> int:
+        """DLPack's ``DLDataTypeCode`` (https://dmlc.github.io/dlpack/latest/c_api.html)."""
+        return _DLPACK_CODES.get(self.name, _DLPACK_KINDS[self.kind])
+
+    @property
+    def dlpack(self) -> int:
+        """DLPack's ``DLDataType`` as an integer: its code, its bits, and one lane."""
+        return self.dlpack_code | self.bits << 8 | 1 << 16
 
     def __getitem__(self, shape: str | int | tuple[str | int, ...]) -> ArraySpec:
         return ArraySpec(self, shape if isinstance(shape, tuple) else (shape,))
@@ -216,6 +234,9 @@ _BY_NAME = {d.name: d for d in ALL} | {s: d for s, d in _BY_SHORT.items() if s n
 _BY_NUMPY = {d.np: d for d in ALL}
 
 
+_BY_DLPACK = {d.dlpack: d for d in ALL}
+
+
 def dtype(value: object) -> DType:
     """The :class:`DType` that a name, a NumPy dtype or scalar type, a Python type or a ``DType`` stands for.
 
@@ -240,6 +261,11 @@ def dtype(value: object) -> DType:
 def widened(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An array in the dtype that it is computed with in: of narrow floats a copy in float32, others themselves."""
     return x.astype(dtype(x.dtype).wide.np, copy=False)
+
+
+def from_dlpack(number: int) -> DType:
+    """The dtype that DLPack's ``DLDataType`` is, as :attr:`DType.dlpack` has it. KeyError for others."""
+    return _BY_DLPACK[number]
 
 
 def is_known(numpy: np.dtype[Any]) -> bool:

@@ -9,6 +9,8 @@
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
+    ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
+    ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
@@ -61,6 +63,14 @@ class ShapeError(DynError, ValueError):
 
 class ArgumentError(DynError, TypeError):
     """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
+
+
+class ExternalError(DynError, RuntimeError):
+    """A native function that a program calls answered that it failed."""
+
+
+class NotFiniteError(DynError, FloatingPointError):
+    """An operation made the first NaN, or infinity, while the setting ``debug_nans`` or ``debug_infs`` was on."""
 
 
 class NotYetError(DynError, NotImplementedError):

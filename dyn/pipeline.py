@@ -17,6 +17,8 @@ from dyn.backends.x86 import X86Backend
 from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
+from dyn.ir.external import Callee, callees
+from dyn.ir.finite import check_finite
 from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
@@ -41,6 +43,7 @@ from dyn.trace.function import TracedFunction
 #: Function -> Function, each leaving IR that the verifier accepts.
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
+    check_finite,
     refine_shapes,
     in_regions(simplify),
     in_regions(eliminate_common_subexpressions),
@@ -63,6 +66,8 @@ class Optimized:
     target: Target
     #: The donated parameters, by number, that no result could take the memory of.
     useless: tuple[int, ...] = ()
+    #: The functions outside of the program, in the order of their numbers: first those of the traced function.
+    callees: tuple[Callee, ...] = ()
 
 
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
@@ -89,7 +94,10 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
             kernel_text(v.kernel) for launch in walk_launches(launches) for v in launch.variants
         )
         record.texts["host"] = host.text()
-    return Optimized(function, plan, launches, host, target, donations.useless)
+    # Checks may raise, and so no memory is taken that is written before them: that is nothing to warn of.
+    useless = () if settings.checks_values else donations.useless
+    called = tuple(dict.fromkeys((*callees(traced.function.ops), *callees(function.ops))))
+    return Optimized(function, plan, launches, host, target, useless, called)
 
 
 def _checked(function: Function, step: str, verify_ir: bool) -> Function:
@@ -119,10 +127,15 @@ def render(optimized: Optimized) -> Rendered:
     table: list[list[tuple[int, Dim]]] = []
     calls: list[int] = []
     native: set[Launch] = set()
+    outside: dict[Launch, int] = {}
+    places = {callee: number for number, callee in enumerate(optimized.callees)}
     for launch in walk_launches(optimized.launches):
         row: list[tuple[int, Dim]] = []
         library = emit_library_call(launch.call) if launch.call is not None and has_lapack() else None
-        if library is not None:
+        if launch.callee is not None:
+            outside[launch] = places[launch.callee]
+            row.append((0, 0))
+        elif library is not None:
             native.add(launch)
             if library.symbol not in numbers:
                 numbers[library.symbol] = len(numbers)
@@ -149,8 +162,12 @@ def render(optimized: Optimized) -> Rendered:
     table = [
         [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
     ]
+    first = len(numbers) + len(calls) + len(optimized.host.constants)
+    for at, launch in enumerate(walk_launches(optimized.launches)):
+        if launch in outside:
+            table[at] = [(first + 2 * outside[launch], 0)]
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
-    host_text = emit_host(optimized.host, table, "dyn_host", native, len(numbers) + len(calls))
+    host_text = emit_host(optimized.host, table, "dyn_host", native, len(numbers) + len(calls), outside)
     hosts = [Source(host_text, ("dyn_host",), Effort.QUICK)]
     if optimized.host.guards:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
@@ -163,7 +180,9 @@ def compile_x86(
     """Machine code for this machine, in memory, with the arrays that it captures."""
     rendered, built = compile_parts(optimized, backend, record)
     interface = interface_of(optimized.host, bool(rendered.calls))
-    return load_program(backend, built, rendered.kernels, interface, captured, rendered.calls)
+    return load_program(
+        backend, built, rendered.kernels, interface, captured, rendered.calls, optimized.callees
+    )  # fmt: skip
 
 
 def compile_parts(optimized: Optimized, backend: X86Backend, record: Record) -> tuple[Rendered, list[Built]]:

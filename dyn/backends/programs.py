@@ -81,12 +81,15 @@ class Programs:
     """The programs of one backend, in the folder that the settings in force name.
 
     Whoever wants to see the passes at work, in a dump or by the verifier, wants them to run: nothing is found then.
+    Programs that check what operations make are not kept either: what they call is not in the traced program.
     """
 
     def __init__(self, backend: X86Backend) -> None:
         self._backend = backend
         settings = config.current()
-        self._store: Store | None = None if settings.verify_ir or settings.dump else current_store()
+        self._store: Store | None = (
+            None if settings.verify_ir or settings.dump or settings.checks_values else current_store()
+        )
 
     def key(self, identity: Callable[[], str | None]) -> str | None:
         """The name of the entry for what ``identity()`` stands for; None where it is None, or nothing is kept."""

@@ -22,7 +22,7 @@ _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
-    "dyn_ask_output", "dyn_ask_library", "dyn_copy_dense",
+    "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_copy_dense",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000

@@ -16,6 +16,7 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.binaries import Built
+from dyn.backends.externals import PYTHON, Externals, call_of
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.runtime import native_runtime, thread_count
@@ -23,6 +24,7 @@ from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function
+from dyn.ir.external import Callee
 from dyn.runtime.limits import UNANSWERED
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes
 # memory is to be taken.
 _WORDS, _DATA, _RANK, _DIMS = 4, 0, 1, 2
 _NO_SITE = -1
+#: The site of the first external function; those of the others are below it.
+_OUTSIDE = -2
 
 
 class _Frame:
@@ -136,6 +140,15 @@ def _alloc_output(table: int, index: int, tensor: int, answer: Any) -> None:
         frame.error = error
 
 
+def _call_python(context: int, inputs: int, outputs: int, answer: Any) -> None:
+    """Call a Python function outside of a program, and answer 0 if it went well."""
+    try:
+        call_of(context)(inputs, outputs)
+        answer[0] = 0
+    except BaseException as error:  # whatever it is, it must not pass through native frames
+        _FRAMES.stack[-1].error = error
+
+
 def _fail(table: int, site: int, count: int, values: Any) -> None:
     frame = _FRAMES.stack[-1]
     frame.site, frame.values = site, tuple(values[:count])
@@ -148,7 +161,7 @@ class _Runtime:
     def __init__(self) -> None:
         self.lock = lock()
         self.tables: dict[int, _Table] = {}
-        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail))
+        self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail), PYTHON(_call_python))
         asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]
         #: The state of every table: whom the native runtime asks.
         self.asked = (ctypes.c_void_p * 2)(*asked)
@@ -174,6 +187,10 @@ class _Runtime:
             library=symbols["dyn_ask_library"],
             fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
+
+    def ask_python(self) -> int:
+        """The address of what calls Python functions outside of programs."""
+        return ctypes.cast(self.callbacks[3], ctypes.c_void_p).value or 0
 
 
 _RUNTIME = _Runtime()
@@ -211,7 +228,8 @@ class LoadedProgram:
     ``kernels`` are the addresses that the program's launches refer to by number, ``captured`` the arrays of its hidden
     parameters, which come after the arguments. Their elements are read anew at each call; their memory stays where it
     is as long as they are held here, so that a call need not ask for it again. ``guards`` is the address of a function
-    that tells whether the program is for an argument's shapes (``emit_guards``), where there is one.
+    that tells whether the program is for an argument's shapes (``emit_guards``), where there is one. ``callees`` are
+    the functions outside that it calls.
     """
 
     def __init__(
@@ -221,9 +239,11 @@ class LoadedProgram:
         kernels: Sequence[int],
         captured: Sequence[Array],
         guards: int | None = None,
+        callees: Sequence[Callee] = (),
     ) -> None:
         self.interface = interface
         self.address, self.guards = address, guards
+        self.externals = Externals(callees, _RUNTIME.ask_python())
         self.captured = tuple(captured)
         function = interface.function
         self._arguments = len(function.params) - len(self.captured)
@@ -231,6 +251,7 @@ class LoadedProgram:
         self._run = _RUN(address)
         _RUNTIME.address()  # made now rather than by the first call
         table = [*kernels, *(array.__array_interface__["data"][0] for array in interface.constants)]
+        table += self.externals.words
         self._table = (ctypes.c_void_p * max(len(table), 1))(*table)
         self.context = ctypes.addressof(self._table)
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
@@ -253,9 +274,11 @@ class LoadedProgram:
 
     @property
     def native(self) -> bool:
-        """Whether a call runs no Python code: no library is called, captured arrays are read where they lie, and no
-        argument's memory is looked at for a result."""
-        return not (self._copied or self.interface.calls or self.interface.reuses)
+        """Whether a call runs no Python code, and may be made again where it fails: no library is called, nor a Python
+        function, nor one with effects, captured arrays are read where they lie, and no argument's memory is looked at
+        for a result."""
+        outside = self.externals.run_python or self.externals.have_effects
+        return not (self._copied or self.interface.calls or self.interface.reuses or outside)
 
     def _frame(self) -> _Frame:
         frame = _Frame(self._ranks, len(self.interface.function.params), self._dtypes)
@@ -320,6 +343,11 @@ class LoadedProgram:
                 interrupted = error is None
             if error is not None:
                 raise error
+            if site <= _OUTSIDE:
+                number = _OUTSIDE - site
+                interrupted = interrupted or self.externals.callees[number].runs_python
+                if not interrupted:
+                    raise self.externals.failure(number, values[-1])
             if interrupted:
                 # ctypes has reported what was raised, and dropped it; it came from a signal's handler.
                 raise KeyboardInterrupt
@@ -348,14 +376,17 @@ def load_program(
     interface: Interface,
     captured: Sequence[Array],
     calls: Sequence[int] = (),
+    callees: Sequence[Callee] = (),
 ) -> LoadedProgram:
     """A program from its objects: ``kernels`` kernels, the host program, and its guards if it has any.
 
-    ``calls`` are the entries of library calls, which are numbered after the kernels.
+    ``calls`` are the entries of library calls, which are numbered after the kernels, ``callees`` the functions outside,
+    which come last.
     """
     addresses = addresses_of(backend, built)
     host, *guards = addresses[kernels:]
-    return LoadedProgram(interface, host, [*addresses[:kernels], *calls], captured, guards[0] if guards else None)
+    context = [*addresses[:kernels], *calls]
+    return LoadedProgram(interface, host, context, captured, guards[0] if guards else None, callees)
 
 
 def addresses_of(backend: X86Backend, built: Sequence[Built]) -> list[int]:

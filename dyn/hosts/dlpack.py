@@ -20,13 +20,14 @@ from dyn.source import user_loc
 #: ``DLDeviceType.kDLCPU``
 CPU = 1
 _UINT = 1
-#: ``DLDataTypeCode`` of what NumPy does not have.
-CODES = {
-    dtypes.bfloat16: 4, dtypes.float8_e3m4: 7, dtypes.float8_e4m3: 8, dtypes.float8_e4m3b11fnuz: 9,
-    dtypes.float8_e4m3fn: 10, dtypes.float8_e4m3fnuz: 11, dtypes.float8_e5m2: 12, dtypes.float8_e5m2fnuz: 13,
-    dtypes.float8_e8m0fnu: 14,
+#: What NumPy does not have, by ``DLDataTypeCode`` and bits.
+_BY_CODE = {
+    (dtype.dlpack_code, dtype.bits): dtype
+    for dtype in (
+        dtypes.bfloat16, dtypes.float8_e3m4, dtypes.float8_e4m3, dtypes.float8_e4m3b11fnuz, dtypes.float8_e4m3fn,
+        dtypes.float8_e4m3fnuz, dtypes.float8_e5m2, dtypes.float8_e5m2fnuz, dtypes.float8_e8m0fnu,
+    )
 }  # fmt: skip
-_BY_CODE = {(code, dtype.bits): dtype for dtype, code in CODES.items()}
 #: Where ``DLDataType`` lies in ``DLManagedTensor`` and in ``DLManagedTensorVersioned``, by the capsule's name.
 _DTYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 _get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -71,10 +72,10 @@ def import_dlpack(value: Any) -> NumpyArray:
 def export_dlpack(array: NumpyArray, **options: Any) -> Any:
     """A capsule for the memory of an array; ``options`` are those of ``__dlpack__``."""
     own = dtypes.dtype(array.dtype)
-    if own not in CODES:
+    if own not in _BY_CODE.values():
         return array.__dlpack__(**options)
     capsule = array.view(f"u{own.itemsize}").__dlpack__(**options)
-    _code_of(capsule)[0].value = CODES[own]
+    _code_of(capsule)[0].value = own.dlpack_code
     return capsule
 
 

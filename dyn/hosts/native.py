@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dyn.dtypes import DType, Kind
+from dyn.dtypes import DType
 from dyn.hosts.base import Host
-from dyn.hosts.dlpack import CODES
 from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost
 from dyn.hosts.torch import TorchHost
 from dyn.runtime.entry.layout import Reader
 
-_BOOL, _INT, _UINT, _FLOAT, _COMPLEX = 6, 0, 1, 2, 5
-_KINDS = {Kind.BOOL: _BOOL, Kind.INT: _INT, Kind.UINT: _UINT, Kind.FLOAT: _FLOAT, Kind.COMPLEX: _COMPLEX}
 #: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
 _EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
 _TO_OBJECT, _READ = 4, 5
@@ -45,7 +42,7 @@ class NativeType:
     def dtype_tag(self, dtype: DType) -> int:
         """What tells the entry that an array has the dtype."""
         if self.reader is Reader.DLPACK:
-            return dlpack_word(dtype)
+            return dtype.dlpack
         return id(dtype.np) if self.reader is Reader.BUFFER else dtype.np.num
 
 
@@ -66,12 +63,6 @@ def native_type(host: Host, kind: type) -> NativeType | None:
 @lru_cache(maxsize=8)
 def _buffer_type(kind: type) -> NativeType | None:
     return NativeType(kind, Reader.BUFFER) if (kind.__module__, kind.__name__) == ("jaxlib._jax", "ArrayImpl") else None
-
-
-def dlpack_word(dtype: DType) -> int:
-    """``DLDataType`` as a number: code, bits, lanes."""
-    code = CODES.get(dtype, _KINDS[dtype.kind])
-    return code | 8 * dtype.itemsize << 8 | 1 << 16
 
 
 @lru_cache(maxsize=64)

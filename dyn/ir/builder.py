@@ -10,6 +10,7 @@ import numpy as np
 
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Attr, Dense, Op, Region, Value
+from dyn.ir.external import callees
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
 from dyn.source import Loc
@@ -117,6 +118,8 @@ class Builder:
         self, opdef: OpDef, operands: Sequence[Value], regions: tuple[Region, ...] = (), **attrs: Attr
     ) -> tuple[Value, ...]:
         """Append an op and give its results."""
+        if regions and opdef.kind not in (OpKind.CONTROL, OpKind.CALL):
+            self._refuse_calls(opdef, regions)
         demands = Demands(self.facts, opdef, self.loc, regions)
         types = opdef.types(demands, tuple(v.type for v in operands), attrs)
         self.facts = demands.facts
@@ -126,6 +129,17 @@ class Builder:
                 for region in regions:
                     self.adopt(region.demands)
         return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
+
+    def _refuse_calls(self, opdef: OpDef, regions: tuple[Region, ...]) -> None:
+        """Raise for a call of something outside in regions that kernels run, maybe many times for an element."""
+        for region in regions:
+            for callee in callees(region.ops):
+                raise UnsupportedOpError(
+                    f"{opdef.name}: its function calls {callee.name}, and runs inside a kernel, where nothing outside "
+                    "of the program can be called.",
+                    loc=self.loc,
+                    remedy="make the call before or behind it, or write the loop with dyn.lax.scan or fori_loop.",
+                )
 
     def append(self, op: Op) -> tuple[Value, ...]:
         """Append an op that is made already, whose demands are known, and give its results."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dyn.errors import DynError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
+from dyn.ir.effects import has_effect
 from dyn.ir.opdef import FROM_VJP, NoGrad, OpKind
 from dyn.ir.types import TensorType
 
@@ -67,11 +68,11 @@ def pull_back(
 
 
 def leading_to(ops: Sequence[Op], results: Iterable[Value]) -> tuple[Op, ...]:
-    """The ops that results depend on, and those that measure dims, which types read."""
+    """The ops that results depend on, those with effects, and those that measure dims, which types read."""
     needed = set(results)
     found: list[Op] = []
     for op in reversed(ops):
-        if op.opdef.kind is OpKind.MEASURE or any(v in needed for v in op.results):
+        if op.opdef.kind is OpKind.MEASURE or has_effect(op) or any(v in needed for v in op.results):
             found.append(op)
             needed.update(op.reads())
     return tuple(reversed(found))

@@ -15,6 +15,7 @@ from typing import Any
 
 from dyn.dtypes import DType
 from dyn.ir.core import Attr, Dense, Function, Op, Value
+from dyn.ir.external import External
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, exact_text, free_symbols
@@ -69,6 +70,8 @@ class _Writer:
         self.values: dict[Value, int] = {}
         self.types: dict[TensorType, str] = {}
         self.dims: dict[Dim, str] = {}
+        #: External functions by their first appearance: code knows them by their numbers.
+        self.externals: dict[External, int] = {}
 
     def function(self, function: Function) -> None:
         self.names.append(repr(function.name))
@@ -145,6 +148,9 @@ class _Writer:
             return f"f{struct.pack('<d', value).hex()}"
         if kind is DType:
             return f"#{value.name}"
+        if isinstance(value, External):
+            number = self.externals.setdefault(value, len(self.externals))
+            return f"external {number} {value.effects}"
         if kind is Dense:
             return f"dense {value.array.dtype.name} {value.array.shape} {value.content.hex()}"
         for plain in (int, float, str):  # NumPy's numbers, and enumerations

@@ -361,6 +361,11 @@ class OpDef:
     prepare: Callable[[Any], Any] | None = None
     #: Of a CALL: transformations see the ops of its first region, and not the op.
     transparent: bool = False
+    #: Of a CALL: its last region is the rule of its derivative, and nothing that it computes itself.
+    has_backward: bool = False
+    #: Whether an op does something beside giving its results, so that it runs exactly when the program says so, in the
+    #: order in which the program says it (``dyn.ir.effects``). None where it never does.
+    effects: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

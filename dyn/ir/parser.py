@@ -8,11 +8,12 @@
     bounds   = ["min" n] ["max" n] ["multiple_of" n] ["likely" n {"," n}] [string [loc]]
     fact     = "fact" (size relation size | shape relation shape) string [loc]
     body     = {op} "return" {value ","} "}"
-    op       = value {"," value} "=" name "(" {value ","} ")" ["{" {name "=" attr ","} "}"] {region} ":" types [loc]
+    op       = [value {"," value} "="] name "(" {value ","} ")" ["{" {name "=" attr ","} "}"] {region} ":" [types] [loc]
     region   = "(" {value ":" type ","} ")" "{" {fact} body
     type     = name shape ["~"]
-    attr     = "[" {attr ","} "]" | string | float | "#" name | "true" | "false" | dense | size
+    attr     = "[" {attr ","} "]" | string | float | "#" name | "true" | "false" | dense | external | size
     dense    = "dense" "(" type ({"," number} | "," "all" number {"," number} | "," "sha256" string) ")"
+    external = "external" "(" string ["," "effects"] ")"
     size     = polynomials of names, of calls such as floordiv(a, b), and of integers, with "+", "-", "*", "**"
 
 This file is long because a grammar is best read in one piece.
@@ -23,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -33,6 +34,7 @@ from dyn.dtypes import DType, Kind, from_short
 from dyn.dtypes import dtype as from_numpy
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Region, Value
+from dyn.ir.external import External
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.printer import RELATION_SYNTAX
 from dyn.ir.types import TensorType
@@ -329,12 +331,14 @@ class _Parser:
         return value
 
     def op(self) -> Op:
-        names = [self.token]
-        self.of_kind("value", "a value or 'return'")
-        while self.accept(","):
+        names: list[_Token] = []
+        if self.token.text not in REGISTRY:  # of no results
             names.append(self.token)
-            self.of_kind("value")
-        self.expect("=")
+            self.of_kind("value", "a value or 'return'")
+            while self.accept(","):
+                names.append(self.token)
+                self.of_kind("value")
+            self.expect("=")
         opdef = REGISTRY.get(self.token.text)
         if opdef is None:
             self.fail("expected an op")
@@ -349,8 +353,8 @@ class _Parser:
             regions.append(self.region())
         self.expect(":")
         at = self.token.at
-        types = [self.type()]
-        while self.accept(","):
+        types = [self.type()] if names else []
+        while names and self.accept(","):
             types.append(self.type())
         if len(types) != len(names):
             self.fail_at(at, f"{len(names)} values have {len(types)} types")
@@ -393,7 +397,24 @@ class _Parser:
             return self.take().text == "true"
         if token.text == "dense":
             return self.dense()
+        if token.text == "external":
+            return self.external()
         return self.dim()
+
+    def external(self) -> External:
+        """A function that is not here: only its name is."""
+        self.expect("external")
+        self.expect("(")
+        name, effects = self.string(), False
+        if self.accept(","):
+            self.expect("effects")
+            effects = True
+        self.expect(")")
+
+        def missing(arrays: Sequence[Any], expected: Sequence[Any]) -> NoReturn:
+            raise IRError(f"{name} cannot be called: a text has no functions.")
+
+        return External(name, UNKNOWN, missing, effects)
 
     def dense(self) -> Dense:
         at = self.token.at

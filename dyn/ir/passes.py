@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Function, Op, Region, Value, attrs_key, with_operands
+from dyn.ir.effects import has_own_effect, must_run
 from dyn.ir.nested import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
@@ -91,15 +92,15 @@ class _Refiner(Redimension):
 def eliminate_common_subexpressions(function: Function) -> Function:
     """Of ops that compute the same from the same, the first stays.
 
-    Needs refined shapes, so that equal attributes are equal. Leaves every value computed once; ops with regions, and
-    those inside them, are left as they are.
+    Needs refined shapes, so that equal attributes are equal. Leaves every value computed once; ops with effects, ops
+    with regions, and those inside them, are left as they are.
     """
     values: dict[Value, Value] = {}
     seen: dict[object, Op] = {}
     ops: list[Op] = []
     for old in function.ops:
         op = with_operands(old, values)
-        if op.regions:
+        if op.regions or has_own_effect(op):
             ops.append(op)
             continue
         key = (op.opdef, op.operands, attrs_key(op.attrs), tuple([v.type for v in op.results]))
@@ -112,7 +113,7 @@ def eliminate_common_subexpressions(function: Function) -> Function:
 
 
 def eliminate_dead_code(function: Function) -> Function:
-    """Ops whose results nobody reads go.
+    """Ops without effects whose results nobody reads go.
 
     Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used, and what
     checks are made of is measured. Only what the regions of a dead loop or choice demand is gone with them, for they
@@ -121,17 +122,12 @@ def eliminate_dead_code(function: Function) -> Function:
     live = set(function.results)
     kept: list[Op] = []
     for op in reversed(function.ops):
-        if _measures(op) or any(v in live for v in op.results):
+        if must_run(op) or any(v in live for v in op.results):
             if op.opdef.prune is not None and any(v in live for v in op.results):
                 op = op.opdef.prune(op, live)
             kept.append(op)
             live.update(op.reads())
     return function.with_ops(tuple(reversed(kept)))
-
-
-def _measures(op: Op) -> bool:
-    """Whether an op finds out a dim, or an op of its regions does."""
-    return op.opdef.kind is OpKind.MEASURE or any(_measures(inner) for region in op.regions for inner in region.ops)
 
 
 def own_results(function: Function) -> Function:

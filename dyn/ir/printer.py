@@ -28,6 +28,7 @@ import numpy as np
 from dyn.dtypes import DType, Kind, dtype
 from dyn.errors import IRError
 from dyn.ir.core import Attr, Dense, Function, Op, Region, Value
+from dyn.ir.external import External
 from dyn.shapes import Declaration, Dim, Relation, RelKind, Symbol, SymExpr, exact_text
 from dyn.source import Loc
 
@@ -42,7 +43,7 @@ RELATION_SYNTAX = {
 }
 
 #: Words that mean something else where a dim may stand. A symbol of such a name is printed with a number behind it.
-RESERVED = frozenset({"true", "false", "dense", "inf", "nan"})
+RESERVED = frozenset({"true", "false", "dense", "external", "inf", "nan"})
 
 #: A file name that needs no quotes in a source line.
 PLAIN_FILE = r'[^\s":]+'
@@ -188,11 +189,12 @@ class _Printer:
             operands = self.use(op.operands)
             names = ", ".join(self.define(v, named=False) for v in op.results)
             attrs = ", ".join(f"{k} = {self.attr(v)}" for k, v in sorted(op.attrs.items()))
-            line = f"{pad}{names} = {op.opdef.name}({operands})" + (f" {{{attrs}}}" if attrs else "")
+            head = f"{names} = " if names else ""
+            line = f"{pad}{head}{op.opdef.name}({operands})" + (f" {{{attrs}}}" if attrs else "")
             for region in op.regions:
                 line = self.region(region, line, depth)
             types = ", ".join(v.type.text(self.symbols) for v in op.results)
-            self.lines.append(f"{line} : {types}{self.at(op.loc, '  ')}")
+            self.lines.append(f"{line} : {types}".rstrip() + self.at(op.loc, "  "))
         self.lines.append(f"{pad}return {self.use(results)}".rstrip())
 
     def region(self, region: Region, line: str, depth: int) -> str:
@@ -217,6 +219,8 @@ class _Printer:
             return dense_text(value)
         if isinstance(value, bool | int | float):
             return number_text(value)
+        if isinstance(value, External):
+            return f"external({quoted(value.name)}{', effects' if value.effects else ''})"
         raise IRError(f"{value!r}, a {type(value).__name__}, is no attribute")
 
 

@@ -9,7 +9,9 @@ does both first is *in place*:
 * it is a scatter that copies the argument before it updates the copy. It gets variants that leave the copy out, so that
   a step costs what it changes, and not what there is.
 
-Whether the memory is free to be taken, each call says for itself: the host program is ready for both.
+Whether the memory is free to be taken, each call says for itself: the host program is ready for both. A function
+outside of the program may raise, and then donated memory is as it was: nothing is taken that is written before the last
+call of one.
 """
 
 from __future__ import annotations
@@ -74,6 +76,11 @@ def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> 
         return Donations(launches, (), tuple(donated))
     matcher = _Matcher(plan, launches)
     params, results = plan.function.params, plan.function.results
+    calls = [time for time, launch in enumerate(launches) if any(one.callee for one in walk_launches((launch,)))]
+
+    def fits(output: int, number: int) -> bool:
+        return matcher.fits(output, params[number]) and not (calls and matcher.written(output) <= calls[-1])
+
     alike: dict[tuple[DType, Dim], list[int]] = {}
     for number in donated:
         alike.setdefault((params[number].dtype, params[number].type.nbytes), []).append(number)
@@ -83,11 +90,11 @@ def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> 
         # A training step has hundreds of results and of arguments: most are told apart by their sizes.
         as_large = [n for kind, numbers in alike.items() if matcher.agree(result, *kind) for n in numbers if n in free]
         in_order = sorted(as_large, key=lambda number: params[number].shape != result.shape)
-        chosen = next((number for number in in_order if matcher.fits(output, params[number])), None)
+        chosen = next((number for number in in_order if fits(output, number)), None)
         if chosen is not None:
             del free[chosen]
             reuses.append(Reuse(output, chosen))
-    useless = [n for n in free if not any(matcher.fits(output, params[n]) for output in range(len(results)))]
+    useless = [n for n in free if not any(fits(output, n) for output in range(len(results)))]
     return Donations(matcher.with_variants(reuses), tuple(reuses), tuple(useless))
 
 
@@ -129,6 +136,10 @@ class _Matcher:
             return False
         written, read = self.first[base], self.last.get(param, -1)
         return read < written or (read == written and _is_in_place(self.launches[read], base, param))
+
+    def written(self, output: int) -> int:
+        """The launch that first writes a result."""
+        return self.first[self.bases[output]]
 
     def agree(self, result: Value, dtype: DType, nbytes: Dim) -> bool:
         """Whether a result is of a dtype, and as large as that."""

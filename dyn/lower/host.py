@@ -176,7 +176,7 @@ def build_host(
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
     dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *_launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
-    if any(launch.call is not None for launch in walk_launches(launches)):
+    if any(launch.call is not None and launch.callee is None for launch in walk_launches(launches)):
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
     layout = lay_out(plan, launches)
     return HostProgram(

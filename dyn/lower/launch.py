@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dyn.ir.core import Op, Value
+from dyn.ir.external import Callee, callee_of
 from dyn.ir.measured import bound_dim
 from dyn.lower.cost import iteration_cost
 from dyn.lower.expressions import Parameters, Rewriter
@@ -136,6 +137,11 @@ class Launch:
     def call(self) -> Op | None:
         """The op of a library call."""
         return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+
+    @property
+    def callee(self) -> Callee | None:
+        """What the launch calls outside of the program, if it does that."""
+        return None if self.call is None else callee_of(self.call)
 
 
 def divides(dim: Dim) -> bool:

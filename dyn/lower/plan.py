@@ -118,6 +118,8 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
             regions = tuple([region_key(region, numbers) for region in op.regions])
             operands = tuple([numbers[v] for v in op.operands])
             add(result, op.opdef.name, number, attrs_key(op.attrs), operands, regions)
+        if not op.results:
+            shape.append((op.opdef.name, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
 
     def add_operands(op: Op) -> None:
         stack = list(reversed([*op.reads()]))

@@ -8,8 +8,9 @@ from typing import Any
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
+from dyn.ir.effects import without_effects
 from dyn.ir.opdef import Attrs, TypeContext
-from dyn.ir.splice import build_region, splice
+from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, spread
 from dyn.shapes import Dim, RelKind
@@ -51,7 +52,7 @@ def through_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The cotangents of the region's arguments, where it is computed again."""
     own = distinct(b, op.operands)
     start = len(b.ops)
-    results = splice(b, op.regions[0], own, prepare=True)
+    results = splice(b, without_effects(op.regions[0]), own, prepare=True)
     return tuple(pull_back(b, tuple(b.ops[start:]), gathered(b, results, cts), own))
 
 
@@ -59,7 +60,7 @@ def pushed(b: Builder, region: Region, args: Sequence[Value], tangents: Sequence
     """The tangents of a region's results, where it is computed again."""
     own = distinct(b, args)
     start = len(b.ops)
-    results = splice(b, region, own)
+    results = splice(b, without_effects(region), own)
     known = {v: t for v, t in zip(own, tangents, strict=True) if t is not None}
     push_forward(b, leading_to(b.ops[start:], results), known)
     return [known.get(v) for v in results]
@@ -76,6 +77,22 @@ def through_batch(
     """The ops of the region, for many examples."""
     made, found = batched(b, op.regions[0], operands, flags, size)
     return tuple([v if flag else spread(b, v, size) for v, flag in zip(made, found, strict=True)])
+
+
+def one_by_one(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    """The op for one example after the other, in their order: a rule for ops that are made for one."""
+    shared = [v for v, flag in zip(operands, flags, strict=True) if not flag]
+    arrays = [v for v, flag in zip(operands, flags, strict=True) if flag]
+
+    def step(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
+        same, rows = iter(params[: len(shared)]), iter(params[len(shared) :])
+        values = {v: next(rows) if flag else next(same) for v, flag in zip(op.operands, flags, strict=True)}
+        return (*params[: len(shared)], *inner.append(copied(op, values)))
+
+    slices = [v.type.with_shape(v.shape[1:]) for v in arrays]
+    region = build_region(b, [*(v.type for v in shared), *slices], step)
+    made = b.op_all("scan", *shared, *arrays, regions=(region,), carries=len(shared), length=size, reverse=False)
+    return made[len(shared) :]
 
 
 # --- regions for many examples ------------------------------------------------------------------------------------

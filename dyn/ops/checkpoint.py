@@ -17,6 +17,7 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.differentiate import gathered, pull_back
+from dyn.ir.effects import has_own_effect, regions_without_effects
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.measured import own_mentions, with_own_dims
 from dyn.ir.opdef import (
@@ -70,7 +71,8 @@ POLICIES: dict[str, Callable[[Op, Sequence[str]], bool]] = {
 
 
 def _kept(region: Region, policy: tuple[str, ...]) -> list[Op]:
-    """The ops whose results the policy saves. A value that has a name which is left out is not saved without it.
+    """The ops whose results the policy saves, and those with effects, which run once. A value that has a name which is
+    left out is not saved without it.
 
     Neither is one of a size that the function finds out: the second pass finds out its own.
     """
@@ -79,7 +81,9 @@ def _kept(region: Region, policy: tuple[str, ...]) -> list[Op]:
     if rule == "save_anything_except_these_names":
         out = {v for op in region.ops if _is_named(op) and op.attrs["name"] in names for v in (*op.operands, op.result)}
     return [
-        op for op in region.ops if POLICIES[rule](op, names) and out.isdisjoint(op.results) and not own_mentions(op)
+        op
+        for op in region.ops
+        if has_own_effect(op) or (POLICIES[rule](op, names) and out.isdisjoint(op.results) and not own_mentions(op))
     ]
 
 
@@ -141,7 +145,8 @@ def _behind_barrier(b: Builder, op: Op, values: Sequence[Value]) -> list[Value]:
 def _second_pass(
     b: Builder, body: Region, args: Sequence[Value], memory: dict[Value, Value]
 ) -> tuple[tuple[Op, ...], list[Value]]:
-    """The region's ops, of which those whose results are remembered are not written again; and its results."""
+    """The region's ops, of which those whose results are remembered, and those with effects, are not written again;
+    and its results."""
     values: dict[Value, Value] = dict(zip(body.params, args, strict=True))
     ops: list[Op] = []
     for op in body.ops:
@@ -152,7 +157,7 @@ def _second_pass(
                 Op(op.opdef, again.operands, op.attrs, tuple([memory[v] for v in op.results]), op.loc, op.regions)
             )
         else:
-            again = copied(op, values)
+            again = copied(regions_without_effects(op), values)
             b.append(again)
             ops.append(again)
     return tuple(ops), [values.get(v, v) for v in body.results]

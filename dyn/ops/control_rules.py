@@ -11,12 +11,15 @@ from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
+from dyn.ir.effects import has_effect, has_own_effect, without_effects
+from dyn.ir.measured import own_mentions
 from dyn.ir.nested import carries, unchanged
 from dyn.ir.opdef import OpKind
 from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, differing, spread
 from dyn.ops.arithmetic import Arithmetic
+from dyn.ops.call_rules import one_by_one
 from dyn.shapes import Dim
 
 Maybe = Value | None
@@ -39,7 +42,7 @@ def _pulled(b: Builder, region: Region, args: Sequence[Value], cts: Sequence[May
     """The cotangents of a region's arguments, where the region is computed again."""
     own = [b.op("copy", v) for v in args]  # one value may be given twice
     start = len(b.ops)
-    results = splice(b, region, own, prepare=True)
+    results = splice(b, without_effects(region), own, prepare=True)
     ops = tuple(b.ops[start:])
     return pull_back(b, ops, gathered(b, results, cts), own)
 
@@ -47,9 +50,9 @@ def _pulled(b: Builder, region: Region, args: Sequence[Value], cts: Sequence[May
 def _pushed(
     b: Builder, region: Region, args: Sequence[Value], tangents: Sequence[Maybe]
 ) -> tuple[tuple[Value, ...], list[Maybe]]:
-    """A region's results, and their tangents."""
+    """A region's results, where it is computed again, and their tangents."""
     start = len(b.ops)
-    results = splice(b, region, args)
+    results = splice(b, without_effects(region), args)
     known = {v: t for v, t in zip(args, tangents, strict=True) if t is not None}
     push_forward(b, leading_to(b.ops[start:], results), known)
     return results, [known.get(v) for v in results]
@@ -129,15 +132,22 @@ def choice_prune(op: Op, live: set[Value]) -> Op:
 
 
 def scan_prepare(op: Op) -> Op:
-    """Keeps what each step was given of the values that change: one more row a step."""
+    """Keeps what each step was given of the values that change, and what callbacks with effects gave: one more row a
+    step each."""
     if op.attrs.get("saved", 0):
         return op
     length, (body,) = op.attrs["length"], op.regions
     kept = [p for p, same in zip(body.params, unchanged(op), strict=False) if not same]
+    kept += _given_once(body)
     region = replace(body, results=(*body.results, *kept))
     stacks = tuple(Value(TensorType(p.dtype, (length, *p.shape))) for p in kept)
     attrs = {**op.attrs, "saved": len(kept)}
     return Op(op.opdef, op.operands, attrs, (*op.results, *stacks), op.loc, (region,))
+
+
+def _given_once(body: Region) -> list[Value]:
+    """What the ops of a body give that are not run again where it is computed a second time."""
+    return [v for inner in body.ops if has_own_effect(inner) and not own_mentions(inner) for v in inner.results]
 
 
 def scan_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -164,10 +174,11 @@ def scan_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
         constant = [given[i] for i in shared]
         x = [next(left) for _ in xs]
         given |= {i: next(left) for i in range(count) if not same[i]}
+        once = {v: next(left) for v in _given_once(body)}
         ct_rows = {j: next(left) for j in of_rows}
         args = [*(given[i] for i in range(count)), *x]
         known = [*(ct_of.get(i) for i in range(count)), *(ct_rows.get(j) for j in range(rows))]
-        found = _pulled(inner, body, args, known)
+        found = _pulled(inner, without_effects(body, once), args, known)
         own = [_or_zeros(inner, found[i], args[i]) for i in smooth]
         return [*own, *constant, *(_or_zeros(inner, found[count + i], x[i]) for i in smooth_xs)]
 
@@ -282,7 +293,7 @@ def while_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     state = [*op.operands, *(_or_zeros(b, tangents[i], op.operands[i]) for i in smooth)]
 
     def ask(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
-        return splice(inner, condition, params[:count])
+        return splice(inner, without_effects(condition), params[:count])
 
     def step(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
         given: list[Maybe] = [None] * count
@@ -300,11 +311,14 @@ def while_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def while_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
-    """Where the condition differs from example to example, the loop goes on for as long as one goes on."""
+    """Where the condition differs from example to example, the loop goes on for as long as one goes on; one that has
+    effects runs for one example after the other."""
     condition, body = op.regions
     count = len(operands)
     carried = _settled(body, flags, count)
     each = differing(condition, carried)[0]
+    if each and has_effect(op):
+        return one_by_one(b, op, operands, flags, size)
     if each:
         carried = [True] * count
     state = [_spread_where(b, operands[i], carried[i] and not flags[i], size) for i in range(count)]
@@ -391,7 +405,8 @@ def choice_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]
 def choice_batch(
     b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
-    """Where the choice differs from example to example, all branches run, and each example takes from its own."""
+    """Where the choice differs from example to example, all branches run, and each example takes from its own; where
+    branches have effects, the choice is made for one example after the other."""
     index, *given = operands
     own = flags[1:]
     if not flags[0]:
@@ -404,6 +419,8 @@ def choice_batch(
             return build_region(b, _with_axis(branch.params, own, size), build)
 
         return b.emit(op.opdef, operands, tuple(many(branch) for branch in op.regions), **op.attrs)
+    if has_effect(op):
+        return one_by_one(b, op, operands, flags, size)
     takers = _takers(b, index, len(op.regions))
     made = [_taken(b, branch, mine, given, own, size) for branch, mine in zip(op.regions, takers, strict=True)]
     chosen = made[-1]

@@ -1,20 +1,23 @@
-"""Functions of other people, by name (https://openxla.org/stablehlo/spec#custom_call)."""
+"""Functions outside of programs (https://openxla.org/stablehlo/spec#custom_call): callbacks into Python, native code,
+and functions that are registered by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Op, Value
+from dyn.ir.external import Expected, External, NativeFunction
 from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
+from dyn.ir.vectorize import spread
+from dyn.ops.call_rules import one_by_one
 from dyn.ops.codecs import calls
-from dyn.shapes import Dim
+from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
 #: ``implementation(*arrays, **attributes)``: an array, or a tuple of them where there are several results.
@@ -36,16 +39,49 @@ def registered() -> tuple[str, ...]:
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     target = attrs["target"]
-    if target not in _TARGETS:
-        given = ", ".join(str(t) for t in operands)
-        known = f"registered are {', '.join(registered())}" if _TARGETS else "none is registered"
-        raise ctx.unsupported(
-            f"nothing is registered for {target!r}, which is called with ({given}); {known}.",
-            f"register a function of NumPy arrays for it: dyn.lax.register_custom_call({target!r}, function).",
-        )
-    if not attrs["dtypes"]:
-        raise ctx.fail(f"{target!r} is called for no results")
+    if isinstance(target, str):
+        if target not in _TARGETS:
+            given = ", ".join(str(t) for t in operands)
+            known = f"registered are {', '.join(registered())}" if _TARGETS else "none is registered"
+            raise ctx.unsupported(
+                f"nothing is registered for {target!r}, which is called with ({given}); {known}.",
+                f"register a function of NumPy arrays for it: dyn.lax.register_custom_call({target!r}, function).",
+            )
+        if not attrs["dtypes"]:
+            raise ctx.fail(f"{target!r} is called for no results")
+    for number, shape in enumerate(attrs["shapes"]):
+        for axis, dim in enumerate(shape):
+            ctx.require(RelKind.GE, dim, 0, f"result {number} of {_name(target)} has a size on axis {axis}")
     return tuple([TensorType(d, s) for d, s in zip(attrs["dtypes"], attrs["shapes"], strict=True)])
+
+
+def _name(target: External | str) -> str:
+    return repr(target) if isinstance(target, str) else target.name
+
+
+def run_registered(
+    target: str, attributes: Sequence[tuple[str, Any]], arrays: Sequence[Array], expected: Sequence[Expected]
+) -> tuple[Array, ...]:
+    """What is registered for a name makes of arrays, which it must not keep: results as they are declared."""
+    implementation = _TARGETS.get(target)
+    if implementation is None:
+        raise UnsupportedOpError(f"custom_call: {target!r} is not registered any more.", remedy="register it again.")
+    found = implementation(*map(_read_only, arrays), **dict(attributes))
+    made = found if isinstance(found, tuple | list) else (found,)
+    if len(made) != len(expected):
+        raise ArgumentError(f"custom_call: {target!r} gave {len(made)} results, and {len(expected)} were declared.")
+    results = tuple(np.asarray(x) for x in made)
+    for number, (x, wanted) in enumerate(zip(results, expected, strict=True)):
+        if x.dtype != wanted.dtype.np:
+            raise ArgumentError(
+                f"custom_call: result {number} of {target!r} is {x.dtype}, and {wanted.dtype.name} was declared.",
+                remedy="convert it in the function that was registered.",
+            )
+        if x.shape != wanted.shape:
+            raise ShapeError(
+                f"custom_call: result {number} of {target!r} is {x.shape}, and {wanted.shape} was declared."
+            )
+    return results
 
 
 def _read_only(array: Array) -> Array:
@@ -56,51 +92,64 @@ def _read_only(array: Array) -> Array:
 
 
 def _run(
-    *arrays: Array, target: str, dtypes: tuple[dtypes.DType, ...], shapes: tuple[tuple[int, ...], ...],
+    *arrays: Array, target: External | str, dtypes: tuple[dtypes.DType, ...], shapes: tuple[tuple[int, ...], ...],
     attributes: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Array, ...]:  # fmt: skip
-    implementation = _TARGETS.get(target)
-    if implementation is None:
-        raise UnsupportedOpError(f"custom_call: {target!r} is not registered any more.", remedy="register it again.")
-    found = implementation(*map(_read_only, arrays), **dict(attributes))
-    made = found if isinstance(found, tuple | list) else (found,)
-    if len(made) != len(dtypes):
-        raise ArgumentError(f"custom_call: {target!r} gave {len(made)} results, and {len(dtypes)} were declared.")
-    results = tuple(np.asarray(x) for x in made)
-    for number, (x, dtype, shape) in enumerate(zip(results, dtypes, shapes, strict=True)):
-        if x.dtype != dtype.np:
-            raise ArgumentError(
-                f"custom_call: result {number} of {target!r} is {x.dtype}, and {dtype.name} was declared.",
-                remedy="convert it in the function that was registered.",
-            )
-        if x.shape != shape:
-            raise ShapeError(f"custom_call: result {number} of {target!r} is {x.shape}, and {shape} was declared.")
-    return results
+    expected = [Expected(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
+    if isinstance(target, str):
+        return run_registered(target, attributes, arrays, expected)
+    if isinstance(target.function, NativeFunction):
+        raise NotYetError(f"custom_call: {target.name} is called by compiled code alone.", loc=target.loc)
+    return tuple(target.function([np.array(x) for x in arrays], expected))
+
+
+# --- transformations ----------------------------------------------------------------------------------------------
 
 
 def _refuse(b: Any, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not op.results:  # its tangents are none, too
+        return ()
     raise UnsupportedOpError(
-        f"custom_call: {op.attrs['target']!r} has no derivative: what it computes is not known.",
+        f"custom_call: {_name(op.attrs['target'])} has no derivative: what it computes is not known.",
         loc=op.loc,
         remedy="give the function around it a dyn.custom_vjp or a dyn.custom_jvp.",
     )
 
 
 def _batch(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
-    """One example after the other: it is made for one."""
-    shared = [v for v, flag in zip(operands, flags, strict=True) if not flag]
-    arrays = [v for v, flag in zip(operands, flags, strict=True) if flag]
+    """One example after the other, or all of them at once, as the function wants it."""
+    target = op.attrs["target"]
+    if isinstance(target, str):
+        return one_by_one(b, op, operands, flags, size)
+    if target.ordered:
+        raise UnsupportedOpError(
+            f"vmap: {target.name} is ordered, and the examples of vmap have no order.",
+            loc=op.loc,
+            remedy="leave ordered=True out, or use dyn.lax.map, which takes one after the other.",
+        )
+    if target.vmap_method is None:
+        raise UnsupportedOpError(
+            f"vmap: {target.name} says nothing of how it is called for many examples.",
+            loc=op.loc,
+            remedy='pass vmap_method="sequential" to call it once for each; "expand_dims" or "broadcast_all" to call '
+            "it once, with an axis of examples in front.",
+        )
+    if target.vmap_method.startswith("sequential"):
+        return one_by_one(b, op, operands, flags, size)
+    return _at_once(b, op, operands, flags, size)
 
-    def step(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
-        same, rows = iter(params[: len(shared)]), iter(params[len(shared) :])
-        given = [next(rows) if flag else next(same) for flag in flags]
-        return (*params[: len(shared)], *inner.emit(op.opdef, given, **op.attrs))
 
-    slices = [v.type.with_shape(v.shape[1:]) for v in arrays]
-    region = build_region(b, [*(v.type for v in shared), *slices], step)
-    attrs = {"carries": len(shared), "length": size, "reverse": False}
-    made = b.op_all("scan", *shared, *arrays, regions=(region,), **attrs)
-    return made[len(shared) :]
+def _at_once(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    """One call, with an axis of examples in front: of those that have none it is 1 (``expand_dims``), repeated
+    (``broadcast_all``), or not there (``legacy_vectorized``)."""
+    method = op.attrs["target"].vmap_method
+    given: list[Value] = []
+    for value, flag in zip(operands, flags, strict=True):
+        if not flag and method != "legacy_vectorized":
+            value = spread(b, value, size if method == "broadcast_all" else 1)
+        given.append(value)
+    attrs = {**op.attrs, "shapes": tuple([(size, *shape) for shape in op.attrs["shapes"]])}
+    return b.emit(op.opdef, given, **attrs)
 
 
 def _samples() -> list[Sample]:
@@ -119,13 +168,14 @@ def _samples() -> list[Sample]:
     return calls
 
 
-#: What the function registered for ``target`` makes of the operands: results of ``dtypes`` and ``shapes``.
-#: ``attributes`` are pairs of names and values, which it is given as keywords.
+#: What ``target`` makes of the operands: results of ``dtypes`` and ``shapes``. It is an external function, or the name
+#: that one is registered for, which is given ``attributes``, pairs of names and values, as keywords.
 custom_call = OpDef(
     "custom_call",
     OpKind.OPAQUE,
     types=_types,
     loops=Library(),
+    effects=lambda op: isinstance(op.attrs["target"], External) and op.attrs["target"].effects,
     reference=_run,
     samples=_samples,
     vjp=_refuse, jvp=_refuse, batch=_batch, stablehlo=calls.custom_call,

@@ -8,6 +8,7 @@ never is costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dyn.errors import DynError, UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import gathered, pull_back, zeros
+from dyn.ir.effects import without_effects
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import REGISTRY, Inline, OpDef, OpKind, Sample
 from dyn.ir.splice import build_region, copied, splice
@@ -56,8 +58,9 @@ def vjp_prepare(op: Op) -> Op:
 
 
 def vjp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """By the forward rule, computed now."""
+    """By the forward rule, computed now beside the function: what that does to the world is done."""
     ready = copied(vjp_prepare(op), {v: v for v in op.operands})
+    ready = replace(ready, regions=(without_effects(ready.regions[0]), ready.regions[1]))
     b.append(ready)
     return forward_vjp(b, ready, (*cts, *(None,) * (len(ready.results) - len(cts))))
 
@@ -213,6 +216,7 @@ custom_vjp_call = OpDef(
     samples=_vjp_samples,
     vjp=vjp_vjp, jvp=vjp_jvp, batch=vjp_batch, stablehlo=calls.written_out("derivatives are not written"),
     prepare=vjp_prepare,
+    has_backward=True,
 )  # fmt: skip
 
 #: A ``custom_vjp_call`` that is being differentiated: the function's results, ``outs`` of them, and the residuals. What
@@ -226,6 +230,7 @@ custom_vjp_forward = OpDef(
     samples=_forward_samples,
     vjp=forward_vjp, jvp=vjp_jvp, batch=through_batch, stablehlo=calls.written_out("derivatives are not written"),
     transparent=True,
+    has_backward=True,
 )  # fmt: skip
 
 #: The first region of the operands, of which ``explicit`` may be differentiated by. The second region, of those, their

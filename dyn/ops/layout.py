@@ -176,7 +176,11 @@ def _turned(function: Function, region: _Region) -> Function:
     remade = region.remade()
     for old in function.ops:
         op = with_operands(old, values)
-        builder.loc, result = op.loc, old.results[0]
+        builder.loc = op.loc
+        if not old.results:
+            builder.append(op)
+            continue
+        result = old.results[0]
         if result in remade and op.opdef.kind is not OpKind.POINTWISE:
             turned[result] = _remade(builder, op, region.order)
         elif result in remade or (result in region.members and op.opdef is not reduce):

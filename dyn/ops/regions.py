@@ -12,6 +12,7 @@ from typing import Any
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
+from dyn.ir.effects import has_effect
 from dyn.ir.opdef import Elements, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import COMBINES
@@ -91,7 +92,7 @@ def taken_apart(region: Region) -> tuple[Region, ...] | None:
 def way_to_combine(region: Region) -> str:
     """What a body of one array does: a monoid's name, ``replace``, ``keep``, or ``body`` for anything else."""
     old, new = region.params
-    if region.results[0] in (old, new):
+    if region.results[0] in (old, new) and not any(has_effect(op) for op in region.ops):
         return "replace" if region.results[0] is new else "keep"
     known = monoid_of(region)
     return "body" if known is None else known[0]
@@ -127,6 +128,8 @@ def monoid_of(region: Region) -> tuple[str, ...] | None:
     """
     count = len(region.results)
     makers = {result: op for op in region.ops for result in op.results}
+    if any(has_effect(op) for op in region.ops):
+        return None
     found: list[str] = []
     for number, value in enumerate(region.results):
         own = {region.params[number], region.params[number + count]}

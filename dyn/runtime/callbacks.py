@@ -4,8 +4,10 @@
 
     ptr dyn_ask_output(ptr rt, i32 index, ptr tensor)                what ``alloc_output`` of a runtime table is
     i32 dyn_ask_library(ptr rt, ptr number, ptr tensors, ptr values)  and ``library``
+    i32 dyn_ask_python(ptr context, ptr in, ptr out)                  a function outside of the program
 
-``rt``'s state is the addresses of two functions, which take the same arguments and one more: where the answer goes. A
+``rt``'s state is the addresses of two functions, which take the same arguments and one more: where the answer goes; the
+address of the third stands first in ``context``. A
 signal's handler may raise in the moment in which Python enters a function, before the first line of it: then ctypes
 returns whatever lies on the stack, which must be no pointer and no success. So the answer is a failure until it is
 given. A tensor whose memory was asked for and not given has ``UNANSWERED`` for its data.
@@ -19,7 +21,7 @@ from dyn.runtime.limits import UNANSWERED
 
 
 def add_calls(m: Module) -> None:
-    """Put both functions into a module."""
+    """Put these functions into a module."""
     f = m.function("dyn_ask_output", "ptr", [("ptr", "rt"), ("i32", "index"), ("ptr", "tensor")])
     answer = f.stack("ptr")
     f.store("ptr", "null", answer)
@@ -34,4 +36,11 @@ def add_calls(m: Module) -> None:
     ask = f.load("ptr", f.load("ptr", "%rt"), 8)
     arguments = [("ptr", "%rt"), ("ptr", "%number"), ("ptr", "%tensors"), ("ptr", "%values"), ("ptr", answer)]
     f.call("void", ask, arguments)
+    f.ret("i32", f.cast("trunc", f.load("i64", answer), "i64", "i32"))
+
+    f = m.function("dyn_ask_python", "i32", [("ptr", "context"), ("ptr", "in"), ("ptr", "out")])
+    answer = f.stack("i64")
+    f.store("i64", "1", answer)
+    ask = f.load("ptr", "%context")
+    f.call("void", ask, [("ptr", "%context"), ("ptr", "%in"), ("ptr", "%out"), ("ptr", answer)])
     f.ret("i32", f.cast("trunc", f.load("i64", answer), "i64", "i32"))

@@ -21,6 +21,7 @@ from dyn.backends.x86_runtime import Interface, LoadedProgram, addresses_of
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function, buffers
+from dyn.ir.external import Callee, callees
 from dyn.ir.identity import Identity, function_identity
 from dyn.lower.target import Target
 from dyn.ops import OWN_OPS
@@ -55,8 +56,12 @@ class Program:
             self._identity = function_identity(traced.function, OWN_OPS, traced.guards)
             self._key = self._programs.key(lambda: _named(traced, self._identity))
         # Whoever wants to see the passes at work wants them to run.
-        dumped = bool(config.current().dump)
-        self._shared = None if dumped else f"{self._identity.structure} {_beside(traced)} {target!r}"
+        # What checks call depends on the ops that they check.
+        settings = config.current()
+        self._checks = settings.checks_values
+        self._shared = (
+            None if settings.dump or self._checks else f"{self._identity.structure} {_beside(traced)} {target!r}"
+        )
         self._code: Code | None = None
         #: What was found on disk.
         self._found: Found | None = None
@@ -108,7 +113,16 @@ class Program:
         code = self.code
         with self.record.timed("load"):
             interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
-            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards)
+            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards, self._callees())
+
+    def _callees(self) -> tuple[Callee, ...]:
+        """The functions outside that the code calls by number."""
+        traced = callees(self.traced.function.ops)
+        if self._checks:
+            return self.optimized.callees
+        if self._optimized is not None and self._optimized.callees != traced:
+            raise IRError(f"{self.traced.function.name}: passes have added calls of functions outside.")
+        return traced
 
     def _load(self) -> Code | None:
         """The code that is on disk."""

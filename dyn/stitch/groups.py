@@ -93,7 +93,7 @@ class Plan:
                 operands = ", ".join(numbers[v] for v in op.operands)
                 mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
                 names = ", ".join(numbers[v] for v in op.results)
-                lines.append(f"  {names} = {op.opdef.name}({operands}){mark}")
+                lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:
                 given = ", ".join(f"%{v.name or '?'}" for v in body.function.params)
                 lines.append(f"  region({given}) {{")

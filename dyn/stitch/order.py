@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Any
 
 
 class Order:
@@ -78,7 +79,7 @@ class Order:
         for node in after:
             self._raise(node, self._level[into] + 1)
 
-    def sorted(self, key: Callable[[int], int]) -> list[int]:
+    def sorted(self, key: Callable[[int], Any]) -> list[int]:
         """The nodes, each after all it waits for; of those that could come next, the one with the smallest key."""
         waiting = {node: len(before) for node, before in self._before.items()}
         ready = [(key(node), node) for node, count in waiting.items() if count == 0]

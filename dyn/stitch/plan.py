@@ -15,6 +15,8 @@ memory traffic, merging them, or starts a group of its own:
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
 
+Groups with effects wait for one another, in program order, and run as soon as they can.
+
 An op that a library computes is a group of its own, and so is one that measures a dim, for which all wait that have it,
 and a loop or a choice, whose regions are cut in turn. A BARRIER is no group: what reads its results reads its operands,
 and waits for all of them. VIEW and GENERATE ops, and scalar arithmetic on sizes and constants, belong to no group: each
@@ -28,6 +30,7 @@ from collections.abc import Mapping, Sequence
 
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
+from dyn.ir.effects import has_effect
 from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction, Pieces
@@ -125,6 +128,9 @@ class _Stitcher:
         self.order = Order()
         self.groups: dict[int, _Draft] = {}
         self.group_of: dict[Value, _Draft] = {}
+        self.draft_of: dict[Op, _Draft] = {}
+        #: The last group so far that has effects.
+        self.last_effect: _Draft | None = None
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}
@@ -171,7 +177,7 @@ class _Stitcher:
         self._add(draft, op)
 
     def _new(self, kind: GroupKind, space: tuple[Dim, ...]) -> _Draft:
-        draft = _Draft(len(self.group_of), kind, space)
+        draft = _Draft(len(self.draft_of), kind, space)
         self.groups[draft.number] = draft
         self.order.add(draft.number)
         return draft
@@ -179,7 +185,12 @@ class _Stitcher:
     def _add(self, draft: _Draft, op: Op) -> None:
         draft.ops.append(op)
         draft.reductions += op.opdef.kind is OpKind.REDUCE
+        self.draft_of[op] = draft
         self.group_of.update((result, draft) for result in op.results)
+        if has_effect(op):
+            if self.last_effect is not None:
+                self.order.edge(self.last_effect.number, draft.number)
+            self.last_effect = draft
         bound = bound_dim(op)
         if bound is not None:
             self.measures[bound] = draft
@@ -343,9 +354,9 @@ class _Stitcher:
         crossing = [(op, large) for op in small.ops]
         for op in small.ops:
             readers = dict.fromkeys(reader for v in op.results for reader in self.readers.get(v, ()))
-            crossing += [(reader, small) for reader in readers if self.group_of[reader.results[0]] is large]
+            crossing += [(reader, small) for reader in readers if self.draft_of[reader] is large]
         for op, read in crossing:
-            group = self.group_of[op.results[0]]
+            group = self.draft_of[op]
             row = op.opdef.kind is not OpKind.REDUCE and not self._same_shape(op.results[0].shape, group.space)
             reduced = group.reduced if op.opdef.kind is OpKind.REDUCE else None
             if not all(self._aligned(op, v, read, row=row, reduced=reduced) for v in op.operands):
@@ -363,6 +374,7 @@ class _Stitcher:
         into.ordered = a.ordered or b.ordered
         into.reduced = into.reduced if into.reduced is not None else gone.reduced
         for op in gone.ops:
+            self.draft_of[op] = into
             self.group_of.update((result, into) for result in op.results)
         del self.groups[gone.number]
         self.order.merge(into.number, gone.number)
@@ -375,7 +387,7 @@ class _Stitcher:
         for source, readers in self.readers.items():
             if len(readers) == 1 or source.type.size == 1:
                 continue
-            numbers = dict.fromkeys(self.group_of[reader.results[0]].number for reader in readers)
+            numbers = dict.fromkeys(self.draft_of[reader].number for reader in readers)
             siblings = [self.groups[n] for n in numbers if self._may_have_sibling(self.groups[n], source)]
             joined: list[_Draft] = []
             for draft in siblings[:_MOST_SIBLINGS]:
@@ -443,14 +455,16 @@ class _Stitcher:
                 _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends),
                 bodies,
             )  # fmt: skip
-        order = self.order.sorted(lambda number: first[number])
+        # What has effects comes as early as it can: before memory of the caller's is written, if it may.
+        rank = {n: (not any(has_effect(op) for op in group.ops), first[n]) for n, group in finished.items()}
+        order = self.order.sorted(lambda number: rank[number])
         return Plan(self.function, tuple(finished[number] for number in order), frozenset(stored), self.producers)
 
     def _is_stored(self, value: Value, group: _Draft) -> bool:
         return (
             value in self.pinned
             or group.kind is GroupKind.LIBRARY
-            or any(self.group_of[reader.results[0]] is not group for reader in self.readers.get(value, ()))
+            or any(self.draft_of[reader] is not group for reader in self.readers.get(value, ()))
         )
 
 

@@ -159,7 +159,8 @@ def test_inspect_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_operation_that_is_not_supported_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "strange.mlir"]) == 1
     told = capsys.readouterr().out
-    give = "nothing says what it computes. help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
+    give = "nothing says what it computes. help: give it one: "
+    give += "dyn.interop.stablehlo.register_custom_call(name, impl), where impl may be a dyn.ffi_call."
     assert told.endswith(
         "not supported\n"
         "  operation            times  at                              why\n"

@@ -224,7 +224,8 @@ def test_what_has_no_implementation_is_named() -> None:
     assert str(caught.value) == (
         "the custom call 'lapack_sgelsd_ffi' of (f32[4]) has no meaning in this version.\n"
         "  at model.py:7\n"
-        "  help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
+        "  help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl), where impl may be a "
+        "dyn.ffi_call."
     )
 
 

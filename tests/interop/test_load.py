@@ -209,7 +209,8 @@ def test_custom_calls_are_what_was_registered() -> None:
     assert str(refused.value) == (
         "the custom call 'scaled' of (f32[arg0_0]) has no meaning in this version.\n"
         "  at model.py:7\n"
-        "  help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
+        "  help: give it one: dyn.interop.stablehlo.register_custom_call(name, impl), where impl may be a "
+        "dyn.ffi_call."
     )
     register_custom_call("scaled", lambda x, factor: x * factor)
     assert loaded(np.ones(2, np.float32)).tolist() == [3.0, 3.0]

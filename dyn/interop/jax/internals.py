@@ -26,7 +26,8 @@ def import_jax() -> Any:
     return jax
 
 
-def _found(module: str, name: str) -> Any:
+def found(module: str, name: str) -> Any:
+    """A name in a module of JAX's; None where this JAX has it not."""
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
@@ -67,8 +68,8 @@ def internals() -> Internals:
     jax = import_jax()
     cpu = jax.devices("cpu")[0]
     array = type(jax.numpy.zeros(()))
-    settings = _found("jax._src.config", "trace_context")
-    outside = getattr(_found("jax._src.core", "trace_ctx"), "is_top_level", None)
+    settings = found("jax._src.config", "trace_context")
+    outside = getattr(found("jax._src.core", "trace_ctx"), "is_top_level", None)
     dimension = type(jax.export.symbolic_shape("(a,)")[0])
     config = jax.config
 
@@ -83,7 +84,7 @@ def internals() -> Internals:
 
 
 def _whole_tracebacks() -> Any:
-    filtering = _found("jax._src.config", "traceback_filtering")
+    filtering = found("jax._src.config", "traceback_filtering")
     return contextlib.nullcontext() if filtering is None else filtering("off")
 
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import DynError, NotYetError
+from dyn.interop.jax.callbacks import Callbacks
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.questions import listening
 from dyn.interop.jax.remedies import Failure, answered, remedies
 from dyn.interop.jax.sizes import Sizes
+from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -45,8 +47,9 @@ class Result:
 
 @dataclass
 class _Outputs:
-    """What a trace found out about the results of the function."""
+    """What a trace found out about the results of the function, and the callbacks that it came by."""
 
+    callbacks: Callbacks
     tree: Any = None
     results: list[Result] = field(default_factory=list[Result])
 
@@ -60,6 +63,8 @@ class Exported:
     tree: Any
     results: tuple[Result, ...]
     sizes: Sizes
+    #: What the module calls by number (``dyn.interop.jax.callbacks``).
+    callbacks: tuple[Imported, ...] = ()
 
 
 class Tracing:
@@ -132,7 +137,7 @@ class Tracing:
         self.count += 1
         specs = [self._spec(number, shape) for number, shape in enumerate(self.shapes)]
         try:
-            jax.eval_shape(self._closed(_Outputs()), *specs)
+            jax.eval_shape(self._closed(_Outputs(Callbacks(jax))), *specs)
         except Exception as error:
             error.__context__ = None if error.__context__ is failure.error else error.__context__
             raise
@@ -141,14 +146,16 @@ class Tracing:
     def _attempt(self, sizes: Sizes) -> Failure | tuple[tuple[Any, _Outputs], tuple[Any, ...]]:
         jax = self.parts.jax
         self.count += 1
-        outputs = _Outputs()
+        outputs = _Outputs(Callbacks(jax))
         with listening(self.parts.dimension) as ear, self.parts.whole_tracebacks():
             try:
                 shapes = sizes.shapes(jax)
                 specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
-                checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in self._custom_calls]
+                names = [EXTERNAL, *self._custom_calls]
+                checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in names]
                 closed = jax.jit(self._closed(outputs))
-                exported = jax.export.export(closed, platforms=("cpu",), disabled_checks=checks)(*specs)
+                options = {"platforms": ("cpu",), "disabled_checks": checks, **outputs.callbacks.options}
+                exported = jax.export.export(closed, **options)(*specs)
             except DynError:
                 raise
             except Exception as error:  # whatever it is: with the sizes at hand it may not come
@@ -199,4 +206,5 @@ class Tracing:
             if np.dtype(aval.dtype).name not in known:
                 raise NotYetError(f"{self.name}(): results of dtype {aval.dtype} come later.")
         kept = tuple(exported.module_kept_var_idx)
-        return Exported(exported.mlir_module_serialized, kept, outputs.tree, tuple(outputs.results), sizes)
+        called = tuple(outputs.callbacks.kept)
+        return Exported(exported.mlir_module_serialized, kept, outputs.tree, tuple(outputs.results), sizes, called)

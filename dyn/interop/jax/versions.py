@@ -32,6 +32,7 @@ class Program:
 
     def __init__(self, parts: Internals, name: str, plan: Plan, exported: Exported, asserted: bool = True) -> None:
         self._parts, self.plan = parts, plan
+        self._callbacks = exported.callbacks  # the module has their numbers
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
         self.wrappers = [wrapper(parts, result) for result in exported.results]

@@ -5,15 +5,19 @@ Those that an op is written as (``stablehlo.dynamic_top_k``, ``dyn.lu``, …) ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from dyn.interop.stablehlo.lapack import LAPACK, config
 from dyn.ir.core import Dense, Value
+from dyn.ir.external import External, PythonFunction
 from dyn.ir.hlo import DecodeRule, HloOp
 from dyn.ops.threefry import NAMES, cipher
+from dyn.source import Loc
 
 # --- where arrays are -------------------------------------------------------------------------------------------------
 
@@ -80,6 +84,43 @@ def _approx_top_k(d: Any, op: HloOp) -> Sequence[Value]:
     return [d.b.op("slice", x, start=(0,) * rank, limit=limit, strides=(1,) * rank) for x in ordered]
 
 
+# --- Python functions of this process ---------------------------------------------------------------------------------
+
+#: The custom call of a Python function of this process, by its number.
+EXTERNAL = "dyn.external"
+
+
+class Imported:
+    """A Python function that a module of this process calls by ``number``, for as long as this lives.
+
+    ``function`` makes it, given the line that the call stands in.
+    """
+
+    def __init__(self, name: str, function: Callable[[Loc], PythonFunction], effects: bool) -> None:
+        self.name, self.function, self.effects = name, function, effects
+        self.number = next(_NUMBERS)
+        _IMPORTED[self.number] = self
+
+
+_NUMBERS = itertools.count(1)
+_IMPORTED: WeakValueDictionary[int, Imported] = WeakValueDictionary()
+
+
+def _external(d: Any, op: HloOp) -> Sequence[Value]:
+    """A call of a Python function. The shapes of results with sizes that are computed are further operands."""
+    imported = _IMPORTED.get(config(op)["number"])
+    if imported is None:
+        raise d.fail("calls a Python function that is not in this process", "export the program without callbacks.")
+    places = op.attrs.get("indices_of_shape_operands", ())
+    given = [d.value(v) for i, v in enumerate(op.operands) if i not in places]
+    shapes = [d.dims(op.operands[i]) for i in places] or [v.shape for v in op.results]
+    external = External(imported.name, d.b.loc, imported.function(d.b.loc), imported.effects)
+    return d.b.op_all(
+        "custom_call", *given, target=external, dtypes=tuple([v.dtype for v in op.results]), shapes=tuple(shapes),
+        attributes=(),
+    )  # fmt: skip
+
+
 #: By their names.
 CUSTOM_CALLS: Mapping[str, DecodeRule] = {
     **LAPACK,
@@ -91,6 +132,7 @@ CUSTOM_CALLS: Mapping[str, DecodeRule] = {
     "dce_sink": _nothing,
     "cu_threefry2x32_ffi": _threefry,
     "hip_threefry2x32_ffi": _threefry,
+    EXTERNAL: _external,
     "ApproxTopK": _approx_top_k,
     "stablehlo.dynamic_approx_top_k": _approx_top_k,
 }

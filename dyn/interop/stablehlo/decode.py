@@ -269,7 +269,7 @@ class Reader:
         rule = self.rules.get(name)
         if rule is None:
             remedy = (
-                "give it one: dyn.interop.stablehlo.register_custom_call(name, impl)."
+                "give it one: dyn.interop.stablehlo.register_custom_call(name, impl), where impl may be a dyn.ffi_call."
                 if name.startswith("custom_call.")
                 else ""
             )

@@ -26,13 +26,17 @@ A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``
 tensors are the op's operands and then its results, dense, and the values are those of the program's symbols. One that
 there is native code for (``dyn.lower.lapack``) is ``int32 call(rt, Tensor*)``, and stands in ``ctx`` itself.
 
+A function outside of the program is ``int32 f(void* context, const Tensor* in, Tensor* out)``: ``ctx`` has its address
+and then its context. The dtype of its tensors is DLPack's. Where it gives another number than 0 the program fails with
+the site -2 - e for the external function e, and with that number behind the symbols' values.
+
 Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number. What is wrong in a region
 that demands something of the dims is a failure where that region is about to run, and until then no more than a flag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dyn.lower.abi import FAIL
 from dyn.lower.host import Fault, HostProgram
@@ -51,13 +55,19 @@ class HostEmitter:
 
     ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
     for a library call the number of its entry, or of its code for those in ``native``, and 0. ``constants`` is the
-    number in ``ctx`` of the first constant.
+    number in ``ctx`` of the first constant, ``outside`` has the number of the external function that a launch calls,
+    for those that do.
     """
 
     def __init__(
-        self, program: HostProgram, kernels: Sequence[Kernels], native: Collection[Launch], constants: int
+        self,
+        program: HostProgram,
+        kernels: Sequence[Kernels],
+        native: Collection[Launch],
+        constants: int,
+        outside: Mapping[Launch, int],
     ) -> None:
-        self.program = program
+        self.program, self.outside = program, outside
         self.text = HostText()
         self.sizes = Sizes(self.text)
         self.checks = Checks(program, self.text, self.sizes)
@@ -65,7 +75,14 @@ class HostEmitter:
         numbered = dict(zip(walk_launches(program.launches), kernels, strict=True))
         self.regions = Regions(program, self.text, self.checks, numbered)
         self.memory = Memory(program, self.text, self.regions, constants)
-        self.launches = Launches(program, self.text, self.checks, self.regions, self.memory, native, self._enter)
+        self.launches = Launches(
+            program, self.text, self.checks, self.regions, self.memory, native, outside, self._enter
+        )  # fmt: skip
+
+    @property
+    def _values(self) -> int:
+        """How many values a failure reports: those of the symbols, and what an external function answered."""
+        return len(self.program.symbols) + bool(self.outside)
 
     def module(self, symbol: str) -> str:
         """The module, which defines ``symbol``."""
@@ -80,7 +97,7 @@ class HostEmitter:
             "entry:",
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
-            f"  %values = alloca [{max(len(self.program.symbols), 1)} x i64], align 16",
+            f"  %values = alloca [{max(self._values, 1)} x i64], align 16",
             *self.launches.stack(),
             *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
@@ -148,7 +165,8 @@ class HostEmitter:
     def _failure_blocks(self) -> None:
         """Give back what there is of the arena, and report the site with every symbol's value."""
         text = self.text
-        if not text.faults and not any(not isinstance(site, Fault) for site in self.program.sites):
+        sites = any(not isinstance(site, Fault) for site in self.program.sites)
+        if not text.faults and not sites and not self.outside:
             return
         for fault in sorted(text.faults, key=lambda f: f.name):
             text.label(BLOCKS[fault])
@@ -157,8 +175,7 @@ class HostEmitter:
         text.label("fail")
         self.memory.free_all()
         site = text.value("load i32, ptr %site, align 4")
-        count = len(self.program.symbols)
-        text.emit(f"call void {text.runtime(FAIL)}(ptr %rt, i32 {site}, i32 {count}, ptr %values)")
+        text.emit(f"call void {text.runtime(FAIL)}(ptr %rt, i32 {site}, i32 {self._values}, ptr %values)")
         text.emit("ret i32 1")
 
 
@@ -168,10 +185,12 @@ def emit_host(
     symbol: str,
     native: Collection[Launch] = (),
     constants: int = 0,
+    outside: Mapping[Launch, int] | None = None,
 ) -> str:
     """The LLVM IR of a host program: a module with one definition, ``symbol``. ``native`` are its library calls that
-    there is code for, ``constants`` is where those of constants begin in the table of addresses."""
-    return HostEmitter(program, kernels, native, constants).module(symbol)
+    there is code for, ``constants`` is where those of constants begin in the table of addresses, and ``outside`` are
+    its calls of external functions, with their numbers."""
+    return HostEmitter(program, kernels, native, constants, {} if outside is None else outside).module(symbol)
 
 
 def emit_guards(program: HostProgram, symbol: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
 from dyn.lower.abi import LAUNCH, LIBRARY
@@ -18,8 +18,11 @@ from dyn.shapes import Dim
 
 
 class Launches:
-    """Writes launches in their order. ``enter`` goes on with what has waited for what a launch measured; ``native`` are
-    the library calls that there is code for."""
+    """Writes launches in their order.
+
+    ``enter`` goes on with what has waited for what a launch measured. ``native`` are the library calls that there is
+    code for; ``outside`` has the number of the external function that a launch calls, for those that do.
+    """
 
     def __init__(
         self,
@@ -29,11 +32,12 @@ class Launches:
         regions: Regions,
         memory: Memory,
         native: Collection[Launch],
+        outside: Mapping[Launch, int],
         enter: Callable[[Launch], None],
     ) -> None:
         self.program, self.text, self.checks = program, text, checks
         self.regions, self.memory, self.sizes = regions, memory, checks.sizes
-        self.native, self.enter = native, enter
+        self.native, self.outside, self.enter = native, outside, enter
         #: The numbers of the launches that measure, from 1: those of the segments that begin with them.
         measuring = [launch for launch in walk_launches(program.launches) if launch.measures is not None]
         self.measurements = {launch: number for number, launch in enumerate(measuring, 1)}
@@ -50,7 +54,11 @@ class Launches:
                 self._measure(launch)
             elif launch.call is not None:
                 self._describe(launch.call, launch.buffers)
-                self._call(self.regions.kernels[launch][0][0], native=launch in self.native)
+                number = self.regions.kernels[launch][0][0]
+                if launch in self.outside:
+                    self._call_outside(launch.call, number, self.outside[launch])
+                else:
+                    self._call(number, native=launch in self.native)
             else:
                 self._launch(launch, self.regions.kernels[launch])
 
@@ -133,7 +141,8 @@ class Launches:
             tensor = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {index}")
             dims = text.value(f"getelementptr i64, ptr %sizes, i64 {position}")
             pointer = self.memory.pointer(self.program.places[buffer])
-            fields = ("ptr " + pointer, "i32 0", f"i32 {len(value.shape)}", "ptr " + dims, "ptr null")
+            dtype, rank = f"i32 {value.dtype.dlpack}", f"i32 {len(value.shape)}"
+            fields = ("ptr " + pointer, dtype, rank, "ptr " + dims, "ptr null")
             for field, content in enumerate(fields):
                 at = text.value(f"getelementptr {TENSOR}, ptr {tensor}, i32 0, i32 {field}")
                 text.emit(f"store {content}, ptr {at}, align {4 if content.startswith('i32') else 8}")
@@ -152,6 +161,21 @@ class Launches:
             return
         status = text.value(f"call i32 {text.runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
         text.fault(Fault.LIBRARY, text.value(f"icmp ne i32 {status}, 0"))
+
+    def _call_outside(self, call: Op, number: int, external: int) -> None:
+        """Call an external function; what it answers is reported where it is not 0."""
+        text = self.text
+        function, context = self._code(number), self._code(number + 1)
+        results = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {len(call.operands)}")
+        status = text.value(f"call i32 {function}(ptr {context}, ptr %tensors, ptr {results})")
+        failed, good = text.fresh("failed"), text.fresh("called")
+        text.emit(f"br i1 {text.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{good}")
+        text.label(failed)
+        slot = text.value(f"getelementptr i64, ptr %values, i64 {len(self.program.symbols)}")
+        text.emit(f"store i64 {text.value(f'sext i32 {status} to i64')}, ptr {slot}, align 8")
+        text.emit(f"store i32 {-2 - external}, ptr %site, align 4")
+        text.emit("br label %fail")
+        text.label(good)
 
     def _measure(self, launch: Launch) -> None:
         """Read a dim, and go on with what has waited for it."""

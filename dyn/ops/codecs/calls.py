@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.ir.core import Value
+from dyn.ir.external import External
 from dyn.ir.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
 from dyn.ir.hlo_attributes import whole
 from dyn.ir.types import TensorType
@@ -57,12 +58,20 @@ _CALLING = {
 
 def _encode_custom_call(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     """Where a result has symbolic sizes, the shapes of all of them are further operands."""
+    target = op.attrs["target"]
+    if isinstance(target, External):
+        raise UnsupportedOpError(
+            f"{target.name} has no form in StableHLO: the function that it calls is in this process.",
+            loc=op.loc,
+            remedy="register the function by name with dyn.lax.register_custom_call, and call it with "
+            "dyn.lax.custom_call.",
+        )
     types = _types(op)
     dynamic = not all(type.static for type in types)
     shapes = [e.dims(type.shape) for type in types] if dynamic else []
     places = np.arange(len(operands), len(operands) + len(shapes), dtype=np.int64)
     return e.ops(
-        "stablehlo.custom_call", [*operands, *shapes], types, call_target_name=op.attrs["target"],
+        "stablehlo.custom_call", [*operands, *shapes], types, call_target_name=target,
         api_version=HloInt(4), backend_config=dict(op.attrs.get("attributes", ())),
         indices_of_shape_operands=places if dynamic else None,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-",
             _refuse_dialect(text, source, file)
             raise _refusal(text) from None
         try:
-            reader = _Reader(m.ir, file)
+            reader = _Reader(m.ir, file, tokens=not trusted)
             if any(_is_foreign(op, known) for op in operations(module)):
                 reader.check_chlo(module)
                 legalize_chlo(module)
@@ -124,11 +124,22 @@ _IN_WORDS = ("dot_algorithm", "result_accuracy")
 _FIELD = re.compile(r"(\w+) = (\[[^\]]*\]|-?\d+)")
 
 
+#: The type of a token, no value of which is kept.
+_TOKEN = HloType(dtypes.bool_, ())
+
+
+def _arrays(values: Sequence[HloValue]) -> tuple[HloValue, ...]:
+    """The values that are no tokens."""
+    return tuple([v for v in values if v.type is not _TOKEN])
+
+
 class _Reader:
     """MLIR's objects as records."""
 
-    def __init__(self, ir: Any, file: str) -> None:
+    def __init__(self, ir: Any, file: str, *, tokens: bool) -> None:
         self.ir, self.file = ir, file
+        #: Whether tokens are refused. JAX orders effects by them, which in dyn's programs are in order anyway.
+        self.tokens = tokens
         self.types: dict[str, HloType] = {}
         self.depth = 0
 
@@ -174,15 +185,17 @@ class _Reader:
             raise UnsupportedOpError(f"the function @{name} has no body.", loc=self.loc(op.operation.location))
         body = self.region(op.operation.regions[0], None)
         block = op.operation.regions[0].blocks[0]
+        arguments = [a for a in block.arguments if self.type(a.type, self.loc(a.location)) is not _TOKEN]
         public = "sym_visibility" not in attrs or _text(attrs["sym_visibility"]) != "private"
         return HloFunction(
             name, body, self.mappings(attrs, "arg_attrs"), self.mappings(attrs, "res_attrs"),
-            tuple([self.loc(a.location) for a in block.arguments]), public,
-            tuple([self.name_of(a.location) for a in block.arguments]),
+            tuple([self.loc(a.location) for a in arguments]), public,
+            tuple([self.name_of(a.location) for a in arguments]),
         )  # fmt: skip
 
     def mappings(self, attrs: Any, name: str) -> tuple[Mapping[str, Any], ...]:
-        return tuple([self.attribute(a) for a in self.entries(attrs, name)])
+        every = [self.attribute(a) for a in self.entries(attrs, name)]
+        return tuple([one for one in every if self.tokens or "jax.token" not in one])
 
     @staticmethod
     def entries(attrs: Any, name: str) -> Iterable[Any]:
@@ -209,15 +222,14 @@ class _Reader:
         for op in body:
             ops.append(self.op(op.operation, values))
         self.depth -= 1
-        return HloRegion(tuple(params), tuple(ops), tuple([values[v] for v in end.operands]))
+        return HloRegion(_arrays(params), tuple(ops), _arrays([values[v] for v in end.operands]))
 
     def op(self, op: Any, values: _Values) -> HloOp:
         loc = self.loc(op.location)
         results = tuple([HloValue(self.type(v.type, loc)) for v in op.results])
         regions = tuple([self.region(region, values) for region in op.regions if list(region)])
-        made = HloOp(
-            op.name, tuple([values[v] for v in op.operands]), self.attributes(op, results), results, regions, loc
-        )
+        operands = _arrays([values[v] for v in op.operands])
+        made = HloOp(op.name, operands, self.attributes(op, results), _arrays(results), regions, loc)
         values.own.update(zip(op.results, results, strict=True))
         return made
 
@@ -292,6 +304,8 @@ class _Reader:
         return found
 
     def new_type(self, type: Any, text: str, loc: Loc) -> HloType:
+        if text == "!stablehlo.token" and not self.tokens:
+            return _TOKEN
         if not isinstance(type, self.ir.RankedTensorType):
             if text in ("index", *ELEMENTS):  # what shape, arith and tensor operations compute with
                 return HloType(ELEMENTS.get(text, dtypes.int64), ())

@@ -1,0 +1,126 @@
+"""Functions outside of programs, as attributes of the ops that call them.
+
+Compiled code refers to an external function by its number among those of the program, in the order in which the traced
+program first calls them. So code is shared by programs that differ in nothing but what they call, and may be kept on
+disk, where no Python function has a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from dyn.dtypes import DType
+from dyn.ir.core import Op, attrs_key
+from dyn.source import Loc
+
+Array = np.ndarray[Any, Any]
+#: How a call for one example becomes a call for many: ``jax.pure_callback`` says what each means.
+VmapMethod = Literal["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A result that a call has to give, in the call at hand."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+class PythonFunction(Protocol):
+    """``function(arrays, expected)``: the results for operands that it may keep, checked against ``expected``."""
+
+    def __call__(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> Sequence[Array]: ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NativeFunction:
+    """``int32 f(void* context, const Tensor* in, Tensor* out)`` at an address, as ``docs/callbacks.md`` says.
+
+    ``errors`` are texts for the numbers that it may return, ``keep`` what has to stay alive for it to be called.
+    """
+
+    address: int
+    context: int
+    errors: Mapping[int, str]
+    keep: object
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class External:
+    """A function that programs call: each is itself, and no two are equal.
+
+    ``name`` is what errors call it, ``loc`` the line that the call stands in.
+    """
+
+    name: str
+    loc: Loc
+    function: PythonFunction | NativeFunction
+    #: Whether it does something beside giving its results: it then runs exactly when the program says so.
+    effects: bool = False
+    #: Whether examples must not be taken apart by vmap, since their calls would come in another order.
+    ordered: bool = False
+    vmap_method: VmapMethod | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Callee:
+    """What a ``custom_call`` calls: an external function, or what is registered for a name, with attributes."""
+
+    target: External | str
+    #: How many results it gives.
+    results: int
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return repr(self.target) if isinstance(self.target, str) else self.target.name
+
+    @property
+    def runs_python(self) -> bool:
+        return isinstance(self.target, str) or not isinstance(self.target.function, NativeFunction)
+
+    @property
+    def effects(self) -> bool:
+        return isinstance(self.target, External) and self.target.effects
+
+    def key(self) -> tuple[object, ...]:
+        """What equality compares: an attribute 1 is neither 1.0 nor True."""
+        return self.target, self.results, attrs_key(dict(self.attributes))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Callee) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+
+def callee_of(op: Op) -> Callee | None:
+    """What an op calls; None of ops that call nothing outside."""
+    target = op.attrs.get("target")
+    if not isinstance(target, External | str):
+        return None
+    return Callee(target, len(op.results), op.attrs.get("attributes", ()))
+
+
+def callees(ops: Sequence[Op]) -> tuple[Callee, ...]:
+    """What ops call, those in their regions too, each once, in order."""
+    found: dict[Callee, None] = {}
+    _collect(ops, found)
+    return tuple(found)
+
+
+def _collect(ops: Sequence[Op], found: dict[Callee, None]) -> None:
+    for op in ops:
+        callee = callee_of(op)
+        if callee is not None:
+            found.setdefault(callee)
+        for region in op.regions:
+            _collect(region.ops, found)
