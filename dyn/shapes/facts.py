@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dyn.errors import ShapeError
@@ -66,6 +66,7 @@ class Facts:
         "_assumed",
         "_declarations",
         "_decided",
+        "_last_measured",
         "_memo",
         "_models",
         "_relations",
@@ -81,6 +82,8 @@ class Facts:
         self._relations: tuple[Relation, ...] = () if older is None else older._relations
         self._declarations: dict[Symbol, Declaration] = {} if older is None else older._declarations
         self._assumed: dict[tuple[object, ...], Why] = {} if older is None else older._assumed
+        #: The age of the youngest measured symbol that a relation is about; -1 where there is none.
+        self._last_measured: int = -1 if older is None else older._last_measured
         #: The relations that mention a symbol.
         self._about: dict[Symbol, tuple[Relation, ...]] = {} if older is None else older._about
         #: What was proved or refuted under fewer facts is so under more.
@@ -155,11 +158,22 @@ class Facts:
     def assume(self, relation: Relation) -> Facts:
         """These facts and a relation; the same object where the relation is proved already.
 
+        What is about dims that are known earlier than those of which it follows is kept all the same, and so is what a
+        relation says of such dims by what they are equal to: it is checked when they are known, before anything is
+        computed with them.
+
         Raises :class:`~dyn.errors.ShapeError` where it cannot hold.
         """
+        if _key(relation) in self._assumed:
+            return self
+        if relation.last_measured() >= 0:
+            plain = replace(relation, lhs=self.simplify(relation.lhs), rhs=self.simplify(relation.rhs))
+            if plain.last_measured() < relation.last_measured() and plain.lhs_shape is None:
+                return self.assume(plain)
         answer = self.ask(relation)
         if answer.proved:
-            return self
+            late = self._is_known_later(relation, answer.why)
+            return self._and(relation, self._state, {}, self._models) if late else self
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
@@ -170,12 +184,23 @@ class Facts:
             relation.reason,
             relation,
         )
+        return self._and(relation, state, memo, models)
+
+    def _and(self, relation: Relation, state: State, memo: Memo, models: Models) -> Facts:
+        """These facts with one more relation, under the state in which it is known."""
         new = Facts(state, memo, models, self)
         new._relations = (*self._relations, relation)
         new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
+        new._decided.pop(_key(relation), None)  # for another reason
+        new._last_measured = max(self._last_measured, relation.last_measured())
         about = {sym: (*self._about.get(sym, ()), relation) for sym in relation.symbols()}
         new._about = {**self._about, **about}
         return new
+
+    def _is_known_later(self, relation: Relation, why: Why) -> bool:
+        """Whether a relation follows only of dims that are measured after its own."""
+        age = relation.last_measured()
+        return self._last_measured > age and any(r.last_measured() > age and r.reason in why for r in self._relations)
 
     def within(self, relations: tuple[Relation, ...]) -> Facts:
         """These facts and what is demanded in a part of the program besides: the facts that hold there.

@@ -10,7 +10,7 @@ from typing import NoReturn
 from dyn.errors import ShapeError
 from dyn.shapes.expr import Dim, Symbol, SymExpr
 from dyn.shapes.text import format_dim
-from dyn.shapes.walk import evaluate, free_symbols
+from dyn.shapes.walk import evaluate, free_symbols, last_measured
 from dyn.source import Loc
 
 
@@ -123,6 +123,10 @@ class Relation:
     def symbols(self) -> frozenset[Symbol]:
         """The symbols that it is about."""
         return free_symbols(self.lhs) | free_symbols(self.rhs)
+
+    def last_measured(self) -> int:
+        """The age of the youngest measured symbol that it is about; -1 where there is none."""
+        return max(last_measured(self.lhs), last_measured(self.rhs))
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
         """Whether it is true for these sizes. A relation without a value is not, and its negation is not either."""

@@ -306,3 +306,56 @@ def test_results_of_both_kinds_at_any_size() -> None:
         wanted = (x[x > 0], x * 2, np.sum(x), x[x < 0][:, None] * x[None, :], x + 1)
         for found, value in zip(f(x), wanted, strict=True):
             np.testing.assert_allclose(found, value, atol=1e-12)
+
+
+# ---- what is known of sizes before one of them is measured -----------------------------------------------------------
+
+
+def test_what_follows_of_a_measured_size_is_checked_before_it_is_used() -> None:
+    """``n - k >= 500`` says that ``n >= 500``, which arrays of ``n - 500`` elements need before ``k`` is known."""
+
+    def f(x: Any, k: Any) -> Any:
+        n, first = x.shape[0], dnp.sort(dnp.sin(x))
+        rest = dnp.zeros(n - lax.as_dim(k, name="k") - 500)
+        more = dnp.sort(dnp.sin(dnp.arange(n - 500).astype(np.float32)))
+        return dnp.sum(rest) + dnp.sum(more) * 0 + dnp.sum(dnp.sort(x * 2)) + first[0] * 0, dnp.zeros(n - 500)
+
+    compiled = dyn.jit(f)
+    total, zeros = compiled(np.ones(600, np.float32), np.int64(1))
+    assert (total, zeros.shape) == (1200, (100,))
+    for n in (3, 100, 400, 499):
+        with pytest.raises(ShapeError) as caught:
+            compiled(np.ones(n, np.float32), np.int64(0))
+        assert str(caught.value).startswith(f"x_0 - 500 >= 0 is required, but x_0 - 500 is {n - 500} (x_0 is {n}): ")
+    with pytest.raises(ShapeError, match=r"x_0 - k - 500 >= 0 is required"):
+        compiled(np.ones(501, np.float32), np.int64(2))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_an_index_that_a_measured_size_allows() -> None:
+    def f(x: Any, k: Any) -> Any:
+        rest = dnp.zeros(x.shape[0] - lax.as_dim(k) - 400_000_000)
+        return x[400_000_000 - 1], dnp.sum(rest)
+
+    with pytest.raises(ShapeError) as caught:
+        dyn.jit(f)(np.ones(3, np.float32), np.int64(1))
+    assert str(caught.value).startswith(
+        "x_0 >= 400000000 is required, but x_0 is 3: the index 399999999 is inside of axis 0.\n"
+    )
+
+
+def test_sizes_that_are_equal_to_one_that_is_measured() -> None:
+    """Both are as long as what the mask takes: so they are equal, which is checked before anything reads them."""
+
+    def f(x: Any, y: Any, z: Any, m: Any) -> Any:
+        both = dnp.sum(dnp.sort(x) * 2) + dnp.sum(dnp.sort(y))
+        taken = z[m]
+        return dnp.sum(taken.reshape(x.shape) + taken.reshape(y.shape) + x * y) + both
+
+    compiled = dyn.jit(f)
+    x, z = np.ones(3, np.float32), np.ones(7, np.float32)
+    assert compiled(x, x, z, np.arange(7) < 3) == 18
+    with pytest.raises(ShapeError, match="is required"):
+        compiled(x, np.ones(100_000, np.float32), z, np.arange(7) < 3)
+    with pytest.raises(ShapeError, match="is required"):
+        compiled(x, x, z, np.arange(7) < 4)

@@ -565,3 +565,18 @@ def test_what_is_measured_is_said_in_terms_of_what_is_known_before() -> None:
     halves = given((EQ, 2 * first, late))  # late is not said to be twice the measured one
     assert halves.simplify(late) is late
     assert halves.eq(late, 2 * first).proved
+
+
+def test_what_follows_of_a_dim_that_is_known_later_is_kept_to_be_checked():
+    """``n >= k + 5`` implies ``n >= 5``, and is looked at when ``k`` is measured: an op before that needs the other."""
+    n, m = as_dim(symbol("n")), as_dim(symbol("m"))
+    k = as_dim(symbol("k", measured=True))
+    late = given((RelKind.GE, n, k + 5))
+    five = Relation(RelKind.GE, n, 5, Reason("there are five"))
+    assert late.ask(five).proved
+    both = late.assume(five)
+    assert [r.describe() for r in both.relations] == ["n >= k + 5", "n >= 5"]
+    assert both.assume(five) is both
+    assert given((RelKind.GE, n, 7)).assume(five).relations == given((RelKind.GE, n, 7)).relations
+    equal = given((RelKind.EQ, k, n), (RelKind.EQ, k, m), (RelKind.GE, k, 3))
+    assert [r.describe() for r in equal.relations] == ["k == n", "n == m", "n >= 3"]
