@@ -20,8 +20,8 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
-from dyn.backends.x86_entry import Once
-from dyn.backends.x86_runtime import LoadedProgram, entry_functions
+from dyn.backends.host_programs import LoadedProgram, entry_functions
+from dyn.backends.native_entry import Once
 from dyn.config import Config
 from dyn.dtypes import Kind
 from dyn.forking import lock

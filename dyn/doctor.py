@@ -25,9 +25,9 @@ from dyn import config, hosts
 from dyn.backends.cuda import CudaBackend
 from dyn.backends.cuda_driver import NoDriverError, driver_devices
 from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
+from dyn.backends.families import host_backend
 from dyn.backends.rocm import RocmBackend
 from dyn.backends.trust import refusal
-from dyn.backends.x86 import X86Backend, host_target
 from dyn.lower.target import Target
 
 
@@ -208,9 +208,10 @@ def _backends() -> list[Finding]:
 
 
 def _x86() -> Finding:
-    reason = X86Backend(host_target()).unavailable()
+    backend = host_backend()
+    reason = backend.unavailable()
     if reason is None:
-        return Finding("x86", State.OK, f"compiles for and runs on {host_target()}")
+        return Finding("x86", State.OK, f"compiles for and runs on {backend.target}")
     return Finding("x86", State.FAILED, reason, "pip install llvmlite")
 
 

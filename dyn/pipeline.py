@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Effort, Source
+from dyn.backends.base import Effort, ObjectBackend, RenderedKernel, Source
 from dyn.backends.binaries import Built
+from dyn.backends.families import family_of
+from dyn.backends.host_programs import Interface, LoadedProgram, load_program
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
-from dyn.backends.x86 import X86Backend
-from dyn.backends.x86_runtime import Interface, LoadedProgram, load_program
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -32,7 +32,6 @@ from dyn.lower.lapack.routines import emit_library_call
 from dyn.lower.launch import Launch, walk_launches
 from dyn.lower.plan import lower_plan
 from dyn.lower.target import Target
-from dyn.lower.x86.emit import KernelText, emit_kernel
 from dyn.ops.layout import propagate_transposes
 from dyn.record import Record
 from dyn.shapes import Dim, Symbol, substitute
@@ -119,11 +118,12 @@ class Rendered:
 
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
+    family = family_of(optimized.target)
     numbers: dict[str, int] = {}
     #: The layers of a model share kernel objects: each is hashed once.
     names: dict[int, str] = {}
     sources: list[Source] = []
-    rendered: dict[str, tuple[KernelText, tuple[Symbol, ...]]] = {}
+    rendered: dict[str, tuple[RenderedKernel, tuple[Symbol, ...]]] = {}
     table: list[list[tuple[int, Dim]]] = []
     calls: list[int] = []
     native: set[Launch] = set()
@@ -150,7 +150,7 @@ def render(optimized: Optimized) -> Rendered:
                 key = names[id(variant.kernel)] = f"k_{kernel_hash(variant.kernel)}"
             if key not in numbers:
                 numbers[key] = len(numbers)
-                text = emit_kernel(replace(variant.kernel, name=key), optimized.target)
+                text = family.render(replace(variant.kernel, name=key), optimized.target)
                 rendered[key] = (text, variant.kernel.dims)
                 sources.append(Source(text.text, (key,)))
             text, symbols = rendered[key]
@@ -174,8 +174,8 @@ def render(optimized: Optimized) -> Rendered:
     return Rendered((*sources, *hosts), len(sources), tuple(calls))
 
 
-def compile_x86(
-    optimized: Optimized, captured: Sequence[np.ndarray], backend: X86Backend, record: Record
+def compile_program(
+    optimized: Optimized, captured: Sequence[np.ndarray], backend: ObjectBackend, record: Record
 ) -> LoadedProgram:
     """Machine code for this machine, in memory, with the arrays that it captures."""
     rendered, built = compile_parts(optimized, backend, record)
@@ -185,7 +185,7 @@ def compile_x86(
     )  # fmt: skip
 
 
-def compile_parts(optimized: Optimized, backend: X86Backend, record: Record) -> tuple[Rendered, list[Built]]:
+def compile_parts(optimized: Optimized, backend: ObjectBackend, record: Record) -> tuple[Rendered, list[Built]]:
     """The texts of a program and their objects. Equal kernels are rendered and compiled once."""
     with record.timed("render"):
         rendered = render(optimized)

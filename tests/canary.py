@@ -9,10 +9,10 @@ from unittest import mock
 
 import numpy as np
 
-from dyn.backends import x86_runtime
+from dyn.backends import host_programs
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import LoadedProgram
-from dyn.pipeline import compile_x86, optimize
+from dyn.pipeline import compile_program, optimize
 from dyn.record import Record
 from dyn.trace.function import TracedFunction
 
@@ -53,7 +53,7 @@ class _Watched:
 def watched() -> Iterator[list[_Fence]]:
     """Results that are allocated inside lie between canaries, which are checked at the end."""
     fences: list[_Fence] = []
-    with mock.patch.object(x86_runtime, "np", _Watched(fences)):
+    with mock.patch.object(host_programs, "np", _Watched(fences)):
         yield fences
     for fence in fences:
         fence.check()
@@ -62,7 +62,7 @@ def watched() -> Iterator[list[_Fence]]:
 def compile_traced(traced: TracedFunction, captured: Sequence[Array]) -> LoadedProgram:
     """Machine code of a trace for this machine."""
     record = Record()
-    return compile_x86(optimize(traced, host_target(), record), list(captured), X86Backend(host_target()), record)
+    return compile_program(optimize(traced, host_target(), record), list(captured), X86Backend(host_target()), record)
 
 
 def run_compiled(program: LoadedProgram, arrays: Sequence[Array]) -> list[Array]:

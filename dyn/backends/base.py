@@ -7,11 +7,16 @@ works on text and plain data.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dyn.lower.target import Target
+from dyn.shapes import Dim
+
+if TYPE_CHECKING:
+    from dyn.backends.binaries import Built
 
 
 class Effort(Enum):
@@ -55,6 +60,18 @@ class Executable(Protocol):
         ...
 
 
+class RenderedKernel(Protocol):
+    """A kernel as text for a target."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def scratch_bytes(self) -> Dim:
+        """The scratch that one worker needs, over the kernel's dims."""
+        ...
+
+
 class Backend(Protocol):
     """Compiles sources for one target, and loads them."""
 
@@ -68,3 +85,36 @@ class Backend(Protocol):
     def compile(self, source: Source) -> Binary: ...
 
     def load(self, binary: Binary) -> Executable: ...
+
+
+class ObjectBackend(Backend, Protocol):
+    """A backend whose binaries are kept by keys, in memory and on disk, and each loaded once into this process."""
+
+    @property
+    def toolchain(self) -> str:
+        """What identifies the compiler."""
+        ...
+
+    def key(self, source: Source) -> str:
+        """What identifies the binary of a source."""
+        ...
+
+    def build(self, source: Source) -> Built:
+        """The binary of a source, and whether it was compiled now or found."""
+        ...
+
+    def build_all(self, sources: Sequence[Source]) -> list[Built]:
+        """The binaries of several sources, in their order."""
+        ...
+
+    def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
+        """The binaries of these keys, each with its symbols, if none needs to be compiled."""
+        ...
+
+    def load_once(self, binary: Binary) -> Executable:
+        """Load a binary that has no state of its own; equal ones are loaded once in a process."""
+        ...
+
+    def assembly(self, source: Source) -> str:
+        """The assembly of a source."""
+        ...

@@ -1,8 +1,8 @@
 """Whole programs on disk: which object files a traced program was made into, so that it need not be lowered again.
 
-An entry lists the keys of objects, which are entries of their own (``dyn.backends.x86``), and the little that a call
-must know beside them. It is found by what the program was made from: the traced program's identity, the target, LLVM,
-NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
+An entry lists the keys of objects, which are entries of their own (``dyn.backends.binaries``), and the little that a
+call must know beside them. It is found by what the program was made from: the traced program's identity, the target,
+the toolchain, NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
 
 The texts of the native runtime and of the native entry depend on nothing but the latter, and are found the same way.
 """
@@ -17,11 +17,10 @@ from hashlib import sha256
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Source
+from dyn.backends.base import ObjectBackend, Source
 from dyn.backends.binaries import Built
 from dyn.backends.cache import Store, current_store
 from dyn.backends.lapack import has_lapack
-from dyn.backends.x86 import X86Backend, toolchain
 from dyn.lower.abi import LIBRARY_SYMBOL
 from dyn.version import code_version, is_unchanged
 
@@ -84,7 +83,7 @@ class Programs:
     Programs that check what operations make are not kept either: what they call is not in the traced program.
     """
 
-    def __init__(self, backend: X86Backend) -> None:
+    def __init__(self, backend: ObjectBackend) -> None:
         self._backend = backend
         settings = config.current()
         self._store: Store | None = (
@@ -97,7 +96,7 @@ class Programs:
         what = None if version is None else identity()
         if version is None or what is None:
             return None
-        made_of = (what, repr(self._backend.target), toolchain(), version, np.__version__, sys.version)
+        made_of = (what, repr(self._backend.target), self._backend.toolchain, version, np.__version__, sys.version)
         digest = sha256("\0".join(made_of).encode()).hexdigest()
         return f"program_{digest}"
 
@@ -121,7 +120,7 @@ class Programs:
             self._store.write(key, found.text().encode())
 
 
-def build_own(backend: X86Backend, name: str, source: Callable[[], Source]) -> Built:
+def build_own(backend: ObjectBackend, name: str, source: Callable[[], Source]) -> Built:
     """The object of a text that depends on dyn's sources alone; ``source()`` writes the text if it has to be."""
     programs = Programs(backend)
     key = programs.key(lambda: f"own {name}")
@@ -134,6 +133,6 @@ def build_own(backend: X86Backend, name: str, source: Callable[[], Source]) -> B
     return built
 
 
-def parts_of(backend: X86Backend, sources: Sequence[Source]) -> tuple[Part, ...]:
+def parts_of(backend: ObjectBackend, sources: Sequence[Source]) -> tuple[Part, ...]:
     """The objects that sources are compiled to."""
     return tuple(Part(backend.key(source), source.symbols) for source in sources)

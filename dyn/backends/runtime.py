@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from dyn import config
 from dyn.backends.base import Effort, Source
+from dyn.backends.families import host_backend
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.backends.x86 import X86Backend, host_target
 from dyn.forking import lock
 from dyn.runtime.limits import MOST_THREADS
 
@@ -95,7 +95,7 @@ def idle_limit() -> int:
 
 
 def _load() -> NativeRuntime:
-    backend = X86Backend(host_target())
+    backend = host_backend()
     code = backend.load(build_own(backend, "runtime", runtime_source).binary)
     runtime = NativeRuntime({symbol: code.address(symbol) for symbol in _SYMBOLS})
     long = ctypes.c_int64

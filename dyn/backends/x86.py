@@ -150,6 +150,10 @@ class X86Backend:
     def target(self) -> Target:
         return self._target
 
+    @property
+    def toolchain(self) -> str:
+        return toolchain()
+
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("llvmlite") is None:
             return "llvmlite is not installed; pip install llvmlite"

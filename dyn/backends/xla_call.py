@@ -6,10 +6,10 @@ import ctypes
 import secrets
 
 from dyn.backends.base import Effort, Source
+from dyn.backends.families import host_backend
+from dyn.backends.host_programs import RUNTIME_WORDS, LoadedProgram
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import RUNTIME_WORDS, LoadedProgram
 from dyn.forking import lock
 from dyn.ir.core import Op
 from dyn.ir.measured import measured_dims
@@ -33,7 +33,7 @@ class _Calls:
         """The address of the ``XLA_FFI_Handler``."""
         with self._lock:
             if self._address is None:
-                backend = X86Backend(host_target())
+                backend = host_backend()
                 self._address = backend.load(build_own(backend, "xla call", _source).binary).address("dyn_xla_call")
             return self._address
 

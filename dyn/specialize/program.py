@@ -14,10 +14,10 @@ import numpy as np
 
 from dyn import config
 from dyn.backends.binaries import Built, Origin
+from dyn.backends.families import family_of
+from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
 from dyn.backends.loading import loading
 from dyn.backends.programs import Found, Programs, parts_of
-from dyn.backends.x86 import X86Backend
-from dyn.backends.x86_runtime import Interface, LoadedProgram, addresses_of
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function, buffers
@@ -46,7 +46,7 @@ class Program:
 
     def __init__(self, traced: TracedFunction, target: Target, record: Record) -> None:
         self.traced, self.record = traced, record
-        self._backend = X86Backend(target)
+        self._backend = family_of(target).backend(target)
         self._lock = lock()
         self._optimized: Optimized | None = None
         #: The host program that the code in memory was made from, once that is known.

@@ -19,7 +19,7 @@ from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import unflatten
 
 if TYPE_CHECKING:
-    from dyn.backends.x86_runtime import LoadedProgram
+    from dyn.backends.host_programs import LoadedProgram
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
     from dyn.specialize.program import Program
@@ -78,7 +78,7 @@ class Version:
 def make_program(traced: TracedFunction, trace_seconds: float) -> Program:
     """A traced program for this machine."""
     load_compiler()
-    from dyn.backends.x86 import host_target
+    from dyn.backends.families import host_target
     from dyn.record import Record
     from dyn.specialize.program import Program
 

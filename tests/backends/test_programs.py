@@ -305,7 +305,7 @@ def test_other_sources_make_other_programs(monkeypatch: pytest.MonkeyPatch, fold
 def test_other_libraries_make_other_programs(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     compiled(add, *VECTORS)
     if what == "toolchain":
-        monkeypatch.setattr(programs, "toolchain", lambda: "another")
+        monkeypatch.setattr(x86, "toolchain", lambda: "another")
     else:
         monkeypatch.setattr(np, "__version__", "another")
     assert "lower" in compiled(add, *VECTORS).version.record.seconds

@@ -13,7 +13,7 @@ import pytest
 
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.ir.opdef import REGISTRY, Composite, OpKind
-from dyn.pipeline import compile_x86, optimize
+from dyn.pipeline import compile_program, optimize
 from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.canary import run_compiled
@@ -36,7 +36,7 @@ def test_samples(name: str) -> None:
         function, _ = function_of(opdef, sample)
         traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
         record = Record()
-        program = compile_x86(optimize(traced, host_target(), record), (), _BACKEND, record)
+        program = compile_program(optimize(traced, host_target(), record), (), _BACKEND, record)
         pairs = zip(run_compiled(program, sample.operands), expected(opdef, sample), strict=True)
         for place, (actual, wanted) in enumerate(pairs):
             # Eigenvectors are determined up to a factor of length 1, which each library chooses.

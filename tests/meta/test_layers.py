@@ -51,6 +51,11 @@ LEFT_TO_RIGHT = [
 # modules are imported by people who have the framework.
 HEAVY = {"jax", "jaxlib", "torch", "tensorflow", "cuda", "scipy", "matplotlib"}
 
+# What belongs to one family of targets is known to the rooms that it lies in, to what says what a machine can run, and
+# to nobody else: who needs it asks for the family of a target.
+FAMILIES = ("dyn.lower.x86", "dyn.lower.gpu", "dyn.backends.x86", "dyn.backends.cuda", "dyn.backends.rocm")
+KNOW_FAMILIES = {"lower", "backends", "doctor"}
+
 # Each is touched by one file only, in backends/; the rooms below generate text and start nothing.
 ONE_FILE_IN_BACKENDS = {"llvmlite", "cuda"}
 ONLY_IN_BACKENDS = {"subprocess"}
@@ -158,6 +163,9 @@ def check(sources: Mapping[str, str]) -> list[str]:
                     problems.append(f"{where}: imports {found.module}, whose room has no number")
                 elif not may_import(room, other):
                     problems.append(f"{where}: {room} ({ROOMS[room]}) imports {found.module} ({ROOMS[other]})")
+            family = next((f for f in FAMILIES if f"{found.module}.".startswith(f"{f}.")), None)
+            if family is not None and room not in KNOW_FAMILIES:
+                problems.append(f"{where}: {family} belongs to one family of targets; use dyn.backends.families")
             if root in HEAVY and found.runs_on_import and room != "interop":
                 problems.append(f"{where}: {root} is heavy; import it in the function that uses it")
             if root in ONE_FILE_IN_BACKENDS | ONLY_IN_BACKENDS and room != "backends":
@@ -249,6 +257,16 @@ SMALL = {
         ("dyn/interop/jax.py", "import dyn.numpy", "1: interop (8) imports dyn.numpy (8)"),
         ("dyn/api.py", "import dyn.pipeline", ""),
         ("dyn/pipeline.py", "import dyn.api", "1: pipeline (7) imports dyn.api (7)"),
+        ("dyn/pipeline.py", "from dyn.backends.families import family_of", ""),
+        ("dyn/backends/families.py", "def f():\n    from dyn.lower.x86 import emit", ""),
+        (
+            "dyn/pipeline.py", "from dyn.lower.x86.emit import emit_kernel",
+            "1: dyn.lower.x86 belongs to one family of targets; use dyn.backends.families",
+        ),
+        (
+            "dyn/call.py", "import dyn.backends.x86",
+            "1: dyn.backends.x86 belongs to one family of targets; use dyn.backends.families",
+        ),
         ("dyn/errors.py", "from dyn.source import Loc", ""),
         ("dyn/source.py", "import dyn.errors", "1: source (0) imports dyn.errors (0)"),
         ("dyn/config.py", "import os, dyn.dtypes\nos.environ", "1: config (0) imports dyn.dtypes (0)"),

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 
 from dyn import config
-from dyn.backends import x86_runtime
+from dyn.backends import host_programs
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import LoadedProgram
 from dyn.errors import IRError, NotYetError, ShapeError
 from dyn.ir.printer import print_function
-from dyn.pipeline import Optimized, compile_x86, optimize
+from dyn.pipeline import Optimized, compile_program, optimize
 from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.stitch.oracle import agree, evaluate_function
@@ -64,10 +64,10 @@ def run_program(program: Program) -> None:
     record = Record()
     with config.override(verify_ir=True):
         optimized = optimize(traced, host_target(), record)
-    loaded = compile_x86(optimized, (), _BACKEND, record)
+    loaded = compile_program(optimized, (), _BACKEND, record)
     guards = _Guards()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(x86_runtime._Frame, "allocate", guards.hook())
+        patch.setattr(host_programs._Frame, "allocate", guards.hook())
         _compare(program, optimized, loaded, guards)
 
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn import config
+from dyn.backends.base import ObjectBackend
 from dyn.backends.binaries import Built
 from dyn.backends.externals import PYTHON, Externals, call_of
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.runtime import native_runtime, thread_count
-from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function
@@ -370,7 +370,7 @@ def _dense_copy(array: Array) -> Array:
 
 
 def load_program(
-    backend: X86Backend,
+    backend: ObjectBackend,
     built: Sequence[Built],
     kernels: int,
     interface: Interface,
@@ -389,6 +389,6 @@ def load_program(
     return LoadedProgram(interface, host, context, captured, guards[0] if guards else None, callees)
 
 
-def addresses_of(backend: X86Backend, built: Sequence[Built]) -> list[int]:
+def addresses_of(backend: ObjectBackend, built: Sequence[Built]) -> list[int]:
     """Where objects lie in memory, each loaded once. Each defines one symbol."""
     return [backend.load_once(one.binary).address(one.binary.symbols[0]) for one in built]

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn.backends.base import Effort, Source
+from dyn.backends.families import host_backend
+from dyn.backends.host_programs import RUNTIME_WORDS
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import RUNTIME_WORDS
 from dyn.forking import lock
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
@@ -42,7 +42,7 @@ class Entry:
     """The entry of this process. ``addresses`` are those of ``layout.API``, in its order."""
 
     def __init__(self, addresses: Sequence[int]) -> None:
-        backend = X86Backend(host_target())
+        backend = host_backend()
         code = backend.load(build_own(backend, "entry", _entry_source).binary)
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         setup = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("dyn_entry_setup"))

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from dyn import config, dtypes
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.reference import run_reference
 from dyn.backends.x86 import X86Backend, host_target
-from dyn.backends.x86_runtime import LoadedProgram
 from dyn.errors import IRError, ShapeError
 from dyn.ir.core import Function
-from dyn.pipeline import compile_x86, optimize
+from dyn.pipeline import compile_program, optimize
 from dyn.record import Record
 from dyn.shapes import Reason, Relation, RelKind, floordiv
 from dyn.trace.function import TracedFunction
@@ -33,7 +33,7 @@ def load(function: Function, captured: Sequence[Array] = ()) -> LoadedProgram:
     record = Record()
     with config.override(verify_ir=True):
         optimized = optimize(traced, host_target(), record)
-    return compile_x86(optimized, captured, _BACKEND, record)
+    return compile_program(optimized, captured, _BACKEND, record)
 
 
 def _softmax() -> Function:
@@ -339,7 +339,7 @@ def test_a_call_within_a_call() -> None:
 
         done = False
 
-    import dyn.backends.x86_runtime as runtime
+    import dyn.backends.host_programs as runtime
 
     plain = runtime._Frame.allocate
 
@@ -357,7 +357,7 @@ def test_a_call_within_a_call() -> None:
 
 
 def test_the_table_is_made_once() -> None:
-    import dyn.backends.x86_runtime as runtime
+    import dyn.backends.host_programs as runtime
 
     fresh = runtime._Runtime()
     with ThreadPoolExecutor(8) as pool:
