@@ -1,16 +1,19 @@
-"""The solver of shapes: what questions cost, and the facts of a deep model.
+"""The solver of shapes: what questions cost, the facts of a deep model, and what grows with a program.
 
 Each question is asked of a fresh snapshot, so that nothing is remembered, and once more of the same one. Times are CPU
-times of this process, the least of several runs.
+times of this process, the least of several runs. With ``--tests`` the questions that tests ask are timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.machine import describe_cpu
+from benchmarks.questions import asked_by, quantile
 from benchmarks.report import Report, Table
 from dyn.shapes import (
     Answer,
@@ -39,11 +42,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=int, default=5, help="runs, of which the quickest counts (default: %(default)s)"
     )
+    parser.add_argument("--slices", default="10,20,40", help="slices of a sum (default: %(default)s)")
+    parser.add_argument("--levels", default="250,500,1000", help="levels of a size (default: %(default)s)")
+    parser.add_argument(
+        "--tests", default="", help="tests whose questions are timed, with commas between (default: none)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Report:
     if arguments.repeats < 1 or arguments.layers < 1:
         raise ValueError("--repeats and --layers must be at least 1.")
+    tests = [name.strip() for name in arguments.tests.split(",") if name.strip()]
+    asked = _asked(tests) if tests else ()
+    grown = [
+        (name, count, build(count))
+        for name, counts, build in (
+            ("a sum of shifted slices, traced", arguments.slices, _slices),
+            ("a size of levels that share their parts, traced", arguments.levels, _levels),
+        )
+        for count in [int(text) for text in counts.split(",") if text.strip()]
+    ]
     questions = [(name, *_time_question(ask, arguments.repeats)) for name, ask in _questions()]
     layers = [
         (name, min(build(arguments.layers) for _ in range(arguments.repeats)) / arguments.layers)
@@ -71,13 +89,70 @@ def run(arguments: argparse.Namespace) -> Report:
                 ("layer", "ms"),
                 tuple([(name, f"{1e3 * seconds:.2f}") for name, seconds in layers]),
             ),
+            Table(
+                "ms in all",
+                ("program", "of", "ms", "ms each"),
+                tuple(
+                    [
+                        (name, str(count), f"{1e3 * seconds:.0f}", f"{1e3 * seconds / count:.2f}")
+                        for name, count, seconds in grown
+                    ]
+                ),
+            ),
+            *asked,
         ),
         (describe_cpu(), "CPU times of one thread. The traced layer's time includes NumPy's protocols and the IR."),
         {
             "questions": {name: {"first": cold, "again": warm} for name, cold, warm, _ in questions},
             "layers": dict(layers),
+            "grown": [{"program": name, "count": count, "seconds": seconds} for name, count, seconds in grown],
         },
     )
+
+
+def _asked(tests: list[str]) -> tuple[Table]:
+    """The quantiles of the questions that tests ask."""
+    with tempfile.TemporaryDirectory(prefix="dyn-bench-") as folder:
+        times = asked_by(tests, Path(folder) / "questions.json")
+    times["all"] = [seconds for each in times.values() for seconds in each]
+    rows = [
+        (
+            name,
+            str(len(seconds)),
+            *(f"{1e3 * quantile(seconds, share):.3f}" for share in (0.5, 0.9, 0.99, 0.999)),
+            f"{1e3 * max(seconds):.1f}",
+        )
+        for name, seconds in sorted(times.items())
+        if seconds
+    ]
+    header = ("question", "asked", "half", "90%", "99%", "99.9%", "most")
+    return (Table(f"ms a question of {', '.join(tests)}", header, tuple(rows)),)
+
+
+def _slices(count: int) -> float:
+    import numpy as np
+
+    import dyn
+
+    def program(x):  # pyright: ignore[reportMissingParameterType]
+        return sum([x[i : x.shape[0] - count + i] for i in range(count)], 0)
+
+    return _timed(lambda: dyn.jit(program).trace(np.zeros(4 * count, "f4")))
+
+
+def _levels(count: int) -> float:
+    import numpy as np
+
+    import dyn
+    import dyn.numpy as dnp
+
+    def program(x, y):  # pyright: ignore[reportMissingParameterType]
+        size, least = x.shape[0], y.shape[0]
+        for _ in range(count):
+            size = np.maximum(size // 2, least) + np.minimum(size // 3, least)
+        return dnp.zeros((size,))
+
+    return _timed(lambda: dyn.jit(program).trace(np.zeros(5, "f4"), np.zeros(3, "f4")))
 
 
 def _known() -> Facts:

@@ -3,8 +3,8 @@
 From the bottom: ``symbols``, ``text``, ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk``
 (evaluate, substitute), ``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic),
 ``state`` (what is known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions),
-``samples`` (sizes to try a claim with), ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare``
-(the texts that users write).
+``models`` (sizes that contradict claims), ``stack`` (room for a proof), ``retract`` and ``learn`` (new facts),
+``facts`` (the snapshot that others hold); ``declare`` (the texts that users write).
 """
 
 from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes

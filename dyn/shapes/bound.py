@@ -32,7 +32,7 @@ from dyn.shapes.expr import (
     divide_exactly,
     natural_bounds,
 )
-from dyn.shapes.gather import Gatherer
+from dyn.shapes.gather import relevant_inequalities
 from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
 from dyn.shapes.poly import common_factor, divide, exact_quotient, remove_factor, single
@@ -233,7 +233,7 @@ class Bounds:
     def _combined(self, e: SymExpr, hypotheses: Hypotheses) -> tuple[int | None, bool]:
         """The bound that the best combination of inequalities gives, and whether they contradict one another."""
         with self.work.aside():  # of what is looked at, only what is used is a reason
-            rows = Gatherer(self, e, hypotheses).rows()
+            rows = relevant_inequalities(self, e, hypotheses)
             if not rows:
                 return None, False
             own = _monomials(e)

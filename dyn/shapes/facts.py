@@ -12,9 +12,10 @@ from dyn.errors import ShapeError
 from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
-from dyn.shapes.learn import ContradictionError, Fact, learn
+from dyn.shapes.learn import ContradictionError, learn
 from dyn.shapes.models import Model, Models, first_models, may_always_hold, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
+from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
 from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work

@@ -52,9 +52,15 @@ class Ranges(Protocol):
     def positive_divisor(self, b: Dim) -> bool: ...
 
 
-class Gatherer:
-    """For one expression, under hypotheses, which are inequalities too."""
+def relevant_inequalities(ranges: Ranges, e: SymExpr, hypotheses: tuple[SymExpr, ...]) -> dict[SymExpr, Why]:
+    """Each inequality ``row >= 0`` that may bear on a lower bound of ``e``, with its reasons.
 
+    None where they cannot bound it. The hypotheses are inequalities too.
+    """
+    return _Search(ranges, e, hypotheses).rows()
+
+
+class _Search:
     def __init__(self, ranges: Ranges, e: SymExpr, hypotheses: tuple[SymExpr, ...]) -> None:
         self.ranges = ranges
         self.state = ranges.state
@@ -67,7 +73,6 @@ class Gatherer:
         self.there = dict.fromkeys([(mono, c > 0) for mono, c in e.terms])
 
     def rows(self) -> dict[SymExpr, Why]:
-        """Each inequality ``row >= 0`` with its reasons; none where they cannot bound the expression."""
         wanted: dict[_Want, int] = dict.fromkeys(self.there, 0)  # and how many inequalities away
         for row in self.hypotheses:
             self.found[row] = ()

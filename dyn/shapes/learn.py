@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from dyn.shapes.cases import cases, extrema
 from dyn.shapes.decide import decide, refuted
@@ -34,10 +33,10 @@ from dyn.shapes.expr import (
 )
 from dyn.shapes.gather import implied
 from dyn.shapes.interval import Interval, highest, lowest
-from dyn.shapes.joins import broadcast
 from dyn.shapes.models import Models
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
+from dyn.shapes.retract import Fact, withdraw, withdraw_broadcasts, withdraw_rows
 from dyn.shapes.simplify import Simplifier, broadcast_key
 from dyn.shapes.state import BUDGET, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
 from dyn.shapes.walk import last_measured, mentions, split_linear
@@ -45,15 +44,6 @@ from dyn.shapes.walk import last_measured, mentions, split_linear
 #: Facts that one new fact may lead to, and the steps that all questions about them may take.
 _BUDGET = 500
 _STEPS = 3 * BUDGET
-
-
-class Fact(NamedTuple):
-    """EQ: ``dim == 0``. GE: ``dim >= 0``. NONZERO: ``dim != 0``. DIVIDES: ``other`` divides. BROADCASTS: the two."""
-
-    kind: RelKind
-    dim: Dim
-    why: Why
-    other: Dim = 0
 
 
 class ContradictionError(Exception):
@@ -86,8 +76,8 @@ class _Learner:
         self.inferred: set[tuple[Monomial, int]] = set()
         #: Facts whose extrema were looked at.
         self.split: set[tuple[RelKind, Dim, Dim]] = set()
-        #: How often an opaque term's arguments were told of its bounds.
-        self.told: dict[Atom, int] = {}
+        #: How often an opaque term's arguments were propagated of its bounds.
+        self.propagated: dict[Atom, int] = {}
         #: Atoms of which more is known than before.
         self.touched: dict[Atom, None] = {}
         self.rules: dict[RelKind, Callable[[Simplifier, Fact], None]] = {
@@ -133,7 +123,7 @@ class _Learner:
     def _settle(self) -> None:
         """Solve for the opaque terms in facts that have become something simpler: these facts are about that now."""
         touched, self.touched = self.touched, {}
-        for opaque in dict.fromkeys([opaque for atom in touched for opaque in self.state.around.get(atom, ())]):
+        for opaque in dict.fromkeys([opaque for atom in touched for opaque in self.state.occurrences.get(atom, ())]):
             if opaque in self.state.values:
                 continue
             try:
@@ -148,7 +138,7 @@ class _Learner:
 
     def _note(self, *dims: Dim) -> None:
         """A fact about these is kept."""
-        around = self.state.around
+        around = self.state.occurrences
         for dim in dims:
             for atom in dim.atoms if isinstance(dim, SymExpr) else ():
                 if isinstance(atom, Opaque):
@@ -283,8 +273,8 @@ class _Learner:
         outer = _outer_atoms(e)
         watched = [atom for atom in outer if isinstance(atom, Opaque) or self._is_waited_for(atom)]
         before = [s.bounds.atom(atom) for atom in watched]
-        lonely = [atom for atom in outer if self._is_lonely(e, atom)]
-        self._keep(Inequality(e, why), lonely if lonely else outer)
+        alone = [atom for atom in outer if self._is_only_lower_bound(e, atom)]
+        self._keep(Inequality(e, why), alone if alone else outer)
         self._note(e)
         self._touch(*outer)
         self._changed()
@@ -306,7 +296,7 @@ class _Learner:
                 self._bound_arguments(atom, *news, _join(why, s))
         return better
 
-    def _is_lonely(self, e: SymExpr, atom: Atom) -> bool:
+    def _is_only_lower_bound(self, e: SymExpr, atom: Atom) -> bool:
         """Whether ``e >= 0`` is the only inequality of a symbol, and says of it only that it is large.
 
         Then ``e`` tells nothing of its other atoms where the symbol is not asked about, and is not kept with them: a
@@ -378,8 +368,8 @@ class _Learner:
 
     def _bound_arguments(self, atom: Opaque, lo: int | None, hi: int | None, why: Why) -> None:
         """What bounds of an opaque term say of its arguments: twice at most, for they may rise in circles for ever."""
-        self.told[atom] = self.told.get(atom, 0) + 1
-        if self.told[atom] > 2:
+        self.propagated[atom] = self.propagated.get(atom, 0) + 1
+        if self.propagated[atom] > 2:
             return
         a, b = atom.args[:2]
         s = self._simplifier()
@@ -530,12 +520,12 @@ class _Learner:
             self.push(RelKind.GE, hi - value, known)
         if isinstance(atom, Opaque):
             self._solve_opaque(s, atom, value, known)
-        self._take_out(atom)
+        self.queue.extend(withdraw(self.state, atom))
         self.state.values[atom] = Value(value, why)
         self._touch(atom)
         if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
             # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
-            self.state.absorbed.update({(arg, value): why for arg in atom.args if arg is not value})
+            self.state.broadcasts_into.update({(arg, value): why for arg in atom.args if arg is not value})
         self._changed()
         for other, old in list(self.state.values.items()):
             if mentions(old.dim, atom):
@@ -551,62 +541,6 @@ class _Learner:
         if atom.kind is OpaqueKind.MOD and isinstance(atom.args[1], int):
             self.push(RelKind.DIVIDES, atom.args[0] - value, why, atom.args[1])
 
-    def _take_out(self, atom: Atom) -> None:
-        """Remove every fact that mentions ``atom``, and queue it to be learned again."""
-        state = self.state
-        for other, value in list(state.values.items()):
-            if other is not atom and mentions(atom_dim(other), atom):
-                del state.values[other]
-                self.push(RelKind.EQ, atom_dim(other) - value.dim, value.why)
-        self._relearn_rows(atom)
-        self._relearn_broadcasts(atom)
-        self._relearn_absorbed(atom)
-        for dim, why in list(state.nonzeros.items()):
-            if mentions(dim, atom):
-                del state.nonzeros[dim]
-                self.push(RelKind.NONZERO, dim, why)
-        for dim, (k, why) in list(state.divisors.items()):
-            if mentions(dim, atom):
-                del state.divisors[dim]
-                self.push(RelKind.DIVIDES, dim, why, k)
-        for other, (k, why) in list(state.multiples.items()):
-            if mentions(atom_dim(other), atom):
-                del state.multiples[other]
-                self.push(RelKind.DIVIDES, atom_dim(other), why, k)
-        for other, known in list(state.ranges.items()):
-            if mentions(atom_dim(other), atom):
-                del state.ranges[other]
-                if known.lo is not None:
-                    self.push(RelKind.GE, atom_dim(other) - known.lo, known.why_lo)
-                if known.hi is not None:
-                    self.push(RelKind.GE, known.hi - atom_dim(other), known.why_hi)
-        gone: dict[SymExpr, Why] = {}
-        for other, orders in list(state.orders.items()):
-            kept = tuple([order for order in orders if not mentions(order.dim, atom)])
-            if len(kept) < len(orders):
-                gone |= {order.dim: order.why for order in orders if mentions(order.dim, atom)}
-                state.orders[other] = kept
-        for dim, why in gone.items():
-            self.push(RelKind.GE, dim, why)
-
-    def _relearn_absorbed(self, atom: Atom) -> None:
-        for (part, whole), why in list(self.state.absorbed.items()):
-            if any(mentions(dim, atom) for dim in (part, whole)):
-                del self.state.absorbed[part, whole]
-                self.push(RelKind.EQ, broadcast(part, whole) - whole, why)
-
-    def _relearn_rows(self, atom: Atom) -> None:
-        for row, why in list(self.state.rows.items()):
-            if mentions(row, atom):
-                del self.state.rows[row]
-                self.push(RelKind.EQ, row, why)
-
-    def _relearn_broadcasts(self, atom: Atom) -> None:
-        for pair, why in list(self.state.broadcasts.items()):
-            if any(mentions(dim, atom) for dim in pair):
-                del self.state.broadcasts[pair]
-                self.push(RelKind.BROADCASTS, pair[0], why, pair[1])
-
     def _news(self, e: SymExpr) -> None:
         """A fact about ``e`` is kept that may decide others."""
         atoms = sorted(e.atoms, key=lambda atom: atom.key)
@@ -621,8 +555,7 @@ class _Learner:
         """Forget what was computed; look again at what new bounds or divisors of these atoms may decide."""
         self.memo = {}
         for atom in atoms:
-            self._relearn_rows(atom)
-            self._relearn_broadcasts(atom)
+            self.queue.extend([*withdraw_rows(self.state, atom), *withdraw_broadcasts(self.state, atom)])
 
 
 def _relation(kind: RelKind, dim: Dim, other: Dim) -> tuple[RelKind, Dim, Dim]:

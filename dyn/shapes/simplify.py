@@ -206,11 +206,14 @@ class Simplifier:
             if x in kept and y in kept and self.is_zero(x - y):
                 kept.remove(y)
         for x, y in itertools.permutations(kept, 2):
-            why = self.state.absorbed.get((y, x)) if x in kept and y in kept else None
+            why = self.state.broadcasts_into.get((y, x)) if x in kept and y in kept else None
             if why is not None:
                 self.work.use(why)
                 kept.remove(y)
-        for (part, whole), why in self.state.absorbed.items():  # by a size that is joined from others that are here
+        for (
+            part,
+            whole,
+        ), why in self.state.broadcasts_into.items():  # by what is joined from others that are here
             joined = whole.is_atom if isinstance(whole, SymExpr) else None
             if part not in kept or not isinstance(joined, Opaque) or joined.kind is not OpaqueKind.BROADCAST:
                 continue
@@ -256,7 +259,7 @@ class Simplifier:
     def _is_one_or(self, part: Dim, whole: Dim) -> bool:
         """Whether ``part`` is known to be a size that is 1 or ``whole``, as that of an axis that is broadcast to it."""
         whole = self.simplify(whole)
-        why = self.state.absorbed.get((part, whole))
+        why = self.state.broadcasts_into.get((part, whole))
         atom = whole.is_atom if isinstance(whole, SymExpr) else None
         if why is None and not (
             isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST and part in atom.args
@@ -348,8 +351,8 @@ class Simplifier:
                 return False
         for table, pair in (
             (self.state.broadcasts, broadcast_key(a, b)),
-            (self.state.absorbed, (a, b)),
-            (self.state.absorbed, (b, a)),
+            (self.state.broadcasts_into, (a, b)),
+            (self.state.broadcasts_into, (b, a)),
         ):
             why = table.get(pair)
             if why is None:

@@ -51,7 +51,8 @@ class State:
     """The facts, by kind. Copying is shallow: what the tables hold is immutable."""
 
     __slots__ = (
-        "absorbed", "around", "broadcasts", "divisors", "multiples", "nonzeros", "orders", "ranges", "rows", "values",
+        "broadcasts", "broadcasts_into", "divisors", "multiples", "nonzeros", "occurrences", "orders", "ranges", "rows",
+        "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,9 +71,9 @@ class State:
         #: Pairs, in canonical order, of which the two are equal or one is 1.
         self.broadcasts: dict[tuple[Dim, Dim], Why] = {}
         #: Pairs of which the first, broadcast with the second, gives the second: it is that size or 1.
-        self.absorbed: dict[tuple[Dim, Dim], Why] = {}
+        self.broadcasts_into: dict[tuple[Dim, Dim], Why] = {}
         #: The opaque terms in the facts, and perhaps some that were in them, by each atom inside them.
-        self.around: dict[Atom, tuple[Opaque, ...]] = {}
+        self.occurrences: dict[Atom, tuple[Opaque, ...]] = {}
 
     def copy(self) -> State:
         new = State()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: An expression with so many atoms, counted as often as they occur, is written as a tree.
 _TREE = 240
-#: How many levels of opaque terms people are shown of a larger one, the first that is short enough.
-_LEVELS = (6, 4, 3, 2, 1)
+#: How many levels of opaque terms people are shown of a larger one, as long as the text is short.
+_LEVELS = 6
 _SHORT = 400
 #: How many terms of a sum people are shown.
 _TERMS = 12
@@ -41,11 +41,12 @@ def format_dim(dim: Dim, names: Mapping[Symbol, str] | None = None) -> str:
         return str(int(dim))
     if dim.weight <= _TREE:
         return _sum(dim, names, _tree(names))
-    text = ""
-    for levels in _LEVELS:
-        text = _shown(dim, names, levels)
-        if len(text) <= _SHORT:
+    text = _shown(dim, names, 1)
+    for levels in range(2, _LEVELS + 1):  # each is longer than the one before by a bounded factor
+        longer = _shown(dim, names, levels)
+        if len(longer) > _SHORT:
             break
+        text = longer
     return text
 
 

@@ -104,6 +104,10 @@ def test_people_are_shown_the_outside():
     wide = dim_max(*[as_dim(symbol(f"s{i}")) // 2 for i in range(300)])
     assert len(format_dim(wide)) < 400
     assert parse_dim(exact_text(wide), {s.name: s for s in free_symbols(wide)}) is wide
+    both = wide
+    for i in range(8):  # as wide as it is deep
+        both = dim_max(*[(both + j) // (j + 2) for j in range(12 + i)])
+    assert len(format_dim(both)) < 5000
     with pytest.raises(dyn.errors.ArgumentError, match="unexpected '…'"):
         parse_dim(format_dim(size), {"n": n, "m": m})
 
