@@ -69,3 +69,32 @@ def test_shapes_that_do_not_fit() -> None:
         "<lambda>(): x has 1 axis, and shapes= declares 'a b'.\n"
         "  help: pass an array of that rank, or change the declaration."
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
+@pytest.mark.parametrize("size", [(8, 8), (200, 200), (1000, 1000)])
+def test_arrays_that_a_function_closes_over(size: tuple[int, int], dtype: str) -> None:
+    """JAX makes constants of them, of any size: they are read, and are no code."""
+    table = jnp.asarray(np.random.default_rng(0).integers(0, 2, size)).astype(dtype)
+    ones = jnp.ones(size, dtype)
+
+    def read(x: Any, i: Any) -> Any:
+        summed = jax.lax.fori_loop(0, 2, lambda k, v: v + table[k, 0].astype("int32"), i)
+        return jnp.where(table == ones, x, 0), table[i], summed
+
+    run = djax.jit(read)
+    for i in (0, 7):
+        x, place = jnp.arange(float(size[1])), jnp.int32(i)
+        for got, want in zip(run(x, place), read(x, place), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert run.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)])
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmean"])
+def test_reductions_of_no_elements_that_leave_nans_out(name: str, shape: tuple[int, ...]) -> None:
+    fn, x = getattr(jnp, name), jnp.ones(shape)
+    for axis in (None, 0, -1):
+        for keepdims in (False, True):
+            reduce = lambda x, a=axis, k=keepdims: fn(x, axis=a, keepdims=k)  # noqa: E731
+            np.testing.assert_array_equal(djax.jit(reduce)(x), reduce(x))

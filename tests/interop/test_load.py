@@ -176,6 +176,45 @@ def test_complex_constants() -> None:
     assert np.isinf(made[1].imag)
 
 
+@pytest.mark.parametrize("form", ["text", "bytes", "hexadecimal"])
+def test_large_constants(form: str) -> None:
+    """They come in, and go out again, with all of their elements."""
+    array = np.arange(100_000, dtype=np.float32)
+    items = ", ".join(f"{i}.0" for i in range(array.size))
+    body = f'"0x{array.tobytes().hex()}"' if form == "hexadecimal" else f"[{items}]"
+    type = f"tensor<{array.size}xf32>"
+    source: Any = (
+        f"func.func @main(%x: {type}) -> {type} {{\n"
+        f"%0 = stablehlo.constant dense<{body}> : {type}\n"
+        f"%1 = stablehlo.add %x, %0 : {type}\n"
+        f"return %1 : {type}\n}}"
+    )
+    if form == "bytes":
+        source = dump(load(source).trace(array))
+    loaded = load(source)
+    np.testing.assert_array_equal(loaded(array), 2 * array)
+    assert len(dump(loaded.trace(array))) > array.nbytes
+    assert len(loaded.trace(array).as_text()) < 1000
+
+
+def test_one_number_as_a_large_constant() -> None:
+    """It is not written out, here or there: of these elements there are 10**12."""
+    text = (
+        "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "%0 = stablehlo.constant dense<2.5> : tensor<1000000x1000000xf32>\n"
+        "%1 = stablehlo.slice %0 [7:8, 0:4] : (tensor<1000000x1000000xf32>) -> tensor<1x4xf32>\n"
+        "%2 = stablehlo.reshape %1 : (tensor<1x4xf32>) -> tensor<4xf32>\n"
+        "%3 = stablehlo.add %x, %2 : tensor<4xf32>\n"
+        "return %3 : tensor<4xf32>\n}"
+    )
+    x = np.arange(4, dtype=np.float32)
+    loaded = load(text)
+    again = load(dump(loaded.trace(x)))
+    for function in (loaded, again):
+        np.testing.assert_array_equal(function(x), x + 2.5)
+    assert len(dump(again.trace(x))) < 2000
+
+
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "model.mlir"
     path.write_text(PRETTY)

@@ -343,6 +343,20 @@ def test_regions_see_the_values_that_stay() -> None:
         assert refined == print_function(function)
 
 
+def test_what_has_no_elements_is_folded_by_a_known_shape_alone() -> None:
+    """Its size is 0 whatever its other dims are, and they count where an axis is reduced."""
+    text = """func @f(%x: f32[n] "x") -> (f32[]) {
+  dim n: "x.shape[0]"
+  %0 = constant() {value = dense(f32[], 2.0)} : f32[]
+  %1 = broadcast_in_dim(%0) {dims = [], shape = [n, 0]} : f32[n, 0]
+  %2 = reduce(%1) {axes = [0, 1], combine = "add", nonempty = false} : f32[]
+  return %2
+}
+"""
+    function = verify(passes.simplify(verify(parse_function(text))))
+    assert function.ops[-1].opdef.name == "reduce"
+
+
 def test_what_regions_read_is_alive() -> None:
     with registered("loop", lambda ctx, operands, attrs: operands[:1]):
         function = verify(parse_function(REGION.format(inner=2)))
