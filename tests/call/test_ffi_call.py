@@ -51,8 +51,8 @@ class Tensor(ctypes.Structure):
     def array(self) -> Array:
         shape = tuple(self.dims[: self.rank])
         count = int(np.prod(shape))
-        kind = ctypes.c_float if self.bits == 32 else ctypes.c_double
-        return np.frombuffer((kind * count).from_address(self.data or 8), kind, count).reshape(shape)
+        memory: Any = (ctypes.c_float * count).from_address(self.data or 8)
+        return np.frombuffer(memory, np.float32, count).reshape(shape)
 
 
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Tensor), ctypes.POINTER(Tensor))
