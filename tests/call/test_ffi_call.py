@@ -168,6 +168,16 @@ def test_functions_of_ctypes() -> None:
     close(dyn.ffi_call(address, same)(floats(3)), floats(3) + 1)
 
 
+def test_in_programs_that_jax_calls() -> None:
+    jax = pytest.importorskip("jax")
+    from dyn.interop.jax import call
+
+    add, refuse = dyn.ffi_call(plus_one, same), dyn.ffi_call(refuses, same)
+    np.testing.assert_array_equal(jax.jit(call(dyn.jit(lambda x: add(x) * 2)))(jax.numpy.ones(3)), [4, 4, 4])
+    with pytest.raises(Exception, match="a function of ctypes failed: it returned 3"):
+        jax.block_until_ready(jax.jit(call(dyn.jit(refuse)))(jax.numpy.ones(3)))
+
+
 def test_machine_code() -> None:
     from dyn.backends.base import Source
     from dyn.backends.x86 import X86Backend
