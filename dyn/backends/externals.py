@@ -64,7 +64,7 @@ def _tensors(address: int, bytes: int) -> list[_Tensor]:
 
 
 class PythonCall:
-    """A Python function that programs call: what its context leads to."""
+    """A Python function as programs call it: their context leads here."""
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
@@ -129,5 +129,5 @@ class Externals:
 
 
 def call_of(context: int) -> PythonCall:
-    """What a context leads to."""
+    """The Python call that a context leads to."""
     return ctypes.cast(ctypes.c_void_p.from_address(context + 8), ctypes.py_object).value
