@@ -104,7 +104,7 @@ def emit_call(
 
 
 def callback_name(kind: str, callback: Function) -> str:
-    """What errors call a callback; ArgumentError for what cannot be called."""
+    """The name of a callback in errors; ArgumentError for what cannot be called."""
     if not callable(callback):
         raise ArgumentError(
             f"{kind} takes a function, not a {type(callback).__name__}.",
@@ -115,7 +115,7 @@ def callback_name(kind: str, callback: Function) -> str:
 
 
 def argument_names(tree: TreeSpec) -> list[str]:
-    """What the user calls the leaves of ``(args, kwargs)``."""
+    """The user's names for the leaves of ``(args, kwargs)``."""
     pairs = zip(("args", "kwargs"), tree.children(), strict=True)
     return [name for root, part in pairs for name in leaf_names(part, root)]
 
@@ -196,10 +196,10 @@ def own_array(leaf: Any, name: str, call: Any) -> Array:
             loc=call.loc,
             remedy="pass arrays or numbers there, and close over everything else.",
         )
-    return np.array(dtypes_known(leaf))
+    return np.array(known_array(leaf))
 
 
-def dtypes_known(leaf: Any) -> Array:
+def known_array(leaf: Any) -> Array:
     """An array of any library as a NumPy array of a dtype that dyn has."""
     array = as_numpy(leaf)
     dtypes.dtype(array.dtype)

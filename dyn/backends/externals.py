@@ -6,56 +6,82 @@ Python functions are reached through one function of the native runtime, whose c
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn.backends.runtime import native_runtime
-from dyn.dtypes import dtype, from_dlpack
+from dyn.dtypes import DType, from_dlpack
 from dyn.errors import ExternalError
 from dyn.ir.external import Callee, Expected, External, NativeFunction
 from dyn.ops.custom_call import run_registered
 
 Array = np.ndarray[Any, Any]
 
-_WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
 #: ``(context, in, out, answer)``: see ``dyn.runtime.callbacks``.
 PYTHON = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_int64))
+#: A tensor: data, dtype, rank, dims, strides.
+_TENSOR = struct.Struct("PIiPP")
 
 
-def tensor_view(address: int) -> Array:
-    """The dense array that a tensor describes."""
-    data, what, dims, _ = (ctypes.c_int64 * _WORDS).from_address(address)
-    rank = what >> 32
-    shape = tuple((ctypes.c_int64 * rank).from_address(dims)) if rank else ()
-    element = from_dlpack(what & 0xFFFFFFFF).np
-    size = element.itemsize * int(np.prod(shape, dtype=np.int64))
-    if size == 0:
-        return np.empty(shape, element)
-    memory: Any = (ctypes.c_char * size).from_address(data)
-    return np.frombuffer(memory, element).reshape(shape)
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A dense array in memory that compiled code looks after."""
+
+    data: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def view(self) -> Array:
+        """An array over the memory."""
+        size = self.nbytes
+        if size == 0:
+            return np.empty(self.shape, self.dtype.np)
+        memory: Any = (ctypes.c_char * size).from_address(self.data)
+        return np.frombuffer(memory, self.dtype.np).reshape(self.shape)
+
+    def copy(self) -> Array:
+        made = np.empty(self.shape, self.dtype.np)
+        ctypes.memmove(made.__array_interface__["data"][0], self.data, self.nbytes)
+        return made
+
+
+def _tensors(address: int, bytes: int) -> list[_Tensor]:
+    """The tensors that lie one after the other at an address."""
+    found: list[_Tensor] = []
+    for data, dtype, rank, dims, _ in _TENSOR.iter_unpack(ctypes.string_at(address, bytes)):
+        shape = struct.unpack(f"{rank}q", ctypes.string_at(dims, 8 * rank)) if rank else ()
+        found.append(_Tensor(data, from_dlpack(dtype), shape))
+    return found
 
 
 class PythonCall:
-    """A Python function that programs call: what its context leads to."""
+    """A Python function as programs call it: their context leads here."""
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
 
     def __call__(self, inputs: int, outputs: int) -> None:
-        bytes = 8 * _WORDS
-        operands = [tensor_view(at) for at in range(inputs, outputs, bytes)]
-        results = [tensor_view(outputs + bytes * number) for number in range(self.callee.results)]
-        expected = [Expected(dtype(x.dtype), x.shape) for x in results]
+        operands = _tensors(inputs, outputs - inputs)
+        results = _tensors(outputs, _TENSOR.size * self.callee.results)
+        expected = [Expected(x.dtype, x.shape) for x in results]
         target = self.callee.target
         if isinstance(target, str):
-            made: Sequence[Array] = run_registered(target, self.callee.attributes, operands, expected)
+            views = [x.view() for x in operands]
+            made: Sequence[Array] = run_registered(target, self.callee.attributes, views, expected)
         else:
             assert not isinstance(target.function, NativeFunction)
-            made = target.function([np.array(x) for x in operands], expected)
+            made = target.function([x.copy() for x in operands], expected)
         for result, array in zip(results, made, strict=True):
-            result[...] = array
+            result.view()[...] = array
 
 
 class Externals:
@@ -103,5 +129,5 @@ class Externals:
 
 
 def call_of(context: int) -> PythonCall:
-    """What a context leads to."""
+    """The Python call that a context leads to."""
     return ctypes.cast(ctypes.c_void_p.from_address(context + 8), ctypes.py_object).value

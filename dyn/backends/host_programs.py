@@ -354,7 +354,8 @@ class LoadedProgram:
             host = self.interface.host()
             from dyn.lower.host_errors import render_failure
 
-            raise render_failure(host, site, values, [a.shape for a in (*arguments, *self.captured)])
+            sizes = [a.shape for a in (*arguments, *self.captured)]
+            raise render_failure(host, site, values[: len(host.symbols)], sizes)
         return outputs
 
     def _is_library(self, site: int) -> bool:

@@ -94,7 +94,12 @@ def _fits(program: LoadedProgram) -> bool:
 
     function = program.interface.function
     tensors = len(function.params) + len(function.results)
-    plain = program.native and not _demands(function.ops) and next(iter(measured_dims(function.ops)), None) is None
+    plain = (
+        program.native
+        and not program.externals.callees
+        and not _demands(function.ops)
+        and next(iter(measured_dims(function.ops)), None) is None
+    )
     return plain and Tensor.BYTES * tensors + 8 * sum(len(v.shape) for v in function.results) <= MOST_BYTES
 
 

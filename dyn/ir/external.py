@@ -71,7 +71,7 @@ class External:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Callee:
-    """What a ``custom_call`` calls: an external function, or what is registered for a name, with attributes."""
+    """The target of a ``custom_call``: an external function, or what is registered for a name, with attributes."""
 
     target: External | str
     #: How many results it gives.
@@ -80,7 +80,7 @@ class Callee:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return repr(self.target) if isinstance(self.target, str) else self.target.name
 
     @property
@@ -92,7 +92,7 @@ class Callee:
         return isinstance(self.target, External) and self.target.effects
 
     def key(self) -> tuple[object, ...]:
-        """What equality compares: an attribute 1 is neither 1.0 nor True."""
+        """The parts that equality compares: an attribute 1 is neither 1.0 nor True."""
         return self.target, self.results, attrs_key(dict(self.attributes))
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +103,7 @@ class Callee:
 
 
 def callee_of(op: Op) -> Callee | None:
-    """What an op calls; None of ops that call nothing outside."""
+    """The function that an op calls; None of ops that call nothing outside."""
     target = op.attrs.get("target")
     if not isinstance(target, External | str):
         return None
@@ -111,7 +111,7 @@ def callee_of(op: Op) -> Callee | None:
 
 
 def callees(ops: Sequence[Op]) -> tuple[Callee, ...]:
-    """What ops call, those in their regions too, each once, in order."""
+    """The functions that ops call, those in their regions too, each once, in order."""
     found: dict[Callee, None] = {}
     _collect(ops, found)
     return tuple(found)

@@ -140,7 +140,7 @@ class Launch:
 
     @property
     def callee(self) -> Callee | None:
-        """What the launch calls outside of the program, if it does that."""
+        """The function outside of the program that the launch calls, if it calls one."""
         return None if self.call is None else callee_of(self.call)
 
 

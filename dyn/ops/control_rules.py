@@ -146,7 +146,7 @@ def scan_prepare(op: Op) -> Op:
 
 
 def _given_once(body: Region) -> list[Value]:
-    """What the ops of a body give that are not run again where it is computed a second time."""
+    """Results of a body's ops with effects, which are not run again where it is computed a second time."""
     return [v for inner in body.ops if has_own_effect(inner) and not own_mentions(inner) for v in inner.results]
 
 

@@ -62,7 +62,7 @@ def _name(target: External | str) -> str:
 def run_registered(
     target: str, attributes: Sequence[tuple[str, Any]], arrays: Sequence[Array], expected: Sequence[Expected]
 ) -> tuple[Array, ...]:
-    """What is registered for a name makes of arrays, which it must not keep: results as they are declared."""
+    """Call what is registered for a name, with arrays that it must not keep; gives results as they are declared."""
     implementation = _TARGETS.get(target)
     if implementation is None:
         raise UnsupportedOpError(f"custom_call: {target!r} is not registered any more.", remedy="register it again.")

@@ -32,7 +32,7 @@ class Declared:
 
 
 def declared_results(what: str, tree: Any) -> Declared:
-    """What ``result_shape_dtypes`` declares; ArgumentError for a leaf that has no shape, or one that is no shape."""
+    """The results that a user declares; ArgumentError for a leaf that has no shape, or one that is no shape."""
     leaves, spec = flatten(tree)
     names = leaf_names(spec, "result")
     shapes: list[tuple[Dim, ...]] = []

@@ -576,6 +576,25 @@ def test_donated_memory_is_taken_behind_the_last_callback() -> None:
     assert seen.taken() == [2]
 
 
+def test_checks_of_programs_that_call() -> None:
+    seen = Seen()
+
+    def f(x: Array, y: Array) -> Array:
+        dyn.debug.callback(seen, x)
+        (places,) = dnp.nonzero(x)
+        return x[:3] + dnp.reshape(y, (2, -1)).sum() + dnp.sum(dnp.reshape(places, (2, -1)))
+
+    program = dyn.jit(f)
+    program(np.ones(4, np.float32), floats(4))
+    seen.taken()
+    with pytest.raises(ShapeError):
+        program(np.ones(4, np.float32), floats(3))
+    assert seen.taken() == []  # what is known before the call is checked before the call
+    with pytest.raises(ShapeError):
+        program(np.ones(5, np.float32), floats(4))
+    assert seen.taken() == [[1] * 5]
+
+
 def test_results_that_are_not_what_was_declared() -> None:
     def returning(made: Any) -> Callable[..., Any]:
         return lambda x: dyn.pure_callback(lambda a: made, like(x), x)

@@ -51,8 +51,8 @@ class Tensor(ctypes.Structure):
     def array(self) -> Array:
         shape = tuple(self.dims[: self.rank])
         count = int(np.prod(shape))
-        kind = ctypes.c_float if self.bits == 32 else ctypes.c_double
-        return np.frombuffer((kind * count).from_address(self.data or 8), kind, count).reshape(shape)
+        memory: Any = (ctypes.c_float * count).from_address(self.data or 8)
+        return np.frombuffer(memory, np.float32, count).reshape(shape)
 
 
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Tensor), ctypes.POINTER(Tensor))
@@ -166,6 +166,16 @@ def test_functions_of_ctypes() -> None:
     close(dyn.jit(lambda x: lax.scan(lambda c, row: (add(c) + row, c), np.float32(0), x)[0])(np.ones(4, "f4")), 8)
     address = ctypes.cast(plus_one, ctypes.c_void_p).value
     close(dyn.ffi_call(address, same)(floats(3)), floats(3) + 1)
+
+
+def test_in_programs_that_jax_calls() -> None:
+    jax = pytest.importorskip("jax")
+    from dyn.interop.jax import call
+
+    add, refuse = dyn.ffi_call(plus_one, same), dyn.ffi_call(refuses, same)
+    np.testing.assert_array_equal(jax.jit(call(dyn.jit(lambda x: add(x) * 2)))(jax.numpy.ones(3)), [4, 4, 4])
+    with pytest.raises(Exception, match="a function of ctypes failed: it returned 3"):
+        jax.block_until_ready(jax.jit(call(dyn.jit(refuse)))(jax.numpy.ones(3)))
 
 
 def test_machine_code() -> None:

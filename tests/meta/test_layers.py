@@ -42,7 +42,7 @@ LEFT_TO_RIGHT = [
     ("record", "pipeline", "explain", "array", "call", "specialize", "api", "eager", "transforms", "custom"),
     ("eager", "transforms", "checkpoint_policies", "checkpointing"),
     ("array", "api", "eager", "transforms", "custom", "callbacks", "debug"),
-    ("custom", "callbacks", "foreign"),
+    ("transforms", "custom", "callbacks", "foreign"),
     ("lax", "numpy", "nn", "random"),
     ("__init__", "doctor", "commands", "__main__"),
 ]
