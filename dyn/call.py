@@ -123,7 +123,7 @@ class NoPlanError(Exception):
 
 
 class _Static:
-    """In the place of an argument's leaves: it is compared."""
+    """In the place of a leaf's number: it is compared."""
 
 
 STATIC = _Static()
@@ -146,8 +146,8 @@ class Form:
     """A call as a plan describes it. Raises NoPlanError where it has something that the entry does not know.
 
     ``numbers`` has for each argument, those by keyword last, a tree of the same containers with the numbers of the
-    leaves, or STATIC. The ``count`` leaves are in the order in which the program takes them; those that it does not
-    take are the last. ``state`` is what the table's state has to be.
+    leaves, or STATIC for what is compared. The ``count`` leaves are in the order in which the program takes them; those
+    that it does not take are the last. ``state`` is what the table's state has to be.
     """
 
     def __init__(
@@ -204,6 +204,10 @@ class Form:
             self.nodes.append(key | {NodeRecord.LEAF: numbers} | self._leaf(value, numbers))
         elif value is None:
             self.nodes.append(key | {NodeRecord.KIND: Node.NONE})
+        elif numbers is STATIC:
+            if not _is_fixed(value):
+                raise NoPlanError
+            self.nodes.append(key | {NodeRecord.KIND: Node.SAME, NodeRecord.VALUE: _Kept(value)})
         elif kind in _CONTAINERS and type(numbers) is kind and depth < DEPTH:
             self.nodes.append(
                 key | {NodeRecord.KIND: _CONTAINERS[kind], NodeRecord.VALUE: id(kind), NodeRecord.COUNT: len(value)}

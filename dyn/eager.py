@@ -15,10 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dyn import config
 from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, from_numpy, result_host
 from dyn.errors import DynError
@@ -32,6 +33,9 @@ from dyn.trace.literals import is_literal
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.static import Static, is_plain
 from dyn.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from dyn.call import CallTable
 
 #: So many programs of dyn's own functions are remembered, the latest used.
 MOST_PROGRAMS = 1024
@@ -181,21 +185,66 @@ class _Programs:
 _PROGRAMS = _Programs()
 
 
-def call_eagerly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+class EagerFunction:
+    """A function of dyn's own for calls outside of traces: ``function(*args, **kwargs)``.
+
+    That is ``slow``, which ends in :func:`call_eagerly`, until a call of arrays and constants went well; from then on
+    it is a built-in function that makes such calls itself (``dyn.call``), and leaves the others to ``slow``.
+    """
+
+    def __init__(self, slow: Callable[..., Any]) -> None:
+        self._slow = self.function = slow
+        self._lock = lock()
+        self._table: CallTable | None = None
+
+    def accept(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeSpec, places: Sequence[int], program: Jitted,
+        arrays: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Leave calls like this one to the native entry: the leaves at ``places`` are ``program``'s arguments."""
+        from dyn.call import STATIC, Form, Results, is_readable, make_table
+
+        if not all(map(is_readable, arrays)) or not config.current().fast_call:
+            return
+        hosts = [host for host in map(adapter_of, arrays) if host is not None]
+        viewed = [array if (host := adapter_of(array)) is None else host.view(array) for array in arrays]
+        version = program.version_of(*viewed)
+        with self._lock:
+            if self._table is None:
+                self._table = make_table(self._slow)
+                if self._table is not None:
+                    self.function = self._table.function
+        if self._table is None:
+            return
+
+        def form() -> Form:
+            numbers: list[Any] = [STATIC] * tree.num_leaves
+            for number, place in enumerate(places):
+                numbers[place] = number
+            positional, named = unflatten(tree, numbers)
+            return Form(args, kwargs, [*positional, *named.values()], len(places))
+
+        self._table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts)))
+
+
+def call_eagerly(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], told: EagerFunction | None = None
+) -> Any:
     """``fn(*args, **kwargs)`` of a function of dyn's own, compiled once for all arrays of its dtypes and ranks.
 
     Sizes and Python numbers are arguments of the program as well, where the annotations of ``fn`` let them be: others
-    need no program of their own. The results are of the arrays' kind, ``dyn.Array`` where there are none.
+    need no program of their own. The results are of the arrays' kind, ``dyn.Array`` where there are none. ``told``
+    makes the next such call, if it can.
     """
     sized = _with_sizes(fn, args, kwargs)
     leaves, tree = flatten((args, kwargs) if sized is None else sized.arguments)
-    result = _result(fn, sized, leaves, tree, args, kwargs)
+    result = _result(fn, sized, leaves, tree, args, kwargs, told)
     return result if any(is_array(leaf) for leaf in flatten((args, kwargs))[0]) else from_numpy(OWN, result)
 
 
 def _result(
     fn: Callable[..., Any], sized: _Sized | None, leaves: list[Any], tree: TreeSpec, args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, Any], told: EagerFunction | None,
 ) -> Any:  # fmt: skip
     given = [place for place, leaf in enumerate(leaves) if is_array(leaf) or type(leaf) is _Number]
     values = [leaf.value if type(leaf) is _Number else leaf for leaf in (leaves[place] for place in given)]
@@ -209,7 +258,11 @@ def _result(
     known = _PROGRAMS.find(key)
     if known is not None:
         try:
-            return known(*values)
+            result = known(*values)
+            # Arguments that are numbers or sizes have been looked at in Python: whether they fit, and what they are.
+            if told is not None and sized is None and given:
+                told.accept(args, kwargs, tree, given, known, values)
+            return result
         except DynError:
             # The error tells of the line that the program was first made for: a new one tells of this line.
             return call_traced(fn, args, kwargs, numbers=False)

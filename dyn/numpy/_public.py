@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dyn.eager import call_eagerly
+from dyn.eager import EagerFunction, call_eagerly
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.tracer import Tracer
@@ -30,11 +30,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 def public(fn: F) -> F:
     """Record ``fn`` in the current trace; where there is none, compile and run it."""
 
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        if found_trace(*args, *kwargs.values()) is None:
+            return call_eagerly(fn, args, kwargs, eager)
+        return _own(fn(*args, **kwargs), (*args, *kwargs.values()))
+
+    eager = EagerFunction(slow)
+
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if found_trace(*args, *kwargs.values()) is None:
-            return call_eagerly(fn, args, kwargs)
-        return _own(fn(*args, **kwargs), (*args, *kwargs.values()))
+        return eager.function(*args, **kwargs)
 
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
 

@@ -231,6 +231,11 @@ class _Walk:
             object = self._next(record)
             with f.if_(f.icmp("eq", kind, str(int(Node.SKIP)))):
                 loop.continue_()
+            with f.if_(f.icmp("eq", kind, str(int(Node.SAME)))):
+                wanted = f.load("ptr", record, NodeRecord.VALUE)
+                same = f.call("i1", "@same_key", [("ptr", object), ("ptr", wanted)])
+                f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
+                loop.continue_()
             self._leaves(kind, object, record, loop)
             self._enter(kind, object, record)
         f.unreachable()

@@ -77,6 +77,8 @@ class Node(IntEnum):
     LEAVE = auto()
     #: A static argument, compared already.
     SKIP = auto()
+    #: A part of a container that is static: the object ``VALUE``, or an equal string or int.
+    SAME = auto()
     ARRAY = auto()
     #: An array that a function of another library describes.
     FOREIGN = auto()
@@ -145,7 +147,7 @@ class Version:
 
 
 class SizeOp(IntEnum):
-    """Instructions of a test of sizes (``tests``)."""
+    """Instructions of a test of sizes (``conditions``)."""
 
     END = 0
     NUMBER = auto()

@@ -14,11 +14,11 @@ from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, Tensor
 from dyn.lower.native import Function, Module
 from dyn.runtime.entry.api import address, call, declare_api, drop
 from dyn.runtime.entry.arguments import define_statics, define_walk
+from dyn.runtime.entry.conditions import define_test
 from dyn.runtime.entry.copies import define_copies
 from dyn.runtime.entry.foreign import define_foreign
 from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Table, Version
 from dyn.runtime.entry.results import define_build, define_memory, define_take_back, define_wrap
-from dyn.runtime.entry.tests import define_test
 
 #: Exported functions: the setup, and the entry.
 SYMBOLS = ("dyn_entry_setup", "dyn_entry")
