@@ -1,8 +1,8 @@
 """Whole programs on disk: which object files a traced program was made into, so that it need not be lowered again.
 
 An entry lists the keys of objects, which are entries of their own (``dyn.backends.x86``), and the little that a call
-must know beside them. It is found by what the program was made from: the traced program's identity, the target, LLVM,
-NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
+must know beside them. It is found by what the program was made from: the traced program's identity, the target, the
+settings that change code, LLVM, NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
 
 The texts of the native runtime and of the native entry depend on nothing but the latter, and are found the same way.
 """
@@ -97,7 +97,8 @@ class Programs:
         what = None if version is None else identity()
         if version is None or what is None:
             return None
-        made_of = (what, repr(self._backend.target), toolchain(), version, np.__version__, sys.version)
+        settings = repr(config.current().key())
+        made_of = (what, repr(self._backend.target), settings, toolchain(), version, np.__version__, sys.version)
         digest = sha256("\0".join(made_of).encode()).hexdigest()
         return f"program_{digest}"
 
