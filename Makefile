@@ -19,7 +19,7 @@ help:
 	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
 	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
 	@echo 'make test     ruff, pyright and all tests'
-	@echo 'make random   look for programs that are compiled wrongly, for an hour or so'
+	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
@@ -51,7 +51,8 @@ test:
 
 random:
 	$(SETUP) test
-	$(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/models tests/stitch/test_random_programs.py $(ARGS)
+	DYN_OPTIMIZE=1 $(BIN)/python -m pytest -q --hypothesis-profile=thorough tests/models tests/stitch/test_random_programs.py $(ARGS)
+	$(BIN)/python -m tests.adversary --state .hypothesis/adversary.jsonl
 
 harnesses:
 	$(SETUP) test

@@ -67,6 +67,8 @@ class Optimized:
     useless: tuple[int, ...] = ()
     #: The functions outside of the program, in the order of their numbers: first those of the traced function.
     callees: tuple[Callee, ...] = ()
+    #: Whether kernels are compiled to quick code (the setting ``optimize``) rather than quickly.
+    quick_code: bool = True
 
 
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
@@ -96,7 +98,7 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     # Checks may raise, and so no memory is taken that is written before them: that is nothing to warn of.
     useless = () if settings.checks_values else donations.useless
     called = tuple(dict.fromkeys((*callees(traced.function.ops), *callees(function.ops))))
-    return Optimized(function, plan, launches, host, target, useless, called)
+    return Optimized(function, plan, launches, host, target, useless, called, settings.optimize)
 
 
 def _checked(function: Function, step: str, verify_ir: bool) -> Function:
@@ -119,6 +121,7 @@ class Rendered:
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
     family = family_of(optimized.target)
+    kernel_effort, library_effort = (Effort.KERNEL, Effort.FULL) if optimized.quick_code else (Effort.QUICK,) * 2
     numbers: dict[str, int] = {}
     #: The layers of a model share kernel objects: each is hashed once.
     names: dict[int, str] = {}
@@ -139,7 +142,7 @@ def render(optimized: Optimized) -> Rendered:
             native.add(launch)
             if library.symbol not in numbers:
                 numbers[library.symbol] = len(numbers)
-                sources.append(Source(library.text, (library.symbol,), Effort.FULL))
+                sources.append(Source(library.text, (library.symbol,), library_effort))
             row.append((numbers[library.symbol], 0))
         elif launch.call is not None:
             row.append((-1 - len(calls), 0))
@@ -152,7 +155,7 @@ def render(optimized: Optimized) -> Rendered:
                 numbers[key] = len(numbers)
                 text = family.render(replace(variant.kernel, name=key), optimized.target)
                 rendered[key] = (text, variant.kernel.dims)
-                sources.append(Source(text.text, (key,)))
+                sources.append(Source(text.text, (key,), kernel_effort))
             text, symbols = rendered[key]
             # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
             scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))

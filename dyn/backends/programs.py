@@ -2,7 +2,8 @@
 
 An entry lists the keys of objects, which are entries of their own (``dyn.backends.binaries``), and the little that a
 call must know beside them. It is found by what the program was made from: the traced program's identity, the target,
-the toolchain, NumPy, which folds constants, and the sources of the compiler itself (``dyn.version``).
+the settings that change code, the toolchain, NumPy, which folds constants, and the sources of the compiler itself
+(``dyn.version``).
 
 The texts of the native runtime and of the native entry depend on nothing but the latter, and are found the same way.
 """
@@ -96,7 +97,8 @@ class Programs:
         what = None if version is None else identity()
         if version is None or what is None:
             return None
-        made_of = (what, repr(self._backend.target), self._backend.toolchain, version, np.__version__, sys.version)
+        settings, toolchain = repr(config.current().key()), self._backend.toolchain
+        made_of = (what, repr(self._backend.target), settings, toolchain, version, np.__version__, sys.version)
         digest = sha256("\0".join(made_of).encode()).hexdigest()
         return f"program_{digest}"
 

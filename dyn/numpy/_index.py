@@ -215,7 +215,7 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
     """A bound of a slice, counted from the front: below 0 where it lies before the first element."""
     trace, size = x._trace, shape_of(x)[axis]
     if not isinstance(value, Tracer):
-        return _from_end(trace, size_in(trace, value, "a slice"), size)
+        return _from_end(trace, size_in(trace, value, "a slice"), size, backwards=step < 0)
     if step < 0 or value.ndim or not value.element_type.is_integer:
         problem = "with a step below 0" if step < 0 else f"that is {value._value.type}"
         raise UnsupportedOpError(
@@ -243,7 +243,7 @@ def _never_negative(trace: Trace, dim: Dim) -> bool:
     return dim >= 0 if isinstance(dim, int) else trace.facts.ge(dim, 0).proved
 
 
-def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
+def _from_end(trace: Trace, dim: Dim, size: Dim, *, backwards: bool = False) -> Dim:
     """A bound counted from the front; below 0 where it lies before the first element."""
     if isinstance(dim, int):
         return dim if dim >= 0 else size + dim
@@ -251,7 +251,7 @@ def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
         return dim
     if trace.facts.ge(-1, dim).proved:
         return size + dim
-    if _negative_is_nothing(trace, dim, size):
+    if _negative_is_nothing(trace, dim, size, -1 if backwards else 0):
         return dim
     # ``size`` is added once where the bound is negative. Of ``size - c`` it is where ``size <= c - 1``: then
     # ``(c - 1) * (c - size)`` is at least as much, and elsewhere it is at most 0. That is linear, and so more of it is
@@ -262,13 +262,14 @@ def _from_end(trace: Trace, dim: Dim, size: Dim) -> Dim:
     return dim + size * dim_min(dim_max(-dim, 0), 1)
 
 
-def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim) -> bool:
-    """Whether ``dim`` counted from the end would lie at or before the first element whenever it is negative.
+def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim, last: int) -> bool:
+    """Whether ``dim`` counted from the end would lie at or before place ``last`` whenever it is negative.
 
-    Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows.
+    Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows. That place is the
+    first element, 0, for a slice that goes forwards, and before it for one that goes backwards.
     """
     reason = Reason("a bound is negative")
-    return trace.facts.implies(Relation(RelKind.GE, -1, dim, reason), Relation(RelKind.GE, 0, size + dim, reason))
+    return trace.facts.implies(Relation(RelKind.GE, -1, dim, reason), Relation(RelKind.GE, last, size + dim, reason))
 
 
 # ---- numbers and arrays ----------------------------------------------------------------------------------------------

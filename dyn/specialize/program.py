@@ -55,13 +55,13 @@ class Program:
         with record.timed("find"):
             self._identity = function_identity(traced.function, OWN_OPS, traced.guards)
             self._key = self._programs.key(lambda: _named(traced, self._identity))
+        #: The settings in force: what is lowered again later is lowered as it was.
+        self._settings = config.current()
         # Whoever wants to see the passes at work wants them to run.
         # What checks call depends on the ops that they check.
-        settings = config.current()
-        self._checks = settings.checks_values
-        self._shared = (
-            None if settings.dump or self._checks else f"{self._identity.structure} {_beside(traced)} {target!r}"
-        )
+        self._checks, code = self._settings.checks_values, self._settings.key()
+        apart = self._settings.dump or self._checks
+        self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {target!r} {code}"
         self._code: Code | None = None
         #: What was found on disk.
         self._found: Found | None = None
@@ -79,7 +79,8 @@ class Program:
         _import_passes()
         from dyn.pipeline import optimize
 
-        return optimize(self.traced, self._backend.target, record)
+        with config.override(optimize=self._settings.optimize):
+            return optimize(self.traced, self._backend.target, record)
 
     @property
     def _is_compiled(self) -> bool:

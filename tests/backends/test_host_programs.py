@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -365,20 +364,31 @@ def test_the_table_is_made_once() -> None:
     assert len(addresses) == 1
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
+# --- what a call asks ------------------------------------------------------------------------------------------------
+
+
+class _Asked(np.ndarray[Any, Any]):
+    """An array that counts how often it is asked for its memory."""
+
+    times = 0
+
+    @property
+    def __array_interface__(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        _Asked.times += 1
+        return self.view(np.ndarray).__array_interface__
 
 
 def test_captured_arrays_cost_a_call_nothing() -> None:
-    """200 captured arrays: a call asks none of them for its memory again. Some µs; the bound is for a busy machine."""
+    """200 captured arrays: a call asks none of them for its memory again."""
     m = Model("many")
     x, y = m.param("x", "n"), m.param("y", "n")
     for number in range(200):
         m.param(f"w{number}", 4, hidden=True)
-    program = load(m.function(m.add(x, y)), [np.ones(4, "f4") for _ in range(200)])
+    program = load(m.function(m.add(x, y)), [np.ones(4, "f4").view(_Asked) for _ in range(200)])
     a, b = np.ones(8, "f4"), np.ones(8, "f4")
-    best = float("inf")
-    for _ in range(2000):
-        start = time.perf_counter()
+    program([a, b])
+    first = _Asked.times
+    assert first >= 200
+    for _ in range(3):
         program([a, b])
-        best = min(best, time.perf_counter() - start)
-    assert best < 60e-6, f"{best * 1e6:.1f} µs"
+    assert _Asked.times == first

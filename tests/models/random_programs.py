@@ -189,7 +189,13 @@ def make_program(random: Random, *, most: int = 8) -> Program:
         return tracers[0]
 
     leaves = [LeafSpec(a.name, a.dtype, a.axes) for a in arguments]
-    trace_function(grow, "program", leaves)
+    while True:
+        try:
+            trace_function(grow, "program", leaves)
+            break
+        except REFUSALS:  # a region that could run at no size, which is seen at the end: another program then
+            steps.clear()
+            made.clear()
     return Program(
         arguments, tuple(steps), _results(random, made), random.random() < 0.6, random.random() < 0.3,
         _calls(random, arguments), random.randint(0, 10_000),

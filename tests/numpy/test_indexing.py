@@ -33,6 +33,16 @@ def test_slices_bounded_by_dimensions() -> None:
     compare(program, "float32 n", "float32 m", sizes=(0, 1, 2, 3, 4, 7))
 
 
+def test_slices_backwards_from_dimensions() -> None:
+    """A bound of minus the size is the first element there, not a place before it."""
+
+    def program(xp: Any, x: Any, y: Any) -> Any:
+        n, m = x.shape[0], y.shape[0]
+        return x[-n::-1], x[-n::-2], x[: -n - 1 : -1], x[:-n:-1], x[-m::-1], x[m::-1], x[m - n :: -1], x[: m - n : -2]
+
+    compare(program, "float32 n", "float32 m", sizes=(0, 1, 2, 3, 4, 7))
+
+
 def test_slices_that_fit_by_construction() -> None:
     traced = compare(lambda xp, x: x[1:] - x[:-1], "float32 n")
     assert traced.function.facts.relations == ()

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
 from dyn.backends.host_programs import _RUNTIME
+from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
 from tests.runtime.pool_tasks import tasks
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

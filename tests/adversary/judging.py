@@ -1,0 +1,204 @@
+"""A program called at sizes that break what it took for granted, each call held to the plain Python function."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import dyn
+from dyn.shapes import Outcome as relations
+from tests.adversary.drawing import make_program
+from tests.adversary.plain import Outcome, failed, run_plain, run_traced
+from tests.adversary.programs import Program, Shapes, program_of, values
+from tests.adversary.sizes import Chooser, pattern
+from tests.canary import watched
+
+Array = np.ndarray[Any, Any]
+#: Calls of one program.
+CALLS = 20
+Call = tuple[Shapes, int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not as it shall be: a program, the calls that led there, the last of which failed, and what it gave."""
+
+    seed: int | None
+    program: dict[str, Any]
+    calls: list[Any]
+    what: str
+
+    def text(self) -> str:
+        """For a report."""
+        return f"seed {self.seed}\n{program_of(self.program)!r}# calls {self.calls}\n# {self.what}\n"
+
+
+@dataclass
+class Report:
+    """What became of a program: how many calls ended how, and what was found."""
+
+    seed: int | None
+    counts: Counter[str] = field(default_factory=Counter[str])
+    compiles: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+def judge_seed(seed: int, calls: int = CALLS, progress: Path | None = None) -> Report:
+    """Draw a program and call it."""
+    random = Random(seed)
+    program = make_program(random)
+    return judge(program, seed, random=random, count=calls, progress=progress)
+
+
+def judge(
+    program: Program, seed: int | None = None, *, calls: Sequence[Call] = (), random: Random | None = None,
+    count: int = 0, progress: Path | None = None,
+) -> Report:  # fmt: skip
+    """Call a program: at ``calls``, or at ``count`` calls that are chosen on the way."""
+    report = Report(seed)
+    function = program.jitted()
+    chooser = None if random is None else Chooser(program, random)
+    done: list[Call] = []
+    for number in range(count if chooser is not None else len(calls)):
+        call = chooser.next([v.traced for v in function._versions.in_order]) if chooser is not None else calls[number]
+        done.append(call)
+        if progress is not None:
+            progress.write_text(json.dumps({"program": program.as_data(), "seed": seed, "calls": done}))
+        said = judge_call(program, function, call, number)
+        report.counts[said.kind] += 1
+        if said.problem:
+            report.findings.append(Finding(seed, program.as_data(), _listed(done), said.problem))
+            break
+        if said.kind == "refused":
+            break
+    report.compiles = function.cache_info().compiles
+    return report
+
+
+def _listed(calls: Sequence[Call]) -> list[Any]:
+    return json.loads(json.dumps(calls))
+
+
+def call_of(data: Sequence[Any]) -> Call:
+    """A call as JSON wrote it down."""
+    shapes, index = data
+    return tuple(tuple(s) for s in shapes), index
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a call ended, and what is wrong with that, if anything is."""
+
+    kind: str
+    problem: str = ""
+
+
+#: Refusals of a program: a question that only values answer, what is not written yet, a dtype that does not do.
+_REFUSED = ("undecided", "NotYetError", "ArgumentError")
+
+
+def judge_call(program: Program, function: dyn.Jitted, call: Call, number: int) -> Said:
+    """One call, in Python between guard pages, through the native entry, and with several threads."""
+    shapes, index = call
+    arrays = values(program, shapes)
+    arrays = [
+        np.int64(index) * np.ones((), "int64") if a.name == "i" else v
+        for a, v in zip(program.arguments, arrays, strict=True)
+    ]
+    expected = run_plain(program, arrays)
+    if expected.kind == "large":
+        return Said("large")
+    try:
+        actual = _fenced(function, arrays, at_start=number % 3 == 2)
+    except AssertionError as error:
+        return Said("beside", str(error))
+    said = compare(expected, actual)
+    if said.problem and actual.kind == "arrays" and expected.kind == "shape":
+        said = _unasked(function, arrays, actual, said)
+    if said.problem or actual.kind != "arrays":
+        return said
+    for what, settings in (("by the native entry", {}), ("with three threads", {"num_threads": 3})):
+        with dyn.config.override(**settings):
+            again = _called(function, arrays)
+        if again.kind != "arrays" or any(
+            a.tobytes() != b.tobytes() for a, b in zip(actual.arrays, again.arrays, strict=True)
+        ):
+            return Said("unlike", f"another result {what}: {again.text or again.arrays}")
+    return said
+
+
+def _called(function: dyn.Jitted, arrays: Sequence[Array]) -> Outcome:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = function(*arrays)
+        return Outcome("arrays", tuple([np.array(r) for r in results]))
+    except Exception as error:
+        return failed(error)
+
+
+def _fenced(function: dyn.Jitted, arrays: Sequence[Array], *, at_start: bool) -> Outcome:
+    with watched(at_start=at_start) as guarded, dyn.config.override(fast_call=False):
+        return _called(function, [guarded.copy(a) for a in arrays])
+
+
+#: What an error says of sizes that 64 bits do not hold.
+_OVERFLOW = ("2^63", "overflow", "64 bits", "int64")
+
+
+def _unasked(function: dyn.Jitted, arrays: Sequence[Array], actual: Outcome, said: Said) -> Said:
+    """Where the plain program fails and the compiled one does not: fine if nothing hangs on what fails.
+
+    A branch of a ``cond`` that is not taken, a loop of no rounds, a division by 0 that no result asks for, or one in a
+    question that has one answer whatever it gives. Then a trace for this very call relies on nothing that does not hold
+    or has no value, and its ops give the same arrays.
+    """
+    again, traced = run_traced(function, arrays)
+    if again.kind != "arrays" or traced is None:
+        return Said("differs", f"{said.problem}; traced for this call: {again.kind}: {again.text}")
+    shapes = tuple(a.shape for a in arrays)
+    if not all(answer in (None, relations.YES) for answer in pattern([traced], shapes)[0]):
+        return Said("differs", f"{said.problem}; a fact that was relied on does not hold")
+    problem = compare(again, actual).problem
+    return Said("differs", f"{said.problem}; {problem}") if problem else Said("unasked")
+
+
+def compare(expected: Outcome, actual: Outcome) -> Said:
+    """What the compiled program's outcome is, next to the plain one's."""
+    if actual.kind in _REFUSED or expected.kind in _REFUSED:
+        return Said("refused")
+    if expected.kind == "large" or actual.kind == "large":
+        return Said("large")
+    if actual.kind == "arrays" and expected.kind == "arrays":
+        for number, (a, e) in enumerate(zip(actual.arrays, expected.arrays, strict=True)):
+            if a.dtype != e.dtype or a.shape != e.shape:
+                return Said("differs", f"result {number} is {a.dtype}{a.shape}, not {e.dtype}{e.shape}")
+            if not np.array_equal(a, e, equal_nan=a.dtype.kind == "f"):
+                return Said("differs", f"result {number} is {a.ravel()[:8]}, not {e.ravel()[:8]}, shape {a.shape}")
+        return Said("agrees")
+    if actual.kind == expected.kind:
+        return Said("same error")
+    if expected.kind == "arrays" and actual.kind == "shape" and any(word in actual.text for word in _OVERFLOW):
+        return Said("large")
+    return Said("kinds differ", f"{actual.kind}: {actual.text[:600]}; plain: {expected.kind}: {expected.text[:300]}")
+
+
+# ---- for processes ---------------------------------------------------------------------------------------------------
+
+
+def work(task: tuple[int, int, str]) -> Report:
+    """What a process does with a task: a seed, a number of calls, and a folder for the call that it is at."""
+    seed, calls, folder = task
+    progress = Path(folder) / f"{seed}.json"
+    with dyn.config.override(verify_ir=True, optimize=seed % 4 == 0):  # quick code takes thrice as long to make
+        report = judge_seed(seed, calls, progress)
+    progress.unlink(missing_ok=True)
+    return report
