@@ -51,7 +51,8 @@ def test_two_arguments(first: str, second: str) -> None:
 
 def test_parts_that_are_no_arrays() -> None:
     x = np.arange(24, dtype="f4").reshape(2, 3, 4)
-    for axis in (0, 1, 2, -1, None, (0, 1), (0, 2), (1,), 1.0, True, 5):
+    axes: tuple[Any, ...] = (0, 1, 2, -1, None, (0, 1), (0, 2), (1,), 1.0, True, 5)
+    for axis in axes:
         for keepdims in (False, True):
             same(lambda axis=axis, keepdims=keepdims: dnp.sum(x, axis=axis, keepdims=keepdims))
     for shape in ((24,), (4, 6), (-1, 2), (2, -1), (5, 5)):

@@ -268,6 +268,7 @@ def test_memory_is_shared_both_ways() -> None:
         seen.extend([arrays[0].__array_interface__["data"][0], result.__array_interface__["data"][0]])
         return result
 
+    spy.version_of = inner.version_of  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
     program.run = spy
     try:
         result = run._call_slow(x)
