@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeGuard
 
 import numpy as np
 
@@ -62,6 +63,7 @@ class ExprBuilder:
         #: Every node that was made, by its contents. Keeps them alive, so that an id in a key is never used again.
         self._nodes: dict[tuple[object, ...], Expr] = {}
         self._symbols: dict[int, Dim] = {}
+        self._sums: dict[SymExpr, Expr] = {}
 
     def pair(self, real: Expr, imag: Expr, dtype: DType) -> Pair:
         return Pair(real, imag, dtype)
@@ -168,9 +170,31 @@ class ExprBuilder:
     # Indices that are computed ------------------------------------------------------------------------------
 
     def _computed(self, dim: Dim) -> Expr:
-        """An index that depends on computed values, such as the row of a gather, as arithmetic in int64."""
-        if isinstance(dim, int) or self.bound.keys().isdisjoint(dim.atoms):
+        """An index that depends on computed values, such as the row of a gather, as arithmetic in int64.
+
+        Shared parts are computed once, and before what they are part of.
+        """
+        if not self._is_computed(dim):
             return self.index(dtypes.int64, dim)
+        stack = [dim]
+        while stack:
+            if stack[-1] in self._sums:
+                stack.pop()
+                continue
+            functions = [a for mono, _ in stack[-1].terms for a, _ in mono.factors if isinstance(a, Opaque)]
+            args = [arg for function in functions for arg in function.args]
+            waiting = [arg for arg in args if self._is_computed(arg) and arg not in self._sums]
+            if waiting:
+                stack += waiting
+                continue
+            self._sums[stack[-1]] = self._sum(stack[-1])
+            stack.pop()
+        return self._sums[dim]
+
+    def _is_computed(self, dim: Dim) -> TypeGuard[SymExpr]:
+        return not isinstance(dim, int) and not self.bound.keys().isdisjoint(dim.atoms)
+
+    def _sum(self, dim: SymExpr) -> Expr:
         atom = dim.is_atom
         if isinstance(atom, Symbol):
             return self.bound[atom]
@@ -358,10 +382,22 @@ class Parameters:
     def rewrite(self, dim: Dim) -> Dim:
         if isinstance(dim, int):
             return dim
-        found = self.rewritten.get(dim)
-        if found is None:
-            found = self.rewritten[dim] = self._rewrite(dim)
-        return found
+        stack = [dim]
+        while stack:
+            if stack[-1] in self.rewritten:
+                stack.pop()
+                continue
+            # What functions are of comes first, so that no depth of them is a depth of calls.
+            functions = [a for mono, _ in stack[-1].terms for a, _ in mono.factors if isinstance(a, Opaque)]
+            mixed = [a for a in functions if not self.inner.isdisjoint(atom_dim(a).atoms)]
+            args = [arg for function in mixed for arg in function.args]
+            waiting = [arg for arg in args if isinstance(arg, SymExpr) and arg not in self.rewritten]
+            if waiting:
+                stack += waiting
+                continue
+            self.rewritten[stack[-1]] = self._rewrite(stack[-1])
+            stack.pop()
+        return self.rewritten[dim]
 
     def _rewrite(self, dim: SymExpr) -> Dim:
         if not free_symbols(dim) & self.inner:

@@ -14,7 +14,7 @@ that computes again what this one keeps (not built yet).
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from dyn.errors import NotYetError
 from dyn.lower.gpu.barriers import Barriers, Point
 from dyn.lower.gpu.dialect import Dialect, dialect_of
-from dyn.lower.gpu.indices import dim_text
+from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal
 from dyn.lower.kernel import (
@@ -44,7 +44,8 @@ from dyn.lower.kernel import (
     walk_stmts,
 )
 from dyn.lower.target import Target
-from dyn.shapes import Dim, Symbol, floordiv
+from dyn.shapes import Dim, floordiv
+from dyn.shapes.expr import Atom
 
 #: Threads of a block, unless asked otherwise: enough to hide latency, and few enough for any register need.
 BLOCK = 256
@@ -95,7 +96,7 @@ class _Emitter:
 
     def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int) -> None:
         self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block
-        self.symbols: dict[Symbol, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
+        self.symbols: dict[Atom, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
         self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.buffers)}
         self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
         self.scratch = {id(b) for b in kernel.scratch}
@@ -133,7 +134,14 @@ class _Emitter:
         return name
 
     def dim(self, dim: Dim) -> str:
-        return dim_text(dim, self.symbols)
+        """An expression for a dim; one with many functions in it has names for them."""
+        own: dict[Atom, str] = {}
+        names = ChainMap(own, self.symbols)
+        for atom in calls_to_name(dim, names):
+            name = self.fresh("n")
+            self.line(f"const long long {name} = {call_text(atom, names)};")
+            own[atom] = name
+        return dim_text(dim, names)
 
     def barrier(self, stmt: Stmt, point: Point) -> None:
         if (id(stmt), point) in self.barriers.needed:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol
+from dyn.shapes import Dim, Opaque, OpaqueKind, SymExpr
+from dyn.shapes.expr import Atom
 
 _CALLS = {
     OpaqueKind.FLOORDIV: "dyn_floordiv",
@@ -13,17 +14,23 @@ _CALLS = {
     OpaqueKind.MAX: "dyn_imax",
     OpaqueKind.BROADCAST: "dyn_broadcast",
 }
+#: An expression with more calls than this, written out, gets names for them: shared ones are many when they are nested.
+MOST_CALLS = 24
 
 
-def dim_text(dim: Dim, names: Mapping[Symbol, str]) -> str:
-    """A ``long long`` expression; a sum has no parentheses around it."""
+def dim_text(dim: Dim, names: Mapping[Atom, str]) -> str:
+    """A ``long long`` expression; a sum has no parentheses around it. ``names`` has its symbols, and what is named."""
     if isinstance(dim, int):
         return _integer(dim)
     text = ""
     for monomial, coefficient in dim.terms:
         factors = [] if abs(coefficient) == 1 else [_integer(abs(coefficient))]
         for atom, power in monomial.factors:
-            factors += [_call(atom, names) if isinstance(atom, Opaque) else names[atom]] * power
+            known = names.get(atom)
+            if known is None:
+                assert isinstance(atom, Opaque)
+                known = call_text(atom, names)
+            factors += [known] * power
         sign = "-" if coefficient < 0 else "+"
         product = " * ".join(factors)
         text = f"{text} {sign} {product}" if text else product if coefficient > 0 else f"-{product}"
@@ -32,13 +39,41 @@ def dim_text(dim: Dim, names: Mapping[Symbol, str]) -> str:
     return text
 
 
-def _call(opaque: Opaque, names: Mapping[Symbol, str]) -> str:
+def call_text(opaque: Opaque, names: Mapping[Atom, str]) -> str:
     """n-ary functions nest: ``f(a, f(b, c))``."""
     args = [dim_text(arg, names) for arg in opaque.args]
     text = args.pop()
     while args:
         text = f"{_CALLS[opaque.kind]}({args.pop()}, {text})"
     return text
+
+
+def calls_to_name(dim: Dim, names: Mapping[Atom, str]) -> list[Opaque]:
+    """The functions in an expression that is too long to be written out, each after those it is made of."""
+    if isinstance(dim, int):
+        return []
+    calls: dict[Opaque, int] = {}
+    stack = [atom for atom in _functions(dim) if atom not in names]
+    while stack:
+        atom = stack[-1]
+        inside = [a for arg in atom.args for a in _functions(arg) if a not in names]
+        waiting = [a for a in inside if a not in calls]
+        if waiting and atom not in calls:
+            stack += waiting
+            continue
+        stack.pop()
+        calls.setdefault(atom, 1 + sum([calls[a] for a in inside]))
+    total = sum([calls[atom] for atom in _functions(dim) if atom not in names])
+    return list(calls) if total > MOST_CALLS else []
+
+
+def _functions(dim: Dim) -> Iterator[Opaque]:
+    """The outermost functions in an expression, each as often as it stands there."""
+    if isinstance(dim, SymExpr):
+        for monomial, _ in dim.terms:
+            for atom, power in monomial.factors:
+                if isinstance(atom, Opaque):
+                    yield from [atom] * power
 
 
 def _integer(value: int) -> str:

@@ -13,6 +13,12 @@ from dyn.lower.x86.scopes import Lanes, Scopes, Value
 from dyn.shapes import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim, polynomial
 
+
+def _nests(atom: Opaque) -> bool:
+    """Whether a function is of functions."""
+    return any(isinstance(arg, SymExpr) and any(isinstance(a, Opaque) for a in arg.atoms) for arg in atom.args)
+
+
 I64 = vtype("i64")
 PTR = vtype("ptr")
 F64 = vtype("double")
@@ -41,6 +47,9 @@ class Indices:
     def atom_depth(self, atom: Atom) -> int:
         if isinstance(atom, Symbol):
             return self.scopes.symbols[atom][0]
+        found = self.scopes.find(atom)  # it is kept where it is known
+        if found is not None:
+            return found.depth
         depth = 0
         for arg in atom.args:
             if isinstance(arg, SymExpr):
@@ -67,6 +76,28 @@ class Indices:
         found = self.scopes.find(dim)
         if found is not None:
             return found
+        if any(isinstance(atom, Opaque) and _nests(atom) for mono, _ in dim.terms for atom, _ in mono.factors):
+            self._prepare(dim)
+        return self._uniform(dim)
+
+    def _prepare(self, dim: SymExpr) -> None:
+        """Compute the functions that those in an expression are of, so that no depth of them is a depth of calls."""
+        seen: set[Opaque] = set()
+        stack: list[tuple[Opaque, bool]] = [
+            (a, False) for m, _ in dim.terms for a, _ in m.factors if isinstance(a, Opaque)
+        ]
+        while stack:
+            atom, ready = stack.pop()
+            if ready:
+                self.atom(atom)
+            elif atom not in seen and self.scopes.find(atom) is None and self._lasts(atom):
+                seen.add(atom)
+                stack.append((atom, True))
+                for arg in atom.args:
+                    if isinstance(arg, SymExpr):
+                        stack += [(a, False) for m, _ in arg.terms for a, _ in m.factors if isinstance(a, Opaque)]
+
+    def _uniform(self, dim: SymExpr) -> Value:
         symbol = dim.is_symbol
         if symbol is not None:
             depth, name = self.scopes.symbols[symbol]
@@ -136,7 +167,10 @@ class Indices:
         name = self.opaque(atom, [arg.parts[0] for arg in args])
         fn.here = saved
         value = Value(I64, (name,), depth)
-        return self.scopes.keep(atom, value) if self.lasting(self._atoms(atom)) else value
+        return self.scopes.keep(atom, value) if self._lasts(atom) else value
+
+    def _lasts(self, atom: Opaque) -> bool:
+        return not self.fleeting or self.lasting(self._atoms(atom))
 
     @staticmethod
     def _atoms(atom: Opaque) -> set[Atom]:
@@ -292,7 +326,7 @@ class Indices:
         parts = [self.vector_opaque(atom, [arg.parts[u] for arg in args]) for u in range(lanes.unroll)]
         self.fn.here = saved
         value = Value(ty, tuple(parts), depth, True, any(arg.volatile for arg in args))
-        return self.scopes.keep(("vector", atom), value) if self.lasting(self._atoms(atom)) else value
+        return self.scopes.keep(("vector", atom), value) if self._lasts(atom) else value
 
     def lane_numbers(self, lanes: Lanes) -> Value:
         """The lane symbol itself."""

@@ -1,0 +1,87 @@
+"""Dims and expressions that share their parts a thousand deep: what is written of them grows with their parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dyn import dtypes
+from dyn.backends.x86 import target_for
+from dyn.lower.expressions import ExprBuilder, Parameters
+from dyn.lower.gpu.dialect import gpu_target
+from dyn.lower.gpu.emit import emit_kernel as emit_gpu
+from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.text import HostText
+from dyn.lower.kernel import Buffer, Expr, Index, Kernel, Loop, Role, Store, check, walk_exprs
+from dyn.lower.kernel_text import kernel_hash, kernel_text
+from dyn.lower.x86.emit import emit_kernel
+from dyn.ops.scalar import Scalar
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, symbol
+
+I64 = dtypes.int64
+N, M, LANE = (symbol(name) for name in "nmi")
+X, Y = Buffer("x", I64), Buffer("y", I64)
+
+
+def deep(start: Dim, levels: int) -> Dim:
+    """Each level has the one before twice: written out it has 2^levels parts."""
+    for _ in range(levels):
+        start = dim_max(floordiv(start, 2), as_dim(M)) + dim_min(floordiv(start, 3), as_dim(M))
+    return start
+
+
+def _kernel(value: Expr) -> Kernel:
+    kernel = Kernel("deep", (X, Y), (N, M), (), (Loop(Role.LANE, LANE, as_dim(N), (Store(Y, as_dim(LANE), value),)),))
+    check(kernel)
+    return kernel
+
+
+def _sizes(levels: int) -> int:
+    sizes = Sizes(HostText())
+    sizes.know(N, "%n")
+    sizes.know(M, "%m")
+    sizes.dim(deep(as_dim(N), levels))
+    return len(sizes.text.lines)
+
+
+def test_host_programs() -> None:
+    few, many = _sizes(100), _sizes(1000)
+    assert many < 11 * few
+
+
+def test_kernels_of_sizes() -> None:
+    lengths: list[list[int]] = []
+    for levels in (15, 150):
+        kernel = _kernel(Index(I64, deep(as_dim(N), levels)))
+        texts = (emit_gpu(kernel, gpu_target("cuda", "sm_90a")), emit_kernel(kernel, target_for("x86-64-v3")))
+        lengths.append([len(text.text) for text in texts])
+    for few, many in zip(*lengths, strict=True):
+        assert many < 12 * few
+
+
+def test_computed_indices() -> None:
+    counts: list[int] = []
+    for levels in (15, 150):
+        k = ExprBuilder()
+        value = k.bind(k.load(X, as_dim(LANE)))
+        counts.append(len(list(walk_exprs((k.index(I64, deep(value, levels)),)))))
+    assert counts[1] < 11 * counts[0]
+
+
+def test_parameters() -> None:
+    parameters = Parameters(frozenset({LANE}))
+    found = parameters.rewrite(deep(as_dim(LANE), 200))
+    assert [str(dim) for dim in parameters.symbols] == ["m"]
+    assert found is parameters.rewrite(deep(as_dim(LANE), 200))
+
+
+@pytest.mark.parametrize("levels", [1000])
+def test_expressions(levels: int) -> None:
+    k = ExprBuilder()
+    value: Expr = k.load(X, as_dim(LANE))
+    for _ in range(levels):
+        value = k.apply(Scalar.ADD, [value, k.apply(Scalar.MUL, [value, value], I64)], I64)
+    kernel = _kernel(value)
+    assert len(kernel_text(kernel).splitlines()) < 3 * levels
+    assert kernel_hash(kernel) == kernel_hash(kernel)
+    for text in (emit_gpu(kernel, gpu_target("cuda", "sm_90a")), emit_kernel(kernel, target_for("x86-64-v3"))):
+        assert text.text.count("\n") < 12 * levels
