@@ -164,8 +164,24 @@ def divide(a: Asked, x: Any, y: Any) -> Any:
         return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     if not a.facts.ge(y, 1).proved:
         raise UnknownError
-    exact = a.facts.ge(x, 0).proved or a.facts.divides(y, x).proved
-    return floordiv(x, y) if exact else Rounded(x, y, rest=False)
+    if a.facts.divides(y, x).proved:
+        return floordiv(_without_rests(x, y), y)
+    return floordiv(x, y) if a.facts.ge(x, 0).proved else Rounded(x, y, rest=False)
+
+
+def _without_rests(dim: Dim, divisor: Dim) -> Dim:
+    """A dim in which ``mod(n, divisor)`` is ``n - divisor*floordiv(n, divisor)``.
+
+    Of what ``divisor`` divides nothing is left to round then: ``(n - mod(n, 8)) / 8`` is ``floordiv(n, 8)``.
+    """
+    for mono, factor in dim.terms if isinstance(dim, SymExpr) and isinstance(divisor, int) else ():
+        (atom, power), *others = mono.factors
+        if others or power != 1 or not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MOD:
+            continue
+        n, by = atom.args
+        if by == divisor:
+            dim = dim + factor * (n - divisor * floordiv(n, divisor) - mod(n, divisor))
+    return dim
 
 
 def remainder(a: Asked, x: Any, y: Any) -> Any:
