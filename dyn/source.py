@@ -46,9 +46,30 @@ class Loc:
 UNKNOWN = Loc("<unknown>")
 
 
+def is_own_frame(filename: str) -> bool:
+    """Whether a frame of this file is dyn's, JAX's, which calls dyn's rules back, or of code that was generated."""
+    return filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename
+
+
+#: Libraries that call dyn back in the middle of their own functions, or ask dimensions for their values.
+_LIBRARIES = ("jax", "jaxlib", "numpy", "torch")
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+
+
 def is_user_frame(filename: str) -> bool:
-    """Whether a frame of this file is the user's: not dyn's, nor JAX's, nor of code that a dataclass generated."""
-    return not filename.startswith((_PACKAGE_ROOT, "<string>")) and _JAX not in filename
+    """Whether a frame of this file is the user's, or of a library of theirs.
+
+    It is not where it is dyn's own, or of Python's standard library, NumPy, JAX or PyTorch: a line there says nothing
+    to people who have written ``np.eye(n)``.
+    """
+    found = _user_files.get(filename)
+    if found is None:
+        files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
+        folders = [os.path.dirname(file) + os.sep for file in files if file]
+        standard = filename.startswith(_STANDARD) and "site-packages" not in filename
+        other = is_own_frame(filename) or standard or filename.startswith((*folders, "<frozen"))
+        found = _user_files[filename] = not other
+    return found
 
 
 #: What ``is_user_frame`` answers; there are as many files as modules, and every op of a trace asks of a dozen frames.
@@ -56,14 +77,15 @@ _user_files: dict[str, bool] = {}
 
 
 def user_loc() -> Loc:
-    """The innermost frame of the calling stack that is not dyn's own."""
+    """The innermost frame of the calling stack that is the user's; where none is, the innermost that is not dyn's."""
     frame = sys._getframe(1)
+    other = UNKNOWN
     while frame is not None:
         code = frame.f_code
         is_user = _user_files.get(code.co_filename)
-        if is_user is None:
-            is_user = _user_files[code.co_filename] = is_user_frame(code.co_filename)
-        if is_user:
+        if is_user or (is_user is None and is_user_frame(code.co_filename)):
             return Loc(code.co_filename, frame.f_lineno, code.co_name)
+        if other is UNKNOWN and not is_own_frame(code.co_filename):
+            other = Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
-    return UNKNOWN
+    return other

@@ -17,7 +17,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._nonzero import mask_indices
-from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, size_in, tracer
+from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, size_in, tracer, vector_of
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -153,8 +153,9 @@ def _as_mask(x: Tracer, item: Any) -> Tracer | None:
         raise UnsupportedOpError(
             f"an array cannot be indexed with {bool(item)}.", loc=user_loc(), remedy="use None for a new axis."
         )
-    if isinstance(item, list) and item and isinstance(np.array(item).flat[0], np.bool_):
-        item = np.array(item)
+    if isinstance(item, list) and item and not any(isinstance(each, SymbolicDim | Tracer) for each in item):
+        if isinstance(np.array(item).flat[0], np.bool_):
+            item = np.array(item)
     if not isinstance(item, Tracer | np.ndarray) and not hasattr(type(item), "__array__"):
         return None
     if not is_liftable(item) or tracer(x._trace, item, "x[...]").element_type.kind is not Kind.BOOL:
@@ -278,6 +279,8 @@ def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim, last: int) -> bool:
 def _array_index(x: Tracer, item: Any) -> Tracer | None:
     """An index that is an array or a traced number; None for a number that is known or a dimension."""
     if isinstance(item, list):
+        if any(isinstance(number, SymbolicDim | Tracer) for number in item) and all(map(_is_number, item)):
+            return vector_of(x._trace, item)
         item = np.array(item, np.int64) if not item else np.array(item)
     if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
         if not isinstance(item, np.ndarray):
@@ -296,6 +299,12 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
             remedy="convert the index with .astype('int32').",
         )
     return array
+
+
+def _is_number(item: Any) -> bool:
+    if isinstance(item, Tracer):
+        return item.ndim == 0 and item.element_type.is_integer
+    return isinstance(item, SymbolicDim | int | np.integer) and not isinstance(item, bool)
 
 
 def _position(x: Tracer, axis: int, item: Any) -> Dim:

@@ -22,18 +22,17 @@ from dyn.numpy._operands import (
     demand_none,
     dtype_of,
     emit,
-    made,
     measured,
     operand,
     promote,
     shape_of,
     size_in,
     tracer,
+    vector_of,
 )
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public
 from dyn.shapes import Dim, Reason, Relation, RelKind, broadcast, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
-from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -160,7 +159,9 @@ def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repe
         if any(isinstance(each, list | tuple) for each in repeats):
             raise _no_vector(np.ndim(repeats))
         given = times_in(value._trace, repeats, "repeat")
-        each = given[0] if len(given) == 1 else _vector(value._trace, given)
+        plain = all(isinstance(number, int) for number in given)
+        every = np.asarray(given, np.int64) if plain else vector_of(value._trace, given)
+        each = given[0] if len(given) == 1 else every
         if total_repeat_length is None:
             total_repeat_length = wrap_dim(value._trace, sum(given, 0))
     if getattr(each, "ndim", 0):
@@ -176,13 +177,6 @@ def _no_vector(rank: int) -> ShapeError:
     return ShapeError(
         f"repeat: the numbers have {rank} axes, and are a vector.", loc=user_loc(), remedy="flatten them."
     )
-
-
-def _vector(trace: Trace, sizes: Sequence[Dim]) -> Any:
-    """Sizes as a vector: of numbers it is an array, which is part of the program."""
-    if all(isinstance(size, int) for size in sizes):
-        return np.asarray(sizes, np.int64)
-    return stack([made(trace, "dim_size", size=size, dtype=dtypes.int64) for size in sizes])
 
 
 def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Tracer:

@@ -195,6 +195,19 @@ def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) ->
     return measure(count._trace, count._value, name, origin, limit)
 
 
+def vector_of(trace: Trace, numbers: Sequence[Any]) -> Tracer:
+    """Ints, dims and traced integers as a vector of int64; numbers alone are part of the program."""
+    rows: list[Tracer] = []
+    for number in numbers:
+        if isinstance(number, Tracer):
+            each = cast(tracer(trace, number, "a list of numbers"), dtypes.int64)
+        else:
+            dim = number.dim if isinstance(number, SymbolicDim) else number
+            each = made(trace, "dim_size", size=dim, dtype=dtypes.int64)
+        rows.append(emit("reshape", each, shape=(1,)))
+    return rows[0] if len(rows) == 1 else emit("concatenate", *rows, dimension=0)
+
+
 def demand_none(flags: Tracer, name: str, origin: str, text: str) -> None:
     """Demand that no flag of a vector is true, which the program finds out while it runs.
 

@@ -43,6 +43,11 @@ class NumpyNamespace:
         """Whether operators take ``value`` beside an array."""
         return is_liftable(value)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a function of this name, such as ``zeros`` or ``linalg.norm``."""
+        found = self._function(name)
+        return callable(found) and not isinstance(found, type)
+
     def wrap(self, trace: Trace, value: Value) -> Tracer:
         """The tracer of a value."""
         return Tracer(trace, value)

@@ -18,7 +18,7 @@ from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, format_dim, free_symbols, symbol
-from dyn.source import Loc, is_user_frame, user_loc
+from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.literals import is_literal
 
 
@@ -26,6 +26,8 @@ class Namespace(Protocol):
     """The NumPy namespace as tracers see it: its functions by name, and what it takes for an operand."""
 
     def is_operand(self, value: object) -> bool: ...
+
+    def has(self, name: str) -> bool: ...
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
@@ -260,7 +262,7 @@ class Trace:
         frame = sys._getframe(1)
         while frame is not None and frame.f_globals.get("__name__", "").startswith("dyn.trace."):
             frame = frame.f_back
-        if frame is not None and not is_user_frame(frame.f_code.co_filename):
+        if frame is not None and is_own_frame(frame.f_code.co_filename):
             raise IRError(
                 f"dyn's own code branches on {question}",
                 loc=Loc(frame.f_code.co_filename, frame.f_lineno),

@@ -15,7 +15,8 @@ import numpy as np
 from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
-from dyn.trace.context import Trace, current_trace
+from dyn.trace.asker import asking, refuse_torch
+from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
@@ -136,7 +137,9 @@ class SymbolicDim:
     def __rtruediv__(self, other: object) -> Any:
         return self._as_value(other, "true_divide", swap=True)
 
-    def __pow__(self, other: object) -> Any:
+    def __pow__(self, other: object, modulus: Any = None) -> Any:
+        if modulus is not None:
+            self.known("pow() with a modulus", "write n ** k % m, or make it static with shapes=.")
         if isinstance(other, int) and 0 <= other <= _MAX_POWER:
             return wrap_dim(self.trace, product([self._own()] * other))
         return self._as_value(other, "power" if isinstance(other, int) and other >= 0 else "float_power")
@@ -231,11 +234,18 @@ class SymbolicDim:
 
     # Only where the facts leave one value ---------------------------------------------------------------------
 
-    def known(self, what: str, remedy: str) -> int:
-        """The size where the facts leave only one; else UndecidedDimError, which names ``what`` needs it."""
+    def known(self, what: str, remedy: str, *, whoever: bool = False) -> int:
+        """The size where the facts leave only one; else UndecidedDimError, which names ``what`` needs it.
+
+        Where it is a function of NumPy or its kin that asks, or an expression such as ``[0] * n``, that is named, with
+        what to use in its place; and with ``whoever`` any other function too.
+        """
         value = self.trace.facts.simplify(self._own())
         if isinstance(value, int):
             return value
+        asks = asking(self.trace.namespace.has)
+        if asks is not None and (asks.computes or not asks.library or (whoever and asks.library != "dyn")):
+            what, remedy = asks.what, asks.remedy
         origin = self.trace.origin(self.dim)
         raise UndecidedDimError(
             f"{what} needs one value of the dimension {self!r} ({origin}), and it differs from call to call.",
@@ -252,8 +262,9 @@ class SymbolicDim:
 
     def __index__(self) -> int:
         return self.known(
-            "a Python index or range()",
-            "use dyn.numpy operations instead of Python loops and indices, or make it static with shapes=.",
+            "a Python index",
+            "use functions of dyn.numpy, which take dimensions, or make it static with shapes=.",
+            whoever=True,
         )
 
     def __float__(self) -> float:
@@ -265,6 +276,16 @@ class SymbolicDim:
         return hash(
             self.known("hash()", "use a key that is no dimension, such as its name, or make it static with shapes=.")
         )
+
+    def __format__(self, spec: str) -> str:
+        if spec and spec[-1].isalpha() and not spec.endswith("s"):
+            remedy = "write its name, with {n} or {n!s:>8}, or make it static with shapes=."
+            return format(self.known(f"the format {spec!r}", remedy), spec)
+        return format(str(self), spec)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        refuse_torch(func, installed_namespace().has)
 
 
 def _guard_reason(text: str) -> Reason:

@@ -94,6 +94,14 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
             loc=user_loc(),
             remedy="use array.filled(value), and pass the mask as an array of its own.",
         )
+    held = next((v for v in array.flat if isinstance(v, Tracer | SymbolicDim)), None) if array.dtype == object else None
+    if held is not None:
+        what = f"the dimension {held!r}" if isinstance(held, SymbolicDim) else f"an array that is traced ({held!r})"
+        raise UnsupportedOpError(
+            f"NumPy has made an array of Python objects of {what}.",
+            loc=user_loc(),
+            remedy="make it with dyn.numpy: asarray([...]), full(shape, value) or stack([...]).",
+        )
     if array.dtype.kind in "OSUMmV" and not dtypes.is_known(array.dtype):
         raise UnsupportedOpError(
             f"an array of dtype {array.dtype} has no place in a compiled program.",

@@ -12,6 +12,7 @@ from dyn.errors import LeakedTracerError, TraceError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
+from dyn.trace.asker import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax
@@ -136,6 +137,9 @@ class Tracer:
 
     def _concrete(self, what: str, remedy: str) -> NoReturn:
         loc = user_loc()
+        asks = asking(self._trace.namespace.has)
+        if asks is not None and asks.computes and asks.remedy.startswith("use dyn."):
+            what, remedy = asks.what, asks.remedy
         # An argument is known by its type; what was computed on this very line needs no word.
         computed = self._trace.builder.producer(self._value) is not None
         elsewhere = computed and (loc.file, loc.line) != (self._loc.file, self._loc.line)

@@ -305,29 +305,9 @@ STATIC = "or make it static with shapes=."
     [
         (lambda n, m: int(n), "int()", f"use the dimension itself in shapes and arithmetic, {STATIC}"),
         (
-            lambda n, m: range(n),
-            "a Python index or range()",
-            f"use dyn.numpy operations instead of Python loops and indices, {STATIC}",
-        ),
-        (
-            lambda n, m: [1, 2][n],
-            "a Python index or range()",
-            f"use dyn.numpy operations instead of Python loops and indices, {STATIC}",
-        ),
-        (
             lambda n, m: float(n),
             "float()",
             "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar, computed at each call.",
-        ),
-        (
-            lambda n, m: math.sqrt(n),
-            "float()",
-            "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar, computed at each call.",
-        ),
-        (
-            lambda n, m: [0] * n,
-            "a Python index or range()",
-            f"use dyn.numpy operations instead of Python loops and indices, {STATIC}",
         ),
         (lambda n, m: {n: 1}, "hash()", f"use a key that is no dimension, such as its name, {STATIC}"),
     ],

@@ -135,13 +135,14 @@ def loop(x: Any) -> None:
             "keep it an array, or return it from the function and call item() outside.",
         ),
         (lambda x: x.tolist(), "tolist()", "return it from the function and call tolist() outside."),
-        (
-            np.asarray,
-            "a conversion to a NumPy array",
-            "use functions of dyn.numpy (or numpy functions that dyn knows) on it.",
-        ),
+        (np.asarray, "numpy.asarray()", "use dyn.numpy.asarray, which takes dimensions and arrays that are traced."),
         (
             lambda x: np.array([x, 1.0]),
+            "np.array()",
+            "use dyn.numpy.array, which takes dimensions and arrays that are traced.",
+        ),
+        (
+            lambda x: x.__array__(),
             "a conversion to a NumPy array",
             "use functions of dyn.numpy (or numpy functions that dyn knows) on it.",
         ),
