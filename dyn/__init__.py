@@ -76,7 +76,6 @@ from dyn.short import (
     u64,
 )
 from dyn.specialize.arguments import ShapeDtypeStruct
-from dyn.specialize.code import CodeInfo, cache_info
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 
@@ -117,6 +116,7 @@ _MODULES = ("checkpoint_policies", "debug", "lax", "nn", "random", "tree")
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
+    "CodeInfo": "dyn.specialize.code", "cache_info": "dyn.specialize.code",
     **{name: f"dyn.{name}" for name in _MODULES},
     **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),

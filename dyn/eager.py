@@ -100,7 +100,6 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     return from_numpy(result_host(kinds), version.call(arrays))
 
 
-@functools.lru_cache(maxsize=1024)
 def _leaf_names(tree: TreeSpec) -> list[str]:
     """The leaves of ``(args, kwargs)`` as errors call them."""
     args, kwargs = tree.children()
@@ -334,8 +333,8 @@ def _with_sizes(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
             if carrier is not None:
                 marks.append((place, not several))
                 changed[place] = carrier
-        elif role is _Role.ARRAY and type(value) in (int, float, complex) and not is_literal(value):
-            if _fits(value, args, kwargs):
+        elif role is _Role.ARRAY and type(value) in (int, float, complex) and not is_literal(value, of_user=True):
+            if _fits(value, [given for at, given in (*enumerate(args), *kwargs.items()) if roles.of(at) is role]):
                 changed[place] = _Number(value)
     if not changed:
         return None
@@ -353,11 +352,11 @@ def _carrier(sizes: Sequence[Any]) -> np.ndarray[Any, Any] | None:
         return None
 
 
-def _fits(value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _fits(value: Any, met: Sequence[Any]) -> bool:
     """Whether an integer fits the integers that it meets: one that does not is an error, which its trace raises."""
     if type(value) is not int:
         return True
-    arrays = [leaf for leaf in flatten((args, kwargs))[0] if is_array(leaf)]
+    arrays = [leaf for leaf in flatten(list(met))[0] if is_array(leaf)]
     if not all(isinstance(getattr(array, "dtype", None), np.dtype) for array in arrays):
         return False  # of another library, or of none: left to the trace
     limits = [np.iinfo(array.dtype) for array in arrays if array.dtype.kind in "iu"]

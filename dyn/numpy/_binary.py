@@ -10,7 +10,7 @@ from dyn.dtypes import Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
 from dyn.numpy._operands import cast, common_dtype, emit, promote, to_float
-from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._public import Array, ArrayLike, Exponent, public
 from dyn.numpy._unary import composed, filled, flag, real_float, small_int
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -150,7 +150,7 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @public
-def power(x: ArrayLike, y: ArrayLike, /) -> Array:
+def power(x: ArrayLike, y: Exponent, /) -> Array:
     """``x ** y``. Small whole numbers written as such multiply, and 0.5 is a square root.
 
     Raises UnsupportedOpError for an integer array and a negative whole number, as NumPy does.
@@ -192,7 +192,7 @@ def _static_power(x: Tracer, exponent: int | float) -> Tracer | None:
 
 
 @public
-def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+def float_power(x: ArrayLike, y: Exponent, /) -> Array:
     """``x ** y`` in floats: integers become the default float dtype first."""
     (base,) = promote("float_power", x, choose=to_float)
     return power(base, y)

@@ -15,6 +15,10 @@ from dyn.trace.tracer import Tracer
 Array = Any
 #: An array, a NumPy array or scalar, a Python number or a dimension.
 ArrayLike = Any
+#: An array that meets no number: a key of ``dyn.random``.
+Key = Any
+#: What an array is raised to: a number decides what is computed, and so has a program of its own outside of traces.
+Exponent = Any
 #: A dtype in any spelling that NumPy or dyn has.
 DTypeLike = Any
 #: An int or a dimension such as ``x.shape[0]``.

@@ -10,7 +10,7 @@ import dyn.numpy as dnp
 from dyn.dtypes import DType
 from dyn.lax import while_loop
 from dyn.numpy._operands import cast, default_float, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, public
 from dyn.random._sampler import float_dtype, one_key, parameter, shape_for, spread_to
 from dyn.random._uniform import keys_of, unit_floats
 from dyn.shapes import Dim
@@ -26,7 +26,7 @@ _TAILS = (
 
 
 @public
-def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def binomial(key: Key, n: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """How many of ``n`` trials succeed, each with the probability ``p``, as floats; NaN of what is no such number.
 
     The shape is what ``n`` and ``p`` broadcast to unless it is given.

@@ -14,7 +14,7 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import emit
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, public
 from dyn.numpy._unary import filled
 from dyn.random._sampler import float_dtype, one_key, parameter, shape_for, spread_to
 from dyn.random._uniform import (
@@ -38,7 +38,7 @@ _PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
 @public
-def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def normal(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats from the normal distribution of mean 0 and variance 1: the inverse of erf, of uniform floats.
 
     Of a complex dtype real and imaginary part have the variance 1/2 each.
@@ -65,7 +65,7 @@ def _scaled_inverse(u: Tracer) -> Tracer:
 
 @public
 def truncated_normal(
-    key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
+    key: Key, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
 ) -> Array:
     """Floats from the normal distribution between two bounds, which they never are. The shape is the bounds'."""
     value = one_key("truncated_normal", key, lower, upper, shape)
@@ -78,7 +78,7 @@ def truncated_normal(
 
 
 @public
-def exponential(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def exponential(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-x)``, x >= 0."""
     value = one_key("exponential", key, shape)
     return exponential_floats(value, shape_in(value._trace, shape, "exponential"), float_dtype("exponential", dtype))
@@ -89,7 +89,7 @@ def exponential_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tra
 
 
 @public
-def gumbel(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
+def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Floats of the density ``exp(-x - exp(-x))``. With ``mode="high"`` of twice as many bits, for the far tail."""
     value = one_key("gumbel", key, shape)
     dims, chosen = shape_in(value._trace, shape, "gumbel"), float_dtype("gumbel", dtype)
@@ -112,7 +112,7 @@ def _double_log(log: Tracer) -> Tracer:
 
 
 @public
-def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def laplace(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-|x|) / 2``."""
     value, chosen = one_key("laplace", key, shape), float_dtype("laplace", dtype)
     low = -1 + 2.0 ** -(MANTISSA[chosen] + 1)
@@ -121,7 +121,7 @@ def laplace(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array
 
 
 @public
-def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def logistic(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats whose distribution function is ``1 / (1 + exp(-x))``."""
     value, chosen = one_key("logistic", key, shape), float_dtype("logistic", dtype)
     u = floats_from(value, shape_in(value._trace, shape, "logistic"), chosen, TINY[chosen], 1.0)
@@ -129,7 +129,7 @@ def logistic(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Arra
 
 
 @public
-def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``1 / (pi * (1 + x*x))``."""
     value, chosen = one_key("cauchy", key, shape), float_dtype("cauchy", dtype)
     low = 2.0 ** -MANTISSA[chosen]
@@ -138,7 +138,7 @@ def cauchy(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 
 
 @public
-def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def pareto(key: Key, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``b / x**(b + 1)``, x >= 1. The shape is that of ``b`` unless it is given."""
     value, chosen = one_key("pareto", key, b, shape), float_dtype("pareto", dtype)
     power = parameter(value._trace, b, "pareto", chosen)
@@ -149,7 +149,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTyp
 
 
 @public
-def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def lognormal(key: Key, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """``exp(sigma * x)`` of normally distributed x. The shape is that of ``sigma`` unless it is given."""
     value, chosen = one_key("lognormal", key, sigma, shape), float_dtype("lognormal", dtype)
     scale = parameter(value._trace, sigma, "lognormal", chosen)

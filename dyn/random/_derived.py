@@ -7,7 +7,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import cast, default_float, emit, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, Size, public
 from dyn.random._continuous import exponential_floats, normal_floats
 from dyn.random._gamma import drawn
 from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, shape_for, spread_to
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @public
-def geometric(key: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def geometric(key: Key, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """How many trials it takes until one succeeds, each with the probability ``p``: int32 unless ``dtype`` differs.
 
     The shape is that of ``p`` unless it is given.
@@ -47,7 +47,7 @@ def _array(x: Tracer) -> Array:
 
 
 @public
-def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def rayleigh(key: Key, scale: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x * exp(-x*x / 2)``, x >= 0, times ``scale``; of its shape unless another is given."""
     value, chosen = one_key("rayleigh", key, scale, shape), float_dtype("rayleigh", dtype)
     width = parameter(value._trace, scale, "rayleigh", chosen)
@@ -58,7 +58,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Shape | None = None, dtype
 
 @public
 def weibull_min(
-    key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
+    key: Key, scale: ArrayLike, concentration: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
 ) -> Array:
     """Floats whose distribution function is ``1 - exp(-(x / scale)**concentration)``.
 
@@ -72,7 +72,7 @@ def weibull_min(
 
 @public
 def triangular(
-    key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape | None = None,
+    key: Key, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike = None,
 ) -> Array:  # fmt: skip
     """Floats between ``left`` and ``right``, whose density rises to ``mode`` and falls behind it, in straight lines.
@@ -105,7 +105,7 @@ def _signs(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
 
 
 @public
-def maxwell(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def maxwell(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``sqrt(2 / pi) * x*x * exp(-x*x / 2)``, x >= 0."""
     value, chosen = one_key("maxwell", key, shape), float_dtype("maxwell", dtype)
     return _lengths(value, shape_in(value._trace, shape, "maxwell"), chosen)
@@ -113,7 +113,7 @@ def maxwell(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array
 
 @public
 def double_sided_maxwell(
-    key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
+    key: Key, loc: ArrayLike, scale: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
 ) -> Array:
     """``loc`` and ``scale`` times a number of :func:`maxwell`, to either side.
 
@@ -130,7 +130,7 @@ def double_sided_maxwell(
 
 
 @public
-def wald(key: ArrayLike, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def wald(key: Key, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the inverse Gaussian distribution with this mean; of its shape unless another is given.
 
     By the transformation of J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30 (1976).
@@ -151,7 +151,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Shape | None = None, dtype: DTy
 
 
 @public
-def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def f(key: Key, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """The quotient of two numbers of :func:`chisquare`, each over its degrees of freedom.
 
     The shape is what the parameters broadcast to unless it is given.
@@ -176,7 +176,7 @@ def _generalized(key: Tracer, p: Array, shape: tuple[Dim, ...]) -> Array:
 
 
 @public
-def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def generalized_normal(key: Key, p: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats of the density ``exp(-|x|**p)`` over its integral."""
     what = "generalized_normal"
     value, chosen = one_key(what, key, p, shape), float_dtype(what, dtype)
@@ -185,7 +185,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Shape = (), dtype: D
 
 
 @public
-def ball(key: ArrayLike, d: Size, p: ArrayLike = 2, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def ball(key: Key, d: Size, p: ArrayLike = 2, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Points of ``d`` coordinates, spread evenly over the ball of radius 1 in the norm of order ``p``."""
     value, chosen = one_key("ball", key, d, p, shape), float_dtype("ball", dtype)
     power: Array = parameter(value._trace, p, "ball", chosen)

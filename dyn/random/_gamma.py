@@ -10,7 +10,7 @@ from dyn.dtypes import DType
 from dyn.errors import ShapeError
 from dyn.nn import softmax
 from dyn.numpy._operands import cast, emit, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, public
 from dyn.numpy._unary import filled
 from dyn.random._continuous import normal_floats
 from dyn.random._keys import split_key
@@ -31,20 +31,18 @@ def drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_spac
 
 
 @public
-def gamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def gamma(key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral; of the shape of ``a`` unless it is given."""
     return _gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
 @public
-def loggamma(key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def loggamma(key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """The logarithms of what ``gamma`` draws, exact where that is next to 0."""
     return _gamma("loggamma", key, a, shape, dtype, log_space=True)
 
 
-def _gamma(
-    what: str, key: ArrayLike, a: ArrayLike, shape: Shape | None, dtype: DTypeLike, *, log_space: bool
-) -> Tracer:
+def _gamma(what: str, key: Key, a: ArrayLike, shape: Shape | None, dtype: DTypeLike, *, log_space: bool) -> Tracer:
     value = one_key(what, key, a, shape)
     alpha = parameter(value._trace, a, what, float_dtype(what, dtype))
     dims = shape_for(what, value._trace, shape, [alpha])
@@ -52,7 +50,7 @@ def _gamma(
 
 
 @public
-def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def beta(key: Key, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1."""
     value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
     first, second = (parameter(value._trace, v, "beta", chosen) for v in (a, b))
@@ -64,7 +62,7 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
 
 
 @public
-def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def dirichlet(key: Key, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Probabilities along the last axis, of the density ``prod(x**(alpha - 1))`` over its integral.
 
     The shape is ``shape`` and the last axis of ``alpha``; without ``shape`` that of ``alpha``.
@@ -82,7 +80,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtyp
 
 
 @public
-def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def chisquare(key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
     value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
     log = drawn("chisquare", value, half, dims, log_space=True)
@@ -90,7 +88,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: 
 
 
 @public
-def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def t(key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Student's t with ``df`` degrees of freedom. The shape is that of ``df`` unless it is given."""
     chosen = float_dtype("t", dtype)
     value, half, dims = _half_degrees("t", key, df, shape, chosen)
@@ -100,7 +98,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLik
 
 
 def _half_degrees(
-    what: str, key: ArrayLike, df: ArrayLike, shape: Shape | None, dtype: DType
+    what: str, key: Key, df: ArrayLike, shape: Shape | None, dtype: DType
 ) -> tuple[Tracer, Tracer, tuple[Dim, ...]]:
     value = one_key(what, key, df, shape)
     degrees = parameter(value._trace, df, what, dtype)
@@ -108,7 +106,7 @@ def _half_degrees(
 
 
 @public
-def poisson(key: ArrayLike, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
+def poisson(key: Key, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Integers k of the probability ``lam**k * exp(-lam) / k!``, int32 unless ``dtype`` says otherwise.
 
     The shape is that of ``lam`` unless it is given. Of a rate that is negative, infinite or NaN it is -1.

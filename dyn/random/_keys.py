@@ -15,7 +15,7 @@ from dyn.dtypes import Kind
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, Shape, found_trace, public
+from dyn.numpy._public import Array, ArrayLike, Key, Shape, found_trace, public
 from dyn.numpy._unary import filled
 from dyn.random._sampler import key_words, one_key
 from dyn.shapes import Dim
@@ -115,14 +115,14 @@ def key_impl(keys: ArrayLike) -> str:
 
 
 @public
-def split(key: ArrayLike, num: Shape = 2) -> Array:
+def split(key: Key, num: Shape = 2) -> Array:
     """New keys from one: uint32 of shape (num, 2), or (…, 2) for a tuple ``num``. Sizes may be dimensions."""
     value = one_key("split", key, num)
     return split_key(value, shape_in(value._trace, num, "split"))
 
 
 @public
-def fold_in(key: ArrayLike, data: int | ArrayLike) -> Array:
+def fold_in(key: Key, data: int | ArrayLike) -> Array:
     """A new key from one and an integer, of which 32 bits count. Raises UnsupportedOpError for what is no integer."""
     value = one_key("fold_in", key, data)
     number = tracer(value._trace, data, "fold_in")

@@ -10,7 +10,7 @@ from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import join_shapes
 from dyn.numpy._operands import cast, default_float, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, Size, found_trace, public
 from dyn.random._continuous import normal_floats
 from dyn.random._sampler import float_dtype, one_key, spread_to
 from dyn.shapes import Dim, RelKind, format_dim
@@ -24,7 +24,7 @@ _METHODS = ("cholesky", "eigh", "svd")
 
 @public
 def multivariate_normal(
-    key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None,
+    key: Key, mean: ArrayLike, cov: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None,
     method: str = "cholesky",
 ) -> Array:  # fmt: skip
     """Vectors of the normal distribution with the mean ``mean`` (…, n) and the covariances ``cov`` (…, n, n).
@@ -74,7 +74,7 @@ def _factor(matrix: Any, method: str) -> Any:
     return u * dnp.expand_dims(dnp.sqrt(values), -2)
 
 
-def orthogonal(key: ArrayLike, n: Size, shape: Shape = (), dtype: DTypeLike = None, m: Size | None = None) -> Array:
+def orthogonal(key: Key, n: Size, shape: Shape = (), dtype: DTypeLike = None, m: Size | None = None) -> Array:
     """Matrices (\\*shape, n, m) with orthonormal columns, or rows where there are fewer of them, spread evenly among
     all such (F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
 
@@ -89,14 +89,14 @@ def orthogonal(key: ArrayLike, n: Size, shape: Shape = (), dtype: DTypeLike = No
 
 
 @public
-def _square(key: ArrayLike, n: Size, shape: Shape, dtype: DTypeLike) -> Array:
+def _square(key: Key, n: Size, shape: Shape, dtype: DTypeLike) -> Array:
     value = one_key("orthogonal", key, n, shape)
     (rows,) = shape_in(value._trace, n, "orthogonal")
     return _spread_evenly(value, rows, rows, shape, dtype)
 
 
 @public
-def _tall(key: ArrayLike, n: Size, m: Size, shape: Shape, dtype: DTypeLike) -> Array:
+def _tall(key: Key, n: Size, m: Size, shape: Shape, dtype: DTypeLike) -> Array:
     value = one_key("orthogonal", key, n, m, shape)
     (rows,), (columns,) = (shape_in(value._trace, size, "orthogonal") for size in (n, m))
     value._trace.demand(RelKind.GE, rows, columns, "the columns are orthonormal")

@@ -14,7 +14,7 @@ from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, default_float, emit, emit_all, made, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, Shape, Size, public
+from dyn.numpy._public import Array, ArrayLike, Key, Shape, Size, public
 from dyn.numpy._unary import filled
 from dyn.random._continuous import gumbel_floats
 from dyn.random._sampler import one_key, shape_for
@@ -38,7 +38,7 @@ _MOST_PLACES = 2**31 - 1
 
 
 @public
-def permutation(key: ArrayLike, x: Size | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
+def permutation(key: Key, x: Size | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The slices of ``x`` along ``axis`` in random order; of an int or dimension ``x``, of ``arange(x)`` as int32.
 
     With ``independent`` every line along the axis has an order of its own.
@@ -119,7 +119,7 @@ def _most_elements(rounds: int) -> int:
 
 @public
 def choice(
-    key: ArrayLike,
+    key: Key,
     a: Size | ArrayLike,
     shape: Shape = (),
     replace: bool = True,
@@ -206,7 +206,7 @@ def _greatest(scores: Tracer, axis: int, count: Dim) -> Tracer:
 
 @public
 def categorical(
-    key: ArrayLike,
+    key: Key,
     logits: ArrayLike,
     axis: int = -1,
     shape: Shape | None = None,

@@ -15,7 +15,7 @@ from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._operands import cast, constant, default_float, dtype_of, emit, shape_of, tracer
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, public
 from dyn.numpy._unary import filled, flag
 from dyn.random._keys import key_blocks, split_key
 from dyn.random._sampler import float_dtype, integer_dtype, one_key, parameter, shape_for, spread_to
@@ -45,7 +45,7 @@ def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
 
 
 @public
-def bits(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def bits(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Random bits as unsigned integers, of 32 bits unless ``dtype`` says otherwise."""
     value = one_key("bits", key, shape)
     chosen = integer_dtype("bits", dtype, dtypes.uint32)
@@ -86,7 +86,7 @@ def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, h
 
 @public
 def uniform(
-    key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
+    key: Key, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
 ) -> Array:
     """Floats in [minval, maxval), each equally likely; the two broadcast to ``shape``, and have gradients."""
     value = one_key("uniform", key, shape, minval, maxval)
@@ -102,7 +102,7 @@ def uniform(
 
 
 @public
-def randint(key: ArrayLike, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
+def randint(key: Key, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
     """Integers in [minval, maxval), which broadcast to ``shape``; ``minval`` where that is empty.
 
     They are int32 unless ``dtype`` says otherwise, as in JAX as it comes: other dtypes draw other numbers. As there,
@@ -182,7 +182,7 @@ def keys_of(key: Tracer, count: int) -> list[Tracer]:
 
 
 @public
-def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
+def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
     """True with the probability ``p``, of the shape of ``p`` unless another is given.
 
     ``p`` is a float, and drawn are floats of its dtype: with ``mode="high"`` twice as many bits, for very small ``p``.
@@ -229,7 +229,7 @@ def two_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> tuple[Trace
 
 
 @public
-def rademacher(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
+def rademacher(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """-1 or 1, each half of the time, as int32 unless ``dtype`` says otherwise."""
     value = one_key("rademacher", key, shape)
     chosen = dtypes.int32 if dtype is None else _signed(dtype)

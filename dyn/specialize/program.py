@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dyn import config
+from dyn import config, events
 from dyn.backends.binaries import Built, Origin
 from dyn.backends.families import family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
@@ -105,6 +105,7 @@ class Program:
 
             self._code = CODES.get(self._shared, make)
             if not made:
+                events.cache("%s: the code of an equal program found in memory", self.traced.function.name)
                 self.record.kernels_compiled = self._code.count
                 self.record.origins = (Origin.MEMORY,) * (self._code.count + 1 + (self._code.guards is not None))
         return self._code

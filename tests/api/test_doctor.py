@@ -15,6 +15,7 @@ import dyn
 from dyn import __main__ as command
 from dyn import doctor
 from dyn.backends.cuda_driver import NoDriverError
+from dyn.backends.x86 import X86Backend
 from dyn.doctor import Diagnosis, Finding, Section, State, cache_finding, examine
 
 
@@ -81,7 +82,7 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.X86Backend, "unavailable", lambda self: "llvmlite is not installed")
+    monkeypatch.setattr(X86Backend, "unavailable", lambda self: "llvmlite is not installed")
     diagnosis = examine()
     assert findings(diagnosis)["x86"] == Finding(
         "x86", State.FAILED, "llvmlite is not installed", "pip install llvmlite"

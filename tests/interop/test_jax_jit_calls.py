@@ -122,7 +122,7 @@ def test_shapes_inside_of_containers() -> None:
         same(run(params, batch), loss(params, batch))
         same(other(params, batch), loss(params, batch))
     assert run.cache_info() == (1, 1)
-    assert other.cache_info() == (len(SIZES), len(SIZES))
+    assert other.cache_info().compiles == 2  # the first size is a number, the second makes it a symbol
     every = djax.jit(lambda xs: [x * 2 for x in xs], shapes=["..."])
     assert [x.shape for x in every([jnp.ones(2), jnp.ones((3, 1))])] == [(2,), (3, 1)]
     every([jnp.ones(7), jnp.ones((1, 5))])
@@ -310,7 +310,9 @@ def test_threads_and_recursion() -> None:
     for thread in threads:
         thread.join()
     assert {n: r.shape for n, r in results.items()} == {n: (n,) for n in range(1, 9)}
-    assert run.cache_info() == (1, 1)
+    # No lock is held while JAX traces: each thread may, and the first program is everybody's.
+    assert run.cache_info().compiles == 1
+    assert 1 <= run.cache_info().traces <= 8
 
     @djax.jit
     def halved(x: Any, k: Any) -> Any:

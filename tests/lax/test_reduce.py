@@ -14,6 +14,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes, lax
 from dyn.errors import ArgumentError, DynError, ShapeError, TraceError, UnsupportedOpError
+from dyn.specialize.code import Codes
 
 Array = np.ndarray[Any, Any]
 Require = Callable[[str], Any]
@@ -283,10 +284,8 @@ def test_shapes_that_differ_are_found_when_called() -> None:
 
 
 def test_eager_calls_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dyn import eager
-
-    programs = eager._Programs()
-    monkeypatch.setattr(eager, "_PROGRAMS", programs)
+    codes = Codes()
+    monkeypatch.setattr("dyn.specialize.program.CODES", codes)
 
     def last(a: Any, b: Any) -> Any:
         return b
@@ -294,4 +293,4 @@ def test_eager_calls_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 2, 7):
         assert lax.reduce(np.arange(size, dtype=np.float32), np.float32(0), last, (0,)) == size - 1
     lax.reduce(np.ones((2, 3), np.float32), np.float32(0), last, (1,))
-    assert [f.cache_info().compiles for f in programs._known.values()] == [1, 1]
+    assert (codes.info().programs, codes.info().hits) == (2, 2)

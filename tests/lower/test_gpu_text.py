@@ -20,6 +20,7 @@ from dyn.lower.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store
 from dyn.lower.target import Target
 from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.shapes import as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
+from dyn.shapes.expr import Atom
 from tests.lower import gpu_kernels
 from tests.lower.gpu_kernels import COMPUTED, F32, STORED, defined
 
@@ -130,7 +131,7 @@ def test_literals(dtype: DType, value: float, text: str) -> None:
 
 def test_index_expressions() -> None:
     a, b, c = symbol("a"), symbol("b"), symbol("c")
-    names = {a: "d0", b: "d1", c: "i0"}
+    names: dict[Atom, str] = {a: "d0", b: "d1", c: "i0"}
     x, y, i = as_dim(a), as_dim(b), as_dim(c)
     assert dim_text(7, names) == "7"
     assert dim_text(2**40, names) == "1099511627776LL"

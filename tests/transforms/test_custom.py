@@ -212,9 +212,11 @@ def test_trees_integers_and_zeros(jax: ModuleType) -> None:
     seen: list[Any] = []
 
     g = dyn.custom_vjp(lambda x, k: (x * 2, k))
-    g.defvjp(lambda x, k: ((x * 2, k), None), lambda _, ct: seen.append((ct[1].dtype, ct[1].shape)) or (ct[0], k))
+    g.defvjp(
+        lambda x, k: ((x * 2, k), None), lambda _, ct: seen.append((ct[1].dtype, ct[1].shape == (3,))) or (ct[0], k)
+    )
     close(dyn.grad(lambda x: dnp.sum(g(x, k)[0]))(floats(3)), np.ones(3, np.float32))
-    assert seen == [(np.int64, (3,))]
+    assert seen == [(np.int64, True)]
 
 
 def test_a_gradient_that_is_clipped() -> None:
@@ -310,7 +312,7 @@ def test_rules_of_another_structure() -> None:
         "  help: return a tree of the function's structure."
     )
     assert text_of(TraceError, wrong(lambda x, y: (x["a"] > 0, None), never)) == (
-        "the forward rule of f gives i1[args_0_0] for the result, and what the function gives is f32[args_0_0].\n"
+        "the forward rule of f gives i1[args_0_a_0] for the result, and what the function gives is f32[args_0_a_0].\n"
         "  help: convert it with .astype, or start from another value."
     )
     assert text_of(TraceError, wrong(right_fwd, lambda _, ct: {"a": ct})) == (
@@ -328,7 +330,7 @@ def test_rules_of_another_structure() -> None:
         "zero."
     )
     assert text_of(TraceError, wrong(right_fwd, lambda _, ct: ({"a": dnp.sum(ct)}, None))) == (
-        "the backward rule of f gives f32[] for the cotangent of args[0]['a'], and the argument is f32[args_0_0].\n"
+        "the backward rule of f gives f32[] for the cotangent of args[0]['a'], and the argument is f32[args_0_a_0].\n"
         "  help: convert it with .astype, or start from another value."
     )
 
