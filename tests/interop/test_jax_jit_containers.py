@@ -66,6 +66,15 @@ def test_many_axes_that_differ_are_another_model() -> None:
     assert run.cache_info().compiles == 2
 
 
+def test_ranks_have_plans_of_their_own() -> None:
+    run = djax.jit(lambda x, tree: tree["b"] * 2)
+    shapes = [(2, 3), (3, 3), (3,), (4,), (5, 3), (), (7, 7), (9,)]
+    for shape in shapes:
+        b = np.ones(shape, "f4")
+        np.testing.assert_array_equal(run(np.ones(3, "f4"), {"b": b}), b * 2)
+    assert run.cache_info().compiles == 6  # two for the second and for the first rank, one for numbers, one for (7, 7)
+
+
 def test_other_ranks_and_dtypes_are_other_programs() -> None:
     run = djax.jit(lambda tree: tree["x"] * 2)
     for x in (np.ones(3, "f4"), np.ones((3, 2), "f4"), np.ones(3, "i4"), np.ones(4, "f4"), np.ones(0, "f4")):

@@ -98,6 +98,11 @@ def _place(tree: Any, static: tuple[Static, ...]) -> Any:
     return (tree, tuple([one.name for one in static])) if static else tree
 
 
+def _ranks(avals: Sequence[Any]) -> tuple[int, ...]:
+    """How many axes each leaf has."""
+    return tuple([len(aval.shape) for aval in avals])
+
+
 def _fits(shapes: Any) -> Callable[[Program], bool]:
     """Whether a program is for the shapes of a call."""
     return lambda program: program.fits(shapes)
@@ -121,6 +126,8 @@ class JaxJitted:
         self._internals: Internals | None = None
         self._lock = lock()
         self._plans: dict[Any, Plan] = {}
+        #: The plans that later calls have widened, by the ranks of all leaves.
+        self._wider: dict[Any, dict[tuple[int, ...], Plan]] = {}
         #: The types of leaves in containers, by the identity of what JAX describes them with, which is kept.
         self._codes: dict[int, tuple[Any, int]] = {}
         self._types: dict[Any, int] = {}
@@ -218,9 +225,11 @@ class JaxJitted:
         plan = self._plans.get(where)
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
+        wider = self._wider.get(where)
         plain = parts.array if parts.alone else None
         if {*map(type, leaves)} <= {plain}:
-            return _Call(tree, static, plan, leaves, [leaf.aval for leaf in leaves])
+            avals = [leaf.aval for leaf in leaves]
+            return _Call(tree, static, plan if wider is None else wider.get(_ranks(avals), plan), leaves, avals)
         arrays, avals = list[Any](), list[Any]()
         for leaf, name in zip(leaves, plan.names, strict=True):
             if type(leaf) is plain:
@@ -231,6 +240,7 @@ class JaxJitted:
                 array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
             arrays.append(array)
             avals.append(aval)
+        plan = plan if wider is None else wider.get(_ranks(avals), plan)
         return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
 
     def _key(self, parts: Internals, call: _Call) -> Any:
@@ -296,19 +306,21 @@ class JaxJitted:
     def _widened(self, parts: Internals, call: _Call) -> _Call | None:
         """The call with axes in containers symbolic that differ from those of the first such call; None for the first.
 
-        Its plan is that of all later calls.
+        Its plan is that of all later calls with arrays of these ranks.
         """
         shapes = [tuple(aval.shape) for aval in call.avals]
         where = _place(call.tree, call.static)
-        kinds = tuple([(aval.dtype, len(aval.shape)) for aval in call.avals])
+        ranks, dtypes = _ranks(call.avals), tuple([aval.dtype for aval in call.avals])
         with self._lock:
-            first = self._first_shapes.setdefault((where, call.static, parts.settings(), kinds), shapes)
-            plan = self._plans[where]  # another thread may have widened it
+            first = self._first_shapes.setdefault((where, call.static, parts.settings(), ranks, dtypes), shapes)
+            # Another thread may have widened it.
+            plan = self._wider.get(where, {}).get(ranks, self._plans[where])
             plan = plan.widened(first, shapes) or plan
             if plan is call.plan:
                 return None
             # Numbers for types are those of a plan.
-            self._plans[where], self._codes = plan, {}
+            self._wider.setdefault(where, {})[ranks] = plan
+            self._codes = {}
         new = [place for place in plan.varying if place not in call.plan.varying]
         events.compiled("%s: symbolic from now on, since calls differ there: %s", self._signature.name, ", ".join(new))
         return call._replace(plan=plan)
@@ -400,7 +412,8 @@ class JaxJitted:
     def explain(self) -> JaxExplanation:
         """The programs there are: why more than one, with the lines that caused it, and what dyn made of each."""
         parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._programs.in_order]
-        varying = dict.fromkeys([place for plan in self._plans.values() for place in plan.varying])
+        plans = [plan for plans in self._wider.values() for plan in plans.values()]
+        varying = dict.fromkeys([place for plan in plans for place in plan.varying])
         return JaxExplanation(self._signature.name, self._traces, tuple(parts), tuple(varying))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
