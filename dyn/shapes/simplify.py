@@ -27,6 +27,8 @@ from dyn.shapes.state import State, Work
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 _ROUNDS = 8
+#: Questions about the parts of a sum lie so deep in one another at most.
+_MOST_ASKED = 4
 #: Sums of so many terms are no element counts of broadcast arrays.
 _FEW = 8
 _OPPOSITE = {OpaqueKind.MIN: OpaqueKind.MAX, OpaqueKind.MAX: OpaqueKind.MIN}
@@ -35,13 +37,15 @@ _OPPOSITE = {OpaqueKind.MIN: OpaqueKind.MAX, OpaqueKind.MAX: OpaqueKind.MIN}
 class Simplifier:
     """Simplifies under one state, within one budget."""
 
-    __slots__ = ("_active", "bounds", "state", "work")
+    __slots__ = ("_active", "_asked", "bounds", "state", "work")
 
     def __init__(self, state: State, work: Work) -> None:
         self.state = state
         self.work = work
         self.bounds = Bounds(state, work)
         self._active: set[Atom] = set()
+        #: How many questions of :meth:`_is_one_or` are being asked, each inside of the one before.
+        self._asked = 0
 
     def simplify(self, dim: Dim) -> Dim:
         if isinstance(dim, int) or not self._may_change(dim):
@@ -258,7 +262,13 @@ class Simplifier:
 
     def _is_one_or(self, part: Dim, whole: Dim) -> bool:
         """Whether ``part`` is known to be a size that is 1 or ``whole``, as that of an axis that is broadcast to it."""
-        whole = self.simplify(whole)
+        if self._asked >= _MOST_ASKED:
+            return False
+        self._asked += 1
+        try:
+            whole = self.simplify(whole)
+        finally:
+            self._asked -= 1
         why = self.state.broadcasts_into.get((part, whole))
         atom = whole.is_atom if isinstance(whole, SymExpr) else None
         if why is None and not (

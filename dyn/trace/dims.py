@@ -119,17 +119,28 @@ class SymbolicDim:
     def __rmul__(self, other: object) -> Any:
         return self._dims(other, lambda a, b: a * b, "multiply", swap=True)
 
+    def _divided(self, divide: Callable[[Dim, Dim], Dim]) -> Callable[[Dim, Dim], Dim]:
+        """A division, which demands that the divisor is not 0: as in Python, whether anybody needs the result or not."""
+
+        def checked(a: Dim, b: Dim) -> Dim:
+            if not isinstance(b, int):
+                text = f"{format_dim(a)} is divided by {format_dim(b)}"
+                self.trace.demand(RelKind.NONZERO, b, 0, text)
+            return divide(a, b)
+
+        return checked
+
     def __floordiv__(self, other: object) -> Any:
-        return self._dims(other, floordiv, "floor_divide")
+        return self._dims(other, self._divided(floordiv), "floor_divide")
 
     def __rfloordiv__(self, other: object) -> Any:
-        return self._dims(other, floordiv, "floor_divide", swap=True)
+        return self._dims(other, self._divided(floordiv), "floor_divide", swap=True)
 
     def __mod__(self, other: object) -> Any:
-        return self._dims(other, mod, "remainder")
+        return self._dims(other, self._divided(mod), "remainder")
 
     def __rmod__(self, other: object) -> Any:
-        return self._dims(other, mod, "remainder", swap=True)
+        return self._dims(other, self._divided(mod), "remainder", swap=True)
 
     def __truediv__(self, other: object) -> Any:
         return self._as_value(other, "true_divide")

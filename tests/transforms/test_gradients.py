@@ -237,7 +237,7 @@ def test_aux_numbers_and_stops() -> None:
     np.testing.assert_array_equal(gradient["i"], np.zeros(3, np.int64))
 
 
-def test_methods_and_equal_transformations() -> None:
+def test_methods_and_names() -> None:
     class Model:
         def __init__(self) -> None:
             self.scale = np.float32(3)
@@ -251,9 +251,6 @@ def test_methods_and_equal_transformations() -> None:
     def f(x: Array) -> Array:
         return dnp.sum(x)
 
-    assert dyn.grad(f) == dyn.grad(f)
-    assert hash(dyn.grad(f)) == hash(dyn.grad(f))
-    assert dyn.grad(f) != dyn.grad(f, argnums=(0,))
     assert dyn.grad(f).__name__ == "f"
     assert repr(dyn.grad(f)) == f"dyn.grad({f!r})"
 
