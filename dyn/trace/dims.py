@@ -120,7 +120,7 @@ class SymbolicDim:
         return self._dims(other, lambda a, b: a * b, "multiply", swap=True)
 
     def _divided(self, divide: Callable[[Dim, Dim], Dim]) -> Callable[[Dim, Dim], Dim]:
-        """A division, which demands that the divisor is not 0: as in Python, whether anybody needs the result or not."""
+        """A division that demands a divisor other than 0: as in Python, whether anybody needs the result or not."""
 
         def checked(a: Dim, b: Dim) -> Dim:
             if not isinstance(b, int):
