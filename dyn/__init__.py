@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
     from dyn.custom import custom_jvp, custom_vjp
     from dyn.foreign import ffi_call
+    from dyn.specialize.code import CodeInfo, cache_info
     from dyn.transforms import (
         grad,
         hessian,

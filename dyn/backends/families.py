@@ -5,6 +5,7 @@ Rooms above ask for the family of a target, and never which one it is. A new fam
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,11 +33,16 @@ class Family:
     backend: Callable[[Target], ObjectBackend]
 
 
-def _render_x86(kernel: Kernel, target: Target) -> RenderedKernel:
+@functools.cache
+def _x86_emitter() -> Callable[[Kernel, Target], RenderedKernel]:
     with loading():  # a process that finds its objects does without
         from dyn.lower.x86.emit import emit_kernel
 
-    return emit_kernel(kernel, target)
+    return emit_kernel
+
+
+def _render_x86(kernel: Kernel, target: Target) -> RenderedKernel:
+    return _x86_emitter()(kernel, target)
 
 
 #: By ``Target.family``.

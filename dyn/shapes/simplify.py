@@ -269,6 +269,9 @@ class Simplifier:
             whole = self.simplify(whole)
         finally:
             self._asked -= 1
+        parts = part.is_atom if isinstance(part, SymExpr) else None
+        if isinstance(parts, Opaque) and parts.kind is OpaqueKind.BROADCAST:  # each of them, and so what they make up
+            return all(own == 1 or self._is_one_or(own, whole) for own in parts.args)
         why = self.state.broadcasts_into.get((part, whole))
         atom = whole.is_atom if isinstance(whole, SymExpr) else None
         if why is None and not (

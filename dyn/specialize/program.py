@@ -89,7 +89,10 @@ class Program:
     def lower(self) -> None:
         """Run the passes, unless the code of an equal program is there."""
         if self._code is None:
-            self._code = CODES.find(self._shared) or self._load()
+            found = CODES.find(self._shared)
+            if found is not None:
+                self._share(found)
+            self._code = found or self._load()
         if self._code is None:
             _ = self.optimized
 
@@ -105,10 +108,14 @@ class Program:
 
             self._code = CODES.get(self._shared, make)
             if not made:
-                events.cache("%s: the code of an equal program found in memory", self.traced.function.name)
-                self.record.kernels_compiled = self._code.count
-                self.record.origins = (Origin.MEMORY,) * (self._code.count + 1 + (self._code.guards is not None))
+                self._share(self._code)
         return self._code
+
+    def _share(self, code: Code) -> None:
+        """Note that the code is that of an equal program in memory."""
+        events.cache("%s: the code of an equal program found in memory", self.traced.function.name)
+        self.record.kernels_compiled = code.count
+        self.record.origins = (Origin.MEMORY,) * (code.count + 1 + (code.guards is not None))
 
     def load(self, captured: Sequence[Array]) -> LoadedProgram:
         """The program with the arrays that it captures, ready to be called."""

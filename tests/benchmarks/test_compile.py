@@ -53,7 +53,10 @@ def test_a_step_of_training_is_a_program_of_its_own() -> None:
 def test_what_it_cannot_do() -> None:
     with pytest.raises(ValueError) as unknown:
         run(argparse.Namespace(programs="bert, gpt2", repeats=1))
-    assert str(unknown.value) == ("there is no program 'gpt2'; there are bert, mlp, softmax, gpt, gpt_step.")
+    assert str(unknown.value) == (
+        "there is no program 'gpt2'; there are bert, mlp, softmax, gpt, gpt_step, concatenation, slices, constant, "
+        "elementwise, mixed, reductions, parameters, results."
+    )
     with pytest.raises(ValueError) as nothing:
         run(argparse.Namespace(programs="bert", repeats=0))
     assert str(nothing.value) == "--programs must name a program, and --repeats be at least 1."

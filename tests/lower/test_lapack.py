@@ -27,6 +27,7 @@ from dyn.lower.lapack.routines import ROUTINES, emit_library_call
 from dyn.ops.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
 from dyn.shapes import Facts
 from dyn.source import Loc
+from dyn.specialize.code import Codes
 from tests.runtime.test_entry import native_hits
 
 Array = np.ndarray[Any, Any]
@@ -256,6 +257,7 @@ def test_another_process_finds_the_program_and_its_pointers(folder: Path) -> Non
 
 def test_without_scipy_a_program_calls_numpy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was compiled where SciPy was is then not found: it is lowered in the other way."""
+    monkeypatch.setattr("dyn.specialize.program.CODES", Codes(most=0))
     x = positive_matrices((2, 3, 3), dyn.dtypes.float64)
 
     def made() -> Any:

@@ -176,4 +176,5 @@ def test_deep_chains_in_every_schedule() -> None:
         function = m.function(y if axis is None else m.reduce(y, axis, keep=False))
         launches = optimized(function).launches
         kernels = [kernel_text(v.kernel) for launch in launches for v in launch.variants]
-        assert {text.count("tanh(") for text in kernels} <= {0, 700}  # what joins parts has none
+        # Groups have at most 512 ops: 256 + 256 + 188 of each. What joins parts has none.
+        assert {text.count("tanh(") for text in kernels} <= {0, 188, 256}

@@ -369,8 +369,8 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y if not isinstance(x, int) else 0 if y == 0 else int(x / y),
-    "remainder": lambda x, y: math.fmod(x, y) if isinstance(x, float) else 0 if y == 0 else int(math.fmod(x, y)),
+    "divide": lambda x, y: x / y if not isinstance(x, int) else -1 if y == 0 else int(x / y),
+    "remainder": lambda x, y: math.fmod(x, y) if isinstance(x, float) else x if y == 0 else int(math.fmod(x, y)),
     "power": whole_power,
     "maximum": max,
     "minimum": min,
@@ -437,8 +437,8 @@ def test_nan_wins(name: str) -> None:
 def test_integer_division_traps_nowhere() -> None:
     low = np.iinfo(np.int32).min
     x, y = np.array([7, -7, 7, low, low], np.int32), np.array([0, 2, -2, -1, 0], np.int32)
-    assert REGISTRY["divide"].reference(x, y).tolist() == [0, -3, -3, low, 0]
-    assert REGISTRY["remainder"].reference(x, y).tolist() == [0, -1, 1, 0, 0]
+    assert REGISTRY["divide"].reference(x, y).tolist() == [-1, -3, -3, low, -1]
+    assert REGISTRY["remainder"].reference(x, y).tolist() == [7, -1, 1, 0, low]
 
 
 def test_conversions_saturate() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -211,7 +212,9 @@ def ask_all() -> list[tuple[str, Dim]]:
     return found
 
 
-def test_answers_do_not_depend_on_the_depth_of_the_stack():
+def test_answers_do_not_depend_on_the_depth_of_the_stack(monkeypatch: pytest.MonkeyPatch):
+    # Weak references that die where the stack ends have no room for their callbacks, which Python tells of.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     expected = at_depth(10, ask_all)
     assert {verdict for verdict, _ in expected} == {"proved", "unknown"}
     asked: list[int] = []
