@@ -131,7 +131,7 @@ STATIC = _Static()
 
 @dataclasses.dataclass(frozen=True)
 class LeafForm:
-    """What a leaf has to be beside its type, dtype and rank.
+    """Conditions on a leaf beside its type, dtype and rank.
 
     ``sizes`` are those of the axes, ANY or NOT_ZERO among them. ``weak`` is JAX's weak type; NumPy's arrays have none,
     and are not byte-swapped then. ``narrow`` says that a Python number becomes one of 32 bits.
@@ -344,7 +344,7 @@ def _plan(form: Form) -> _Words:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """How a program's results become those of a call.
+    """The way from a program's results to those of a call.
 
     ``tree`` has a result's number in the place of each; ``finish`` makes of a tuple of the results what ``tree`` alone
     cannot say. ``wraps`` has for each result what makes it of the ndarray, where that is not NumPy's ``host``.
@@ -407,7 +407,7 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
 
 
 def _making(host: Host) -> _Row:
-    """How results of a host are made."""
+    """Maker of a host's results, for an output record."""
     if host is NUMPY:
         return {}
     native = native_type(host, sys.modules["torch"].Tensor) if host is TORCH else None

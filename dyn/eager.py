@@ -111,7 +111,7 @@ def _leaf_names(tree: TreeSpec) -> list[str]:
 
 
 class _Role(Enum):
-    """What a parameter of a function of dyn's is, as its annotation says."""
+    """Role of a parameter of a function of dyn's, as its annotation says."""
 
     #: ``Size``: for all sizes there is one program.
     SIZE = "size"

@@ -92,11 +92,11 @@ class ObjectBackend(Backend, Protocol):
 
     @property
     def toolchain(self) -> str:
-        """What identifies the compiler."""
+        """The identity of the compiler."""
         ...
 
     def key(self, source: Source) -> str:
-        """What identifies the binary of a source."""
+        """The identity of a source's binary."""
         ...
 
     def build(self, source: Source) -> Built:

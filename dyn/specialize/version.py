@@ -44,12 +44,12 @@ class Version:
 
     @property
     def optimized(self) -> Optimized:
-        """What it was lowered to; made now where the program was found whole."""
+        """The lowered program; made now where the program was found whole."""
         return self.program.optimized
 
     @property
     def binding(self) -> Binding:
-        """How symbols follow from the arguments' sizes."""
+        """Binding of the symbols to the arguments' sizes."""
         if self._binding is None:
             self._binding = bind_function(self.traced.function)
         return self._binding

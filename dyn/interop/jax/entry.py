@@ -1,4 +1,4 @@
-"""What the native entry is told of JAX functions: calls whose leaves are JAX's arrays, NumPy's, or numbers."""
+"""Plans of the native entry for JAX functions: calls whose leaves are JAX's arrays, NumPy's, or numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_LEVELS, _MOST_STEPS = 4, 256
 
 
 def state_of(parts: Internals) -> Callable[[], Any]:
-    """What decides about a call beside its arguments: JAX's settings, or None where a trace of JAX's goes on."""
+    """State that decides about a call beside its arguments: JAX's settings, or None where a trace of JAX's goes on."""
     outside, config, settings = parts.outside, parts.jax.config, parts.settings
     usual = settings()
     with parts.jax.disable_jit():

@@ -94,12 +94,12 @@ class _Call(NamedTuple):
 
 
 def _place(tree: Any, static: tuple[Static, ...]) -> Any:
-    """What decides where arrays stand in a call."""
+    """Key of the places of arrays in a call."""
     return (tree, tuple([one.name for one in static])) if static else tree
 
 
 def _ranks(avals: Sequence[Any]) -> tuple[int, ...]:
-    """How many axes each leaf has."""
+    """Number of axes of each leaf."""
     return tuple([len(aval.shape) for aval in avals])
 
 
@@ -109,7 +109,7 @@ def _fits(shapes: Any) -> Callable[[Program], bool]:
 
 
 def _family(key: Any) -> Any:
-    """What decides which programs a call can have, of all that is remembered of it."""
+    """Key of the programs that a call can have: its own key without the sizes."""
     tree, static, settings, shapes, types, fixed, plan = key
     # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
     ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
@@ -244,7 +244,7 @@ class JaxJitted:
         return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
 
     def _key(self, parts: Internals, call: _Call) -> Any:
-        """What decides which program a call takes, to the last size."""
+        """Key of the program that a call takes, to the last size."""
         avals, plan = call.avals, call.plan
         symbolic = [avals[n] for n in plan.symbolic]
         shapes = tuple([aval.shape for aval in symbolic])
