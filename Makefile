@@ -62,7 +62,7 @@ harnesses:
 
 bench:
 	$(SETUP) bench
-	$(BIN)/python -m pytest -q -m torch tests/benchmarks tests/hosts tests/api tests/call tests/trace tests/runtime
+	$(BIN)/python -m pytest -q -m bench tests/benchmarks
 	$(BIN)/python -m benchmarks shape_stream --peers torch,jax,onnxruntime $(ARGS)
 
 golden:

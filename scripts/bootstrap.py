@@ -47,8 +47,8 @@ JOBS = {
     "demo": Job("the demo's packages (under a minute, once)", ("demo",)),
     "train": Job("the demo's packages, and JAX to compare with (a minute or two, once)", ("demo", "jax")),
     "test": Job(
-        "the test tools (a minute or two, once)",
-        ("test", "demo", "notebook", "cuda", "jax"),
+        "the test tools, with JAX and PyTorch (two minutes, once)",
+        ("test", "demo", "notebook", "cuda", "jax", "torch"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),

@@ -59,14 +59,6 @@ def _missing(what: str, remedy: str) -> NoReturn:
     pytest.skip(reason)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for PyTorch's fixture is marked so: it is left out before tests are chosen by their marks."""
-    for item in items:
-        if "torch" in getattr(item, "fixturenames", ()):
-            item.add_marker("torch")
-
-
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[..., str]:
     """``require_tool("hipcc")``: the path of a program, the first found of several names for the same thing."""

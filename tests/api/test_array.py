@@ -176,7 +176,6 @@ def test_asarray() -> None:
         dyn.asarray(["text"])
 
 
-@pytest.mark.torch
 def test_dlpack(require_module: Callable[[str], ModuleType]) -> None:
     torch: Any = require_module("torch")
     for x in (made(1, 2, 3), made(1, 2, dtype=ml_dtypes.bfloat16), dyn.asarray(np.zeros((0, 2), "i4"))):

@@ -303,7 +303,6 @@ def test_broadcasts_and_transposes_do_not_take_what_is_still_read() -> None:
         assert all(same(a, b) for a, b in zip(both(x, y), expected, strict=True))
 
 
-@pytest.mark.torch
 def test_other_libraries_arrays() -> None:
     torch = pytest.importorskip("torch")
     f = dyn.jit(lambda x: x + 1, donate_argnums=0)

@@ -33,7 +33,7 @@ def test_names():
 
 @pytest.mark.parametrize(
     "framework",
-    ["dyn", "jax", *(pytest.param(name, marks=pytest.mark.torch) for name in ("torch", "torchcompile", "onnxruntime"))],
+    ["dyn", "jax", "torch", *(pytest.param(name, marks=pytest.mark.bench) for name in ("torchcompile", "onnxruntime"))],
 )
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's own exporter and Inductor use it
 def test_agrees_with_float64(framework: str, params: dict[str, Any], require_module: Callable[[str], ModuleType]):

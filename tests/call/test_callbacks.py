@@ -157,7 +157,6 @@ def test_sizes_that_a_program_measures() -> None:
     assert f.cache_info().compiles == 1
 
 
-@pytest.mark.torch
 def test_results_of_the_kind_of_the_arguments() -> None:
     torch = pytest.importorskip("torch")
 

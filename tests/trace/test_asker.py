@@ -162,7 +162,6 @@ def test_lists_of_sizes_are_indices() -> None:
     assert first_and_last.cache_info().compiles == 1
 
 
-@pytest.mark.torch
 def test_functions_of_torch(require_module: Callable[[str], Any]) -> None:
     torch = require_module("torch")
     what = "computes at once, with what is known only when the compiled function is called."
@@ -178,7 +177,6 @@ def test_functions_of_torch(require_module: Callable[[str], Any]) -> None:
         assert lines[2:] == [f"  help: {remedy}"]
 
 
-@pytest.mark.torch
 def test_operators_of_torch_arrays_leave_it_to_dyn(require_module: Callable[[str], Any]) -> None:
     torch = require_module("torch")
     weights = torch.ones(3)

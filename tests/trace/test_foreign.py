@@ -54,7 +54,6 @@ def test_functions_of_jax() -> None:
     assert refused(lambda x: jnp.arange(x.shape[0])) == (dimension, f"use dyn.numpy.arange. {JAX_REMEDY}")
 
 
-@pytest.mark.torch
 def test_functions_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
     sine = said("sin", "PyTorch"), "use dyn.numpy.sin, or call it outside of the compiled function."
@@ -66,7 +65,7 @@ def test_functions_of_pytorch() -> None:
     assert refused(lambda x: torch.nn.Linear(3, 2)(x))[0] == said("linear", "PyTorch")
 
 
-@pytest.mark.parametrize("library", ["jax.numpy", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("library", ["jax.numpy", "torch"])
 def test_operators_with_their_arrays_are_those_of_dyn(library: str) -> None:
     other = pytest.importorskip(library)
     ones: Any = other.ones(3)
