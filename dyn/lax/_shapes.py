@@ -30,6 +30,7 @@ from dyn.lax._operands import (
 from dyn.shapes import Dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.dims import counted_from_front
 from dyn.trace.lift import settled_dtype
 from dyn.trace.tracer import Tracer
 
@@ -196,15 +197,10 @@ def slice_in_dim(
     number = axis_of("slice_in_dim", axis, len(x.shape))
     size = x.shape[number]
     start, limit = (
-        default if given is None else _from_front(size_of("slice_in_dim", given), size)
+        default if given is None else counted_from_front(trace.facts, size_of("slice_in_dim", given), size)
         for given, default in ((start_index, 0), (limit_index, size))
     )
     return Tracer(trace, _cut(trace, x, number, start, limit, size_of("slice_in_dim", stride)))
-
-
-def _from_front(place: Dim, size: Dim) -> Dim:
-    """A place counted from the end where it is known to be negative."""
-    return place + size if isinstance(place, int) and place < 0 else place
 
 
 @raw
@@ -212,7 +208,7 @@ def index_in_dim(operand: ArrayLike, index: Size, axis: int = 0, keepdims: bool 
     """The slice at ``index`` along an axis."""
     trace, x = _one("index_in_dim", operand, index)
     number = axis_of("index_in_dim", axis, len(x.shape))
-    place = _from_front(size_of("index_in_dim", index), x.shape[number])
+    place = counted_from_front(trace.facts, size_of("index_in_dim", index), x.shape[number])
     return Tracer(trace, _without(trace, _cut(trace, x, number, place, place + 1, 1), number, keepdims))
 
 

@@ -187,6 +187,14 @@ class Facts:
         )
         return self._and(relation, state, memo, models)
 
+    def restate(self, relation: Relation) -> Facts:
+        """These facts and a relation that they imply, by a proof that the solver may not find.
+
+        It is checked as the others are, so nothing hangs on that it was implied. Nothing is learned from it: a dim
+        stays simplified as it was.
+        """
+        return self._and(relation, self._state, {}, self._models) if self.ask(relation).unknown else self
+
     def _and(self, relation: Relation, state: State, memo: Memo, models: Models) -> Facts:
         """These facts with one more relation, under the state in which it is known."""
         new = Facts(state, memo, models, self)

@@ -111,6 +111,11 @@ class _Draw:
         return fitting[-1] if self.random.random() < 0.45 else self.random.choice(fitting)
 
 
+def _rounds(d: _Draw) -> str:
+    """The rounds of a loop that the reference goes through too."""
+    return f"low({d.short()}, 99)" if d.huge else d.short()
+
+
 def _in(text: str) -> str:
     """An operand, in brackets where it has to be."""
     return (
@@ -297,7 +302,7 @@ def _controlled(d: _Draw) -> Made | None:
         (f"dyn.lax.switch(i, [lambda a: {one}, lambda a: {two}, lambda a: {three}], {name})", rank, "f"),
         (f"dyn.lax.fori_loop(0, {d.short()}, lambda k, a: ({one}).astype(a.dtype), {name})", rank, "f"),
         (f"dyn.lax.fori_loop({d.short()}, {d.short()}, lambda k, a: (dnp.clip(a + k, -99, 99)).astype(a.dtype), {name})", rank, "f"),
-        (f"dyn.lax.while_loop(lambda s: s[0] < {d.short()}, lambda s: (s[0] + 1, (lambda a: {one})(s[1]).astype({name}.dtype)), (0, {name}))[1]", rank, "f"),
+        (f"dyn.lax.while_loop(lambda s: s[0] < {_rounds(d)}, lambda s: (s[0] + 1, (lambda a: {one})(s[1]).astype({name}.dtype)), (0, {name}))[1]", rank, "f"),
     ]  # fmt: skip
     if rank:
         inner = body(d, "a", rank - 1, same=False)

@@ -300,6 +300,16 @@ def test_whatever_was_assumed_is_proved(relation: tuple[RelKind, Dim, Dim]):
     assert given(relation, facts=facts) is facts
 
 
+def test_what_is_restated_is_checked_and_teaches_nothing():
+    facts = given((GE, n, 5))
+    assert facts.restate(Relation(GE, n, 3, REASON)) is facts
+    more = facts.restate(Relation(EQ, n, m, REASON))
+    assert more.eq(n, m).proved
+    assert [r.describe() for r in more.relations] == ["n >= 5", "n == m"]
+    assert more.ge(m, 5).unknown
+    assert more.simplify(n + m) is n + m
+
+
 def test_snapshots_do_not_change():
     facts = given((EQ, n, m))
     more = given((EQ, n, 3), facts=facts)
