@@ -15,7 +15,7 @@ from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
-from dyn.trace.lift import as_numpy
+from dyn.trace.lift import as_numpy, check_integers
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.signature import Signature
 from dyn.trace.tracer import Tracer, active_trace
@@ -318,7 +318,10 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
             default = dtypes.dtype(config.current().default_float)
             complex_default = np.complex128 if default is dtypes.float64 else np.complex64
             data = data.astype(default.np if data.dtype.kind == "f" else complex_default)
-    wanted = dtypes.dtype(data.dtype if dtype is None else dtype).np
+    element = dtypes.dtype(data.dtype if dtype is None else dtype)
+    if host is None and dtype is not None:
+        check_integers(value, element)
+    wanted = element.np
     if copy is False:
         if host is None:
             raise ValueError(f"dyn.asarray: a {type(value).__name__} becomes an array by copying, and copy is False.")

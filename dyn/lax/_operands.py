@@ -21,7 +21,7 @@ from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
-from dyn.trace.lift import is_liftable, lift, settled_dtype, yields_to
+from dyn.trace.lift import converted, does_not_fit, is_liftable, lift, settled_dtype, yields_to
 from dyn.trace.measured import measure
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer, active_trace
@@ -137,7 +137,7 @@ def in_dtype(what: str, trace: Trace, value: Value, dtype: DType) -> Value:
         )
     number = trace.known_number(value)
     if number is None or value.shape:
-        return trace.emit("convert", value, dtype=dtype)
+        return converted(trace, value, dtype)
     return trace.number(number, _converted(number, dtype))
 
 
@@ -147,11 +147,7 @@ def _converted(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
         with np.errstate(all="ignore"):
             return np.array(number, dtype.np)
     except OverflowError:
-        raise UnsupportedOpError(
-            f"the Python integer {number} does not fit in {dtype.name}.",
-            loc=user_loc(),
-            remedy="convert the array it meets to a wider dtype with .astype.",
-        ) from None
+        raise does_not_fit(number, dtype) from None
 
 
 def settled(trace: Trace, value: Value) -> Value:

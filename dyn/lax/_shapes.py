@@ -31,7 +31,7 @@ from dyn.shapes import Dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import counted_from_front
-from dyn.trace.lift import settled_dtype
+from dyn.trace.lift import converted, settled_dtype
 from dyn.trace.tracer import Tracer
 
 Shape = Sequence[Size]
@@ -257,8 +257,10 @@ def _place(what: str, trace: Trace, start: Any, size: Dim) -> Value:
     value = settled(trace, lifted(what, trace, start))
     if value.dtype.kind is dtypes.Kind.UINT:
         return value
-    zero = trace.constant(np.zeros((), value.dtype.np))
-    whole = trace.emit("convert", trace.emit("dim_size", size=size, dtype=dtypes.int64), dtype=value.dtype)
+    if value.dtype is not dtypes.int64:  # the size may be no number of a narrower dtype
+        value = trace.emit("convert", value, dtype=dtypes.int64)
+    zero = trace.constant(np.zeros((), np.int64))
+    whole = trace.emit("convert", trace.emit("dim_size", size=size, dtype=dtypes.int64), dtype=dtypes.int64)
     negative = trace.emit("compare", value, zero, direction="LT")
     return trace.emit("select", negative, trace.emit("add", value, whole), value)
 
@@ -365,7 +367,7 @@ def full(shape: Shape | Size, fill_value: ArrayLike, dtype: DTypeLike = None) ->
     value = lifted("full", trace, fill_value)
     wanted = settled_dtype(value.dtype) if value.type.weak else value.dtype
     wanted = wanted if dtype is None else dtype_of(dtype)
-    value = trace.emit("convert", value, dtype=wanted) if value.type.weak or value.dtype is not wanted else value
+    value = converted(trace, value, wanted) if value.type.weak or value.dtype is not wanted else value
     return Tracer(trace, trace.emit("broadcast_in_dim", value, shape=sizes_of("full", sizes), dims=()))
 
 
@@ -376,5 +378,5 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike = None, shap
     sizes = value.shape if shape is None else sizes_of("full_like", shape)
     fill = lifted("full_like", trace, fill_value)
     wanted = value.dtype if dtype is None else dtype_of(dtype)
-    fill = trace.emit("convert", fill, dtype=wanted)
+    fill = converted(trace, fill, wanted)
     return Tracer(trace, trace.emit("broadcast_in_dim", fill, shape=sizes, dims=()) if sizes else fill)

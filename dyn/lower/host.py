@@ -174,7 +174,7 @@ def build_host(
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
-    dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *_launch_dims(launches)))
+    dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
     if any(launch.call is not None and launch.callee is None for launch in walk_launches(launches)):
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
@@ -217,7 +217,7 @@ def _op_dims(ops: tuple[Op, ...], *, inside: bool) -> Iterator[LocatedDim]:
             yield from _op_dims(region.ops, inside=True)
 
 
-def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
+def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
     """What the launches are chosen and sized by."""
     for launch in walk_launches(launches):
         for variant in launch.variants:

@@ -31,6 +31,7 @@ from dyn.numpy._operands import (
     operand,
     promote,
     shape_of,
+    tracer,
 )
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
@@ -39,7 +40,7 @@ from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
-from dyn.trace.lift import settled_dtype
+from dyn.trace.lift import check_integers, settled_dtype
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -343,10 +344,11 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
 
 def _in_trace(x: Any, dtype: DTypeLike) -> Tracer:
     if isinstance(x, list | tuple | range):
-        value = _from_list(trace_of(x), x)
+        value = _from_list(trace_of(x), x, None if dtype is None else dtype_of(dtype))
     else:
         (value,) = promote("asarray", x)
-        value = cast(value, _strong(value.element_type, value.weak))
+        if dtype is None:
+            return cast(value, _strong(value.element_type, value.weak))
     return value if dtype is None else cast(value, dtype_of(dtype))
 
 
@@ -371,9 +373,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return asarray(x, device=device, copy=copy)
 
 
-def _from_list(trace: Trace, items: Any) -> Tracer:
+def _from_list(trace: Trace, items: Any, dtype: DType | None = None) -> Tracer:
+    """Nested lists as an array in the dtype that their elements have, all of which ``dtype`` has to have too."""
     if _holds_arrays(items):
-        parts = [_from_list(trace, v) if isinstance(v, list | tuple) else v for v in items]
+        parts = [_from_list(trace, v, dtype) if isinstance(v, list | tuple) else v for v in items]
+        if dtype is not None:
+            return stack([cast(tracer(trace, v, "asarray"), dtype) for v in parts])
         values = promote("asarray", *parts)
         element = _strong(values[0].element_type, values[0].weak)
         return stack([cast(v, element) for v in values])
@@ -384,6 +389,8 @@ def _from_list(trace: Trace, items: Any) -> Tracer:
             loc=user_loc(),
             remedy="make the lists equally long.",
         )
+    if dtype is not None:
+        check_integers(items, dtype)
     if array.dtype == np.float64:
         array = array.astype(default_float().np)
     if array.ndim == 0 or array.size == 1:

@@ -43,8 +43,8 @@ def error_kind(error: BaseException) -> str:
         return "shape"
     if isinstance(error, MemoryError | OverflowError):
         return "large"
-    if isinstance(error, UnsupportedOpError) and "does not fit in int64" in str(error):
-        return "large"
+    if isinstance(error, UnsupportedOpError) and "does not fit in" in str(error):
+        return "large" if "int64" in str(error) else "shape"
     if isinstance(error, UndecidedDimError):
         return "undecided"
     if isinstance(error, ValueError) and not isinstance(error, DynError):
