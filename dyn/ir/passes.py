@@ -12,7 +12,7 @@ from dyn.ir.nested import body_of, carries, region_function, unchanged, with_reg
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Dim, Facts, Relation, RelKind, last_measured
+from dyn.shapes import Dim, Facts, Relation, RelKind
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -58,10 +58,7 @@ class _Refiner(Redimension):
             return dim
         found = self.dims.get(dim)
         if found is None:
-            found = self.facts.simplify(dim)
-            if last_measured(found) > last_measured(dim):  # what is measured may not be known yet where the dim is
-                found = dim
-            self.dims[dim] = found
+            found = self.dims[dim] = self.facts.simplify(dim)
         return found
 
     def attrs(self, op: Op) -> Mapping[str, Attr]:

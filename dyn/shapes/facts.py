@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
 from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
+from dyn.shapes.walk import last_measured
 
 _ASKED = Reason("it was asked")
 #: Steps after which more models are made, before the rest of a question's budget is spent.
@@ -59,7 +61,9 @@ class Facts:
 
     Every symbol is a size, at least 0, declared or not. PROVED and REFUTED hold for every assignment of integers that
     satisfies the declarations and the relations and under which the expressions asked about have values; integers are
-    unbounded. Each question has a budget of steps, and is UNKNOWN where it runs out.
+    unbounded. What is said of dims rests on no relation about dims that are measured after them: when a program
+    computes with them, that has not been checked yet. Each question has a budget of steps, and is UNKNOWN where it
+    runs out.
     """
 
     __slots__ = (
@@ -67,7 +71,9 @@ class Facts:
         "_assumed",
         "_declarations",
         "_decided",
+        "_earlier",
         "_last_measured",
+        "_levels",
         "_memo",
         "_models",
         "_relations",
@@ -85,6 +91,10 @@ class Facts:
         self._assumed: dict[tuple[object, ...], Why] = {} if older is None else older._assumed
         #: The age of the youngest measured symbol that a relation is about; -1 where there is none.
         self._last_measured: int = -1 if older is None else older._last_measured
+        #: The snapshots before a relation was about dims measured later than those of all others, oldest first.
+        self._earlier: tuple[Facts, ...] = () if older is None else older._earlier
+        #: What is known up to an age (:meth:`known_by`), with how many of these relations were looked at for that.
+        self._levels: dict[int, tuple[int, Facts]] = {} if older is None else older._levels.copy()
         #: The relations that mention a symbol.
         self._about: dict[Symbol, tuple[Relation, ...]] = {} if older is None else older._about
         #: What was proved or refuted under fewer facts is so under more.
@@ -159,9 +169,8 @@ class Facts:
     def assume(self, relation: Relation) -> Facts:
         """These facts and a relation; the same object where the relation is proved already.
 
-        What is about dims that are known earlier than those of which it follows is kept all the same, and so is what a
-        relation says of such dims by what they are equal to: it is checked when they are known, before anything is
-        computed with them.
+        What a relation says of dims by what they are equal to, and those are known earlier, is kept too: it is checked
+        when they are known, before anything is computed with them.
 
         Raises :class:`~dyn.errors.ShapeError` where it cannot hold.
         """
@@ -173,8 +182,7 @@ class Facts:
                 return self.assume(plain)
         answer = self.ask(relation)
         if answer.proved:
-            late = self._is_known_later(relation, answer.why)
-            return self._and(relation, self._state, {}, self._models) if late else self
+            return self
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
@@ -201,15 +209,27 @@ class Facts:
         new._relations = (*self._relations, relation)
         new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
         new._decided.pop(_key(relation), None)  # for another reason
-        new._last_measured = max(self._last_measured, relation.last_measured())
+        age = relation.last_measured()
+        if age > self._last_measured:
+            new._last_measured, new._earlier = age, (*self._earlier, self)
         about = {sym: (*self._about.get(sym, ()), relation) for sym in relation.symbols()}
         new._about = {**self._about, **about}
         return new
 
-    def _is_known_later(self, relation: Relation, why: Why) -> bool:
-        """Whether a relation follows only of dims that are measured after its own."""
-        age = relation.last_measured()
-        return self._last_measured > age and any(r.last_measured() > age and r.reason in why for r in self._relations)
+    def known_by(self, age: int) -> Facts:
+        """These facts without those about dims that are measured after the ones of an age (``last_measured``)."""
+        if self._last_measured <= age:
+            return self
+        seen, facts = self._levels.get(age, (0, None))
+        if facts is None:
+            facts = next(f for f in reversed(self._earlier) if f._last_measured <= age)
+            seen = len(facts._relations)
+        for relation in self._relations[seen:]:
+            if relation.last_measured() <= age:
+                with contextlib.suppress(ShapeError):  # it contradicts the others: no call satisfies these facts
+                    facts = facts.assume(relation)
+        self._levels[age] = len(self._relations), facts
+        return facts
 
     def within(self, relations: tuple[Relation, ...]) -> Facts:
         """These facts and what is demanded in a part of the program besides: the facts that hold there.
@@ -297,6 +317,8 @@ class Facts:
         """Whether the relation holds."""
         key = _key(relation)
         hit = self._decided.get(key)
+        if hit is None and relation.last_measured() < self._last_measured:
+            return self.known_by(relation.last_measured()).ask(relation)
         if hit is None:
             asked = self._memo.get(("ask", key))
             hit = None if asked is None else asked[0]
@@ -423,6 +445,8 @@ class Facts:
             return dim
         if not dim.height and not self._state.values and not self._state.rows:
             return dim
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).simplify(dim)
         hit = self._memo.get(("simplify", dim))
         if hit is not None:
             return hit[0]
@@ -438,6 +462,8 @@ class Facts:
 
     def bounds(self, dim: Dim) -> Interval:
         """``(lo, hi)``, inclusive; None where no bound is known."""
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).bounds(dim)
         s = Simplifier(self._state, self._work(self._present_models()))
         try:
             return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
@@ -446,6 +472,8 @@ class Facts:
 
     def multiple(self, dim: Dim) -> int:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).multiple(dim)
         s = Simplifier(self._state, self._work(self._present_models()))
         try:
             return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))
