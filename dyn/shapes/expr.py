@@ -526,6 +526,18 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 def _floordiv_by_int(a: SymExpr, k: int) -> Dim:
     if k == 1:
         return a
+    for m, c in a.terms:  # c*(x % j) is c*x - c*j*(x // j): of use where x is in the sum already
+        atom = m.factors[0][0]
+        if len(m.factors) == 1 and m.factors[0][1] == 1 and isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD:
+            x, j = atom.args
+            if not isinstance(j, int):
+                continue
+            rest = a + c * (x - atom_dim(atom))
+            if c * j % k == 0 and _is_shorter(rest, a):
+                return floordiv(rest, k) - c * j // k * floordiv(x, j)
+            rest = rest - c * j * floordiv(x, j)
+            if _is_shorter(rest, a):
+                return floordiv(rest, k)
     whole = {m: c // k for m, c in a.terms if c % k == 0}
     rest = {m: c for m, c in a.terms if c % k}
     if not rest:
@@ -546,6 +558,11 @@ def _floordiv_by_int(a: SymExpr, k: int) -> Dim:
         if isinstance(j, int):  # floor((floor(x / j) + c) / k) == floor((x + j*c) / (j*k))
             return polynomial(whole, outside) + floordiv(x + j * (constant // shared), j * k)
     return polynomial(whole, outside) + opaque(OpaqueKind.FLOORDIV, (inner, k))
+
+
+def _is_shorter(a: Dim, b: SymExpr) -> bool:
+    """Whether a sum has fewer terms than another."""
+    return isinstance(a, int) or len(a.terms) < len(b.terms)
 
 
 def mod(a: Dim, b: Dim) -> Dim:

@@ -488,7 +488,7 @@ class _Learner:
         a, b, why = fact.dim, fact.other, fact.why
         if decide(s, RelKind.BROADCASTS, a, b) is Verdict.REFUTED:
             raise ContradictionError(_join(why, s))
-        if s.fits(a, b):
+        if s.fits(a, b, as_parts=False):  # of a part of what fits more may follow
             return
         for joined, other in ((a, b), (b, a)):  # what is joined from sizes is 1 only where all are: each of them fits
             parts = joined_from(joined)

@@ -78,6 +78,8 @@ class Simplifier:
                 result = self._multiply_out(result)
             if isinstance(result, SymExpr):
                 result = self._fold(result)
+            if isinstance(result, SymExpr):
+                result = self._whole_multiples(result)
             if isinstance(result, SymExpr) and self.state.rows:
                 result = self._rewrite(result)
             if result is before:
@@ -279,6 +281,17 @@ class Simplifier:
             return self.bounds.multiple(a) % b == 0
         return self.simplify(mod(a, b)) == 0
 
+    def _whole_multiples(self, dim: SymExpr) -> Dim:
+        """``n - n % 8`` is ``8*(n // 8)``, where that makes the sum a shorter one."""
+        for mono, c in dim.terms:
+            atom, power = mono.factors[0]
+            if len(mono.factors) == power == 1 and isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD:
+                a, b = atom.args
+                shorter = dim - c * atom_dim(atom) + c * (a - b * floordiv(a, b))
+                if isinstance(shorter, int) or len(shorter.terms) < len(dim.terms):
+                    return shorter
+        return dim
+
     def _fold(self, dim: SymExpr) -> Dim:
         """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text."""
         extrema = [
@@ -345,8 +358,11 @@ class Simplifier:
             result = self.simplify(result)
         return result if isinstance(result, int) else dim
 
-    def fits(self, a: Dim, b: Dim) -> bool:
-        """Whether sizes ``a`` and ``b`` are known to broadcast together."""
+    def fits(self, a: Dim, b: Dim, *, as_parts: bool = True) -> bool:
+        """Whether sizes ``a`` and ``b`` are known to broadcast together.
+
+        Without ``as_parts`` it is not enough that what one of them is a part of is known to fit the other.
+        """
         if a is b or a == 1 or b == 1:
             return True
         for model in self.work.models:
@@ -354,7 +370,7 @@ class Simplifier:
             if None not in sizes and sizes[0] != sizes[1] and 1 not in sizes:
                 return False
         into = self.state.broadcasts_into
-        for why in (self._known_to_fit(a, b), into.get(a, {}).get(b), into.get(b, {}).get(a)):
+        for why in (self._known_to_fit(a, b, as_parts), into.get(a, {}).get(b), into.get(b, {}).get(a)):
             if why is not None:
                 self.work.use(why)
                 return True
@@ -362,12 +378,12 @@ class Simplifier:
             return True
         return self._all_fit(a, b) or self._all_fit(b, a)
 
-    def _known_to_fit(self, a: Dim, b: Dim) -> Why | None:
+    def _known_to_fit(self, a: Dim, b: Dim, as_parts: bool) -> Why | None:
         """Why it is known that two sizes fit, or two that they are parts of."""
         for part, other in ((a, b), (b, a)):
             known = self.state.broadcasts.get(other, {})
             why = known.get(part)
-            if why is None:
+            if why is None and as_parts:
                 why = next((why for whole, why in known.items() if has_part(whole, part)), None)
             if why is not None:
                 return why
