@@ -20,7 +20,7 @@ from dyn.shapes.expr import (
     product,
 )
 from dyn.shapes.facts import Declaration, Facts, numel_relation
-from dyn.shapes.joins import broadcast, dim_max, dim_min
+from dyn.shapes.joins import broadcast, dim_max, dim_min, joined_from
 from dyn.shapes.parse import parse_dim
 from dyn.shapes.relation import (
     Answer,
@@ -67,6 +67,7 @@ __all__ = [
     "format_dim",
     "format_shape",
     "free_symbols",
+    "joined_from",
     "last_measured",
     "linear_in",
     "mod",

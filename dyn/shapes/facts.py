@@ -14,7 +14,7 @@ from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
 from dyn.shapes.learn import ContradictionError, learn
-from dyn.shapes.models import Model, Models, first_models, may_always_hold, satisfying, turning_points
+from dyn.shapes.models import Model, Models, first_models, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
 from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
@@ -77,6 +77,7 @@ class Facts:
         "_memo",
         "_models",
         "_relations",
+        "_root",
         "_state",
         "_tried",
     )
@@ -100,8 +101,10 @@ class Facts:
         #: What was proved or refuted under fewer facts is so under more.
         self._decided: dict[tuple[object, ...], Answer] = {} if older is None else older._decided.copy()
         self._models = models
-        #: Sizes that were tried in a model, whether it is one now or not.
+        #: Sizes that were tried in a model, and that something known forbids there.
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
+        #: No facts, with the memory of the same program; None of such facts themselves.
+        self._root: Facts | None = None if older is None else older._free()
 
     @staticmethod
     def none() -> Facts:
@@ -110,6 +113,12 @@ class Facts:
         ``EMPTY``, which lives as long as the process, remembers nothing.
         """
         return Facts(State(), {}, first_models())
+
+    def _free(self) -> Facts:
+        """No facts, with the memory of this program."""
+        if self is Facts.EMPTY:
+            return Facts.none()
+        return self if self._root is None else self._root
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -355,42 +364,39 @@ class Facts:
             models = self._more_models(relation)
             if _disagree(models, relation):
                 return _UNKNOWN
-        return _UNKNOWN if self is Facts.EMPTY else self._always(relation)
+        return _UNKNOWN if self._root is None else self._always(relation, self._root)
 
     def _more_models(self, relation: Relation) -> Models:
-        """The models, and those with a size at which a side of the relation takes another course."""
+        """The models, and one with a size at which a side of the relation takes another course, if there is one."""
         models = self._present_models()
-        found: list[Model] = []
+        outcomes = {model.outcome(relation) for model in models}
         for sym, size in itertools.islice(turning_points((relation.lhs, relation.rhs)), _TURNS):
-            if (sym, size) in self._tried:
-                continue
-            if self is not Facts.EMPTY:
-                self._tried.add((sym, size))
-            for model in models[:_TURNED]:
+            for model in models[:_TURNED] if (sym, size) not in self._tried else ():
                 changed = model.but(sym, size)
+                if {changed.outcome(relation)} <= {None, *outcomes}:
+                    continue
                 if self._check(changed, sym):
-                    found.append(changed)
-        if found and self is not Facts.EMPTY:
-            self._models = (*models[:_TURNED], *[*models[_TURNED:], *found][-_KEPT:])
-        return (*models, *found)
+                    if self is not Facts.EMPTY:
+                        self._models = (*models[:_TURNED], *[*models[_TURNED:], changed][-_KEPT:])
+                    return (*models, changed)
+                if self is not Facts.EMPTY:
+                    self._tried.add((sym, size))
+        return models
 
-    def _always(self, relation: Relation) -> Answer:
+    def _always(self, relation: Relation, root: Facts) -> Answer:
         """What holds of all sizes holds under any facts, even if they make the question a harder one.
 
         Few questions that are undecided come this far: nearly all are false of some of the sizes that are tried.
         """
-        if not may_always_hold(relation):
+        if any(model.outcome(relation) is False for model in root._models):
             return _UNKNOWN
         if relation.symbols().isdisjoint(self._about) and relation.symbols().isdisjoint(self._declarations):
             return _UNKNOWN  # nothing that is known has made it any harder
-        models = Facts.EMPTY._more_models(relation)
-        if any(model.outcome(relation) is False for model in models):
-            return _UNKNOWN
-        try:
-            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, models, _ALWAYS_STEPS)), relation)
-        except OutOfBudgetError:
-            return _UNKNOWN
-        return _PROVED if verdict is Verdict.PROVED else _UNKNOWN
+        key = "always", _key(relation)
+        hit = root._memo.get(key)
+        if hit is None:
+            hit = root._memo[key] = root._ask(relation, _ALWAYS_STEPS), ()
+        return hit[0] if hit[0].proved else _UNKNOWN
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
         """Whether a claim is proved wherever a premise holds besides these facts."""
@@ -532,9 +538,15 @@ def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Re
     return Relation(RelKind.SAME_NUMEL, product(a), product(b), reason, a, b)
 
 
+#: The relations that say the same with their sides exchanged.
+_SYMMETRIC = (RelKind.EQ, RelKind.BROADCASTS, RelKind.SAME_NUMEL)
+
+
 def _key(relation: Relation) -> tuple[object, ...]:
-    if relation.lhs_shape is not None:
-        return relation.kind, relation.lhs_shape, relation.rhs_shape
+    if relation.kind in _SYMMETRIC:
+        if relation.lhs_shape is not None:
+            return relation.kind, frozenset((relation.lhs_shape, relation.rhs_shape))
+        return relation.kind, frozenset((relation.lhs, relation.rhs))
     return relation.kind, relation.lhs, relation.rhs
 
 
