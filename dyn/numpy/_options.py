@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dyn.errors import ArgumentError, InvalidValueError
@@ -33,10 +33,15 @@ def one_of(what: str, name: str, value: Any, choices: Iterable[str]) -> None:
     """Check a name that is one of several; InvalidValueError where it is not."""
     names = list(choices)
     if value not in names:
-        listed = ", ".join(map(repr, names[:-1]))
-        raise InvalidValueError(
-            f"{what}: {value!r} is no {name}.", loc=user_loc(), remedy=f"use {listed} or {names[-1]!r}."
-        )
+        raise no_choice(what, name, value, names)
+
+
+def no_choice(what: str, name: str, value: Any, choices: Sequence[str]) -> InvalidValueError:
+    """The error for a name that is none of several."""
+    *most, last = map(repr, choices)
+    return InvalidValueError(
+        f"{what}: {value!r} is no {name}.", loc=user_loc(), remedy=f"use {', '.join(most)} or {last}."
+    )
 
 
 def numbers_in(value: Any) -> list[float]:
@@ -56,7 +61,7 @@ def check_numbers(what: str, name: str, value: Any, accepted: Callable[[float], 
     """Check each number that is known while tracing; InvalidValueError for the first that is not accepted."""
     for number in numbers_in(value):
         if not accepted(number):
-            raise InvalidValueError(f"{what}: {name} has {number:g}.", loc=user_loc(), remedy=remedy)
+            raise InvalidValueError(f"{what}: {name} is {number:g}.", loc=user_loc(), remedy=remedy)
 
 
 def check_rising(what: str, name: str, value: Any, *, either: bool = False) -> None:
