@@ -185,7 +185,9 @@ class Jitted:
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
-        """Leave calls like this one to the native entry from now on."""
+        """Leave calls like this one to the native entry from now on, if it can make them."""
+        if not version.loaded.native:
+            return
         from dyn.call import Form, Results, make_table
 
         if self._table is None:

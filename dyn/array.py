@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.errors import ArgumentError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
@@ -301,14 +301,14 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     """``value`` (an array of any library, a number, or nested lists of numbers) as a :class:`Array`.
 
     It is copied, as dyn.Array never changes and ``value`` may; ``copy=False`` takes over its memory, on the promise
-    that nobody writes to it any more, and is a ValueError where a copy would be needed. Numbers and lists become what
+    that nobody writes to it any more, whatever its strides, and is an InvalidValueError where a copy would be needed:
+    for another dtype, bytes in another order, elements that are not aligned. Numbers and lists become what
     ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
     """
+    if copy is False:
+        return value if isinstance(value, Array) and _is_of(value, dtype) else _made(_taken_over(value, dtype))
     if isinstance(value, Array) and copy is not True:
-        if dtype is None or dtypes.dtype(dtype).np == value.dtype:
-            return value
-        if copy is not False:
-            return value.astype(dtype)
+        return value if _is_of(value, dtype) else value.astype(dtype)
     host = host_of(value)
     if host is not None:
         data = as_numpy(host.view(value))
@@ -321,12 +321,40 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     element = dtypes.dtype(data.dtype if dtype is None else dtype)
     if host is None and dtype is not None:
         check_integers(value, element)
-    wanted = element.np
-    if copy is False:
-        if host is None:
-            raise ValueError(f"dyn.asarray: a {type(value).__name__} becomes an array by copying, and copy is False.")
-        return _made(np.array(data, wanted, copy=False))
-    return _made(np.array(data, wanted))
+    return _made(np.array(data, element.np))
+
+
+def _is_of(value: Array, dtype: Any) -> bool:
+    return dtype is None or dtypes.dtype(dtype).np == value.dtype
+
+
+def _taken_over(value: Any, dtype: Any) -> NumpyArray:
+    """The memory of an array itself; InvalidValueError where a copy would be needed."""
+    kind = f"a {type(value).__name__}"
+    host = host_of(value)
+    if host is None:
+        raise needs_copy("asarray", kind)
+    if isinstance(value, np.ndarray):
+        data, again = as_numpy(value), value
+    else:  # a host that has to copy gives other memory each time
+        data, again = as_numpy(host.view(value)), as_numpy(host.view(value))
+    if data.size and data.ctypes.data != again.ctypes.data:
+        raise needs_copy("asarray", kind)
+    if not data.flags.aligned or not data.dtype.isnative:
+        raise needs_copy("asarray", f"{kind} whose elements are not aligned, or have another byte order,")
+    wanted = data.dtype if dtype is None else dtypes.dtype(dtype).np
+    if wanted != data.dtype:
+        raise needs_copy("asarray", f"{kind} of {data.dtype}", f" of {wanted}")
+    return np.asarray(data)
+
+
+def needs_copy(what: str, kind: str, wanted: str = "") -> InvalidValueError:
+    """The error for ``copy=False`` where only a copy will do."""
+    return InvalidValueError(
+        f"{what}: {kind} becomes an array{wanted} by copying, and copy is False.",
+        loc=user_loc(),
+        remedy="leave copy out.",
+    )
 
 
 class OwnHost:

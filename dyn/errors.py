@@ -9,6 +9,7 @@
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
+    │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
@@ -63,6 +64,10 @@ class ShapeError(DynError, ValueError):
 
 class ArgumentError(DynError, TypeError):
     """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
+
+
+class InvalidValueError(ArgumentError, ValueError):
+    """An argument of the right type, whose value, known while tracing, is none that the function takes."""
 
 
 class ExternalError(DynError, RuntimeError):

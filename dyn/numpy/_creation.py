@@ -12,9 +12,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.array import asarray as own_asarray
+from dyn.array import needs_copy
 from dyn.dtypes import DType
 from dyn.eager import is_array
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
@@ -33,6 +34,7 @@ from dyn.numpy._operands import (
     shape_of,
     tracer,
 )
+from dyn.numpy._options import one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
 from dyn.numpy._unary import filled, negative
@@ -154,7 +156,7 @@ def arange(
                 remedy="use an int, or a dimension such as x.shape[0].",
             )
     if isinstance(step, SymbolicDim | Tracer) or int(step) == 0:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use an int other than 0."
         )
     first, last, stride = unwrap_dim(low), unwrap_dim(high), int(step)
@@ -187,8 +189,14 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
             remedy="compute dyn.numpy.arange(n) * step + start.",
         )
     if step == 0:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use a number other than 0."
+        )
+    if not all(math.isfinite(v) for v in (low, high, step)):
+        raise InvalidValueError(
+            f"arange has no end: it is from {low!r} to {high!r} by {step!r}.",
+            loc=user_loc(),
+            remedy="use numbers that are finite.",
         )
     count = max(math.ceil((high - low) / step), 0)
     element = default_float() if dtype is None else dtype_of(dtype)
@@ -258,6 +266,11 @@ def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) 
     return emit("compare", columns, _scaled(rows, k, 1), direction=direction)
 
 
+def _check_diagonal(what: str, k: Any) -> None:
+    if isinstance(k, float | complex):
+        whole_number(what, "the diagonal", k)
+
+
 @public
 def eye(
     n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None
@@ -265,6 +278,7 @@ def eye(
     """Ones on the k-th diagonal, zeros elsewhere."""
     check_device("eye", device)
     trace = trace_of(n_rows, n_cols, k)
+    _check_diagonal("eye", k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "eye")
     return cast(diagonal_mask(trace, shape, k, "EQ"), default_float() if dtype is None else dtype_of(dtype))
 
@@ -279,12 +293,14 @@ def identity(n: Size, dtype: DTypeLike = None) -> Array:
 def tri(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
     """Ones at and below the k-th diagonal, zeros above."""
     trace = trace_of(n_rows, n_cols, k)
+    _check_diagonal("tri", k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "tri")
     return cast(diagonal_mask(trace, shape, k, "LE"), default_float() if dtype is None else dtype_of(dtype))
 
 
 def _triangle(what: str, x: ArrayLike, k: Any, direction: str) -> Tracer:
     value = operand(what, x, k)
+    _check_diagonal(what, k)
     if value.ndim == 0:
         raise ShapeError(f"{what}: an array without axes is no matrix.", loc=user_loc(), remedy="pass a matrix.")
     if value.ndim < 2:
@@ -310,6 +326,7 @@ def triu(x: ArrayLike, /, k: Any = 0) -> Array:
 @public
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
     """1-d arrays as the coordinates of a grid, rows first with ``"ij"``, columns first with ``"xy"``."""
+    one_of("meshgrid", "indexing", indexing, ("xy", "ij"))
     values = [operand("meshgrid", x, *arrays) for x in arrays]
     rank = len(values)
     places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
@@ -328,17 +345,17 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
 
     Outside of a trace it is a ``dyn.Array``, a copy as ``x`` may change; see ``dyn.asarray``. In a trace a NumPy array
     is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back itself
-    unless ``copy`` is True. Raises ValueError where ``copy`` is False and a copy is needed.
+    unless ``copy`` is True. Raises InvalidValueError where ``copy`` is False and a copy is needed.
     """
     check_device("asarray", device)
     if found_trace(x) is None:
         parts = isinstance(x, list | tuple) and _holds_arrays(x)
         if parts and copy is False:
-            raise ValueError(f"asarray: a {type(x).__name__} of arrays becomes an array by copying, and copy is False.")
+            raise needs_copy("asarray", f"a {type(x).__name__} of arrays")
         return own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
     value = _in_trace(x, dtype)
     if copy is False and not (value is x or (is_array(x) and value.dtype == x.dtype)):
-        raise ValueError(f"asarray: a {type(x).__name__} becomes an array by copying, and copy is False.")
+        raise needs_copy("asarray", f"a {type(x).__name__}")
     return value.renewed() if copy else value
 
 

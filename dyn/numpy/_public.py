@@ -48,6 +48,20 @@ def public(fn: F) -> F:
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
 
 
+def checked(check: Callable[..., None]) -> Callable[[F], F]:
+    """Look at the arguments of a public function before it is called: at numbers, which are arrays in its program."""
+
+    def decorate(fn: F) -> F:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check(*args, **kwargs)
+            return fn(*args, **kwargs)
+
+        return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+    return decorate
+
+
 def _own(result: Any, given: tuple[Any, ...]) -> Any:
     """The result, as arrays that are none of those given: a change of one must not be seen in the other."""
     if isinstance(result, Tracer):
