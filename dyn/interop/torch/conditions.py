@@ -24,7 +24,7 @@ ASKS_FOR_OTHERS = True
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A relation of sizes that is undecided, with its opposite. Exactly one of them holds wherever both have a value."""
+    """A relation of sizes that is undecided, with its opposite: one of them holds wherever they have a value."""
 
     yes: Relation
     no: Relation

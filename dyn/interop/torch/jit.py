@@ -21,6 +21,9 @@ from dyn.trace.context import current_trace
 from dyn.trace.static import Static
 from dyn.trace.tracer import Tracer
 
+#: The function that is called here asks questions of sizes.
+ASKS_FOR_OTHERS = True
+
 
 def jit(function: Callable[..., Any] | None = None, /) -> Any:
     """Compile a function or a module of PyTorch, once for every shape: ``model = dyn.interop.torch.jit(model)``.
@@ -139,14 +142,15 @@ class _Family:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
         tracing = Tracing(trace)
-        given = [tracing.argument(tracer, like, n) for n, (tracer, like) in enumerate(zip(tracers, self._given, strict=True))]
+        given = [
+            tracing.argument(tracer, like, n) for n, (tracer, like) in enumerate(zip(tracers, self._given, strict=True))
+        ]
         left = iter(given)
         leaves = [next(left) if one is None else one.value for one in self.rest]
         args, kwargs = tree_unflatten(leaves, self.tree)
         with torch.no_grad(), tracing:
             returned = self.owner.call(args, kwargs)
-            found, tree = tree_flatten(returned)
-        outputs = Collector(tracing, given).collect(tree, found)
+        outputs = Collector(tracing, given).collect(returned)
         for tensor, _ in tracing.captured.values():
             if tensor.requires_grad and torch.is_grad_enabled():
                 _refuse_gradients("a parameter")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import TreeSpec, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 import dyn.numpy as dnp
 from dyn.interop.torch.sizes import as_dyn
@@ -47,6 +47,13 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """A returned ``torch.Size``: numbers, and numbers of results as ``(number,)``."""
+
+    sizes: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """Anything else that is returned, as it was when the function was traced."""
 
@@ -59,7 +66,7 @@ class Plan:
     tensors, each with the number of the result."""
 
     tree: TreeSpec
-    returned: tuple[Whole | Alias | Size | Plain, ...]
+    returned: tuple[Whole | Alias | Size | Sizes | Plain, ...]
     to_arguments: tuple[tuple[int, int], ...]
     to_captured: tuple[tuple[torch.Tensor, int], ...]
 
@@ -85,7 +92,7 @@ class Outputs:
 register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
 
 
-def _made(one: Whole | Alias | Size | Plain, results: Sequence[Any], arguments: Sequence[torch.Tensor]) -> Any:
+def _made(one: Whole | Alias | Size | Sizes | Plain, results: Sequence[Any], arguments: Sequence[torch.Tensor]) -> Any:
     match one:
         case Whole(number, order):
             result = results[number]
@@ -101,6 +108,8 @@ def _made(one: Whole | Alias | Size | Plain, results: Sequence[Any], arguments: 
             return whole.as_strided(given[:rank], given[rank:-1], given[-1] + own)
         case Size(number):
             return int(results[number])
+        case Sizes(sizes):
+            return torch.Size([_number(size, results) for size in sizes])
         case Plain(value):
             return value
 
@@ -120,11 +129,11 @@ class Collector:
         self.tracing, self.arguments = tracing, arguments
         self.results: list[Tracer] = []
         self._numbers: dict[Any, int] = {}
-        #: The storages that several returned tensors are in, by what the result that has them is.
-        self._bases: dict[int, int] = {}
 
-    def collect(self, tree: TreeSpec, leaves: Sequence[Any]) -> Outputs:
+    def collect(self, returned_tree: Any) -> Outputs:
         """The results and the plan for what the function returned."""
+        # PyTorch makes plain tuples of the Sizes in a tree.
+        leaves, tree = tree_flatten(returned_tree, is_leaf=lambda value: isinstance(value, torch.Size))
         shared: dict[int, int] = {}
         for leaf in leaves:
             if isinstance(leaf, FakeTensor):
@@ -152,7 +161,7 @@ class Collector:
             self.results.append(value)
         return number
 
-    def _returned(self, leaf: Any, shared: dict[int, int]) -> Whole | Alias | Size | Plain:
+    def _returned(self, leaf: Any, shared: dict[int, int]) -> Whole | Alias | Size | Sizes | Plain:
         if isinstance(leaf, FakeTensor):
             record = record_of(leaf)
             if record.storage.given is not None:
@@ -165,8 +174,8 @@ class Collector:
             return Whole(self._result(value if order is None else dnp.transpose(value, order)), order)
         if isinstance(leaf, torch.SymInt):
             return Size(self._result(dnp.asarray(as_dyn(self.tracing.trace, leaf))))
-        if isinstance(leaf, torch.Tensor):  # a tensor that the function closes over
-            return Plain(leaf)
+        if isinstance(leaf, torch.Size):
+            return Sizes(tuple([self._size(size) for size in leaf]))
         return Plain(leaf)
 
     def _geometry(self, leaf: FakeTensor, record: Record) -> tuple[tuple[Any, ...], tuple[Any, ...], Any] | None:

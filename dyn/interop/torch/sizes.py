@@ -51,7 +51,7 @@ class Environment:
     def evaluate_sym_node(self, node: Node, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
         """``guard_or_false`` and ``guard_or_true``."""
         if fallback_value is None:
-            return node.guard_bool()
+            return cast(BoolNode, node).guard_bool()
         known = conditions.known(cast(BoolNode, node).value, self.trace)
         return fallback_value if known is None else known
 

@@ -14,11 +14,14 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.sizes import Environment, as_torch
 from dyn.shapes import Dim, dim_max
+from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 #: How the axes of a tensor lie in memory, outermost first: ``(0, 2, 3, 1)`` is channels last.
@@ -31,6 +34,14 @@ _TORCH_DTYPES = {own: theirs for theirs, own in _DTYPES.items()}
 def dyn_dtype(dtype: torch.dtype) -> DType | None:
     """dyn's dtype for PyTorch's; None where it has none."""
     return _DTYPES.get(dtype)
+
+
+def numpy_dtype(dtype: torch.dtype) -> Any:
+    """NumPy's dtype for PyTorch's; UnsupportedOpError where dyn has none."""
+    own = dyn_dtype(dtype)
+    if own is None:
+        raise UnsupportedOpError(f"dyn has no arrays of {dtype}.", loc=user_loc(), remedy="use another dtype.")
+    return own.np
 
 
 def torch_dtype(dtype: DType) -> torch.dtype | None:
@@ -138,7 +149,7 @@ class Maker:
 
     def strided(self, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> FakeTensor:
         """A tensor without elements."""
-        with torch.utils._python_dispatch._disable_current_modes():
+        with _disable_current_modes():
             meta = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
             return FakeTensor(self.mode, meta, device)
 

@@ -40,7 +40,7 @@ class Converter:
     """
 
     run: Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]
-    order: Callable[[Sequence[Any]], Order | list[Order | None] | None] = lambda args: None
+    order: Callable[[Sequence[Any], dict[str, Any]], Order | list[Order | None] | None] = lambda args, kwargs: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,8 @@ class Tracing(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        args, kwargs = tree_map(self._taken, (args, kwargs or {}))
+        args = tree_map(self._taken, args)
+        kwargs = {name: tree_map(self._taken, arg) for name, arg in (kwargs or {}).items()}
         if func in _OF_THE_TENSOR:
             return args[0].fake_device
         if func in IN_PLACE:
@@ -152,7 +153,7 @@ class Tracing(TorchDispatchMode):
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = _device(args, kwargs)
         made = converter.run(self, args, kwargs)
-        order = converter.order(args)
+        order = converter.order(args, kwargs)
         if isinstance(made, Tracer):
             assert not isinstance(order, list), "one result has one order"
             return self._fresh(made, device, order)
@@ -177,7 +178,8 @@ class Tracing(TorchDispatchMode):
         several = not isinstance(made, torch.Tensor)
         if several:
             rest.append([[as_dyn(self.trace, n) for n in one.shape] for one in made])
-        for number, one in enumerate(made if several else (made,)):
+        views: Sequence[Any] = made if several else (made,)
+        for number, one in enumerate(views):
             given = [*rest, number] if several else rest
             one._dyn = _view_record(parent, view, given, named)
         return made
@@ -188,7 +190,7 @@ class Tracing(TorchDispatchMode):
         record = _view_record(record_of(whole), view, rest, {name: self.value(arg) for name, arg in kwargs.items()})
         sizes, strides = self.maker.rows(record.value.dims)
         with self.maker.mode:
-            made = torch.as_strided(whole, sizes, strides, whole.storage_offset())
+            made: Any = torch.as_strided(whole, sizes, strides, whole.storage_offset())
         made._dyn = record
         return made
 

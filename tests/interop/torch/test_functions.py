@@ -19,7 +19,7 @@ SIZES = (2, 0, 1, 7)
 
 @dataclass(frozen=True)
 class Case:
-    """A function, and the axes of its arguments: letters are sizes, digits themselves. ``i:`` is of int64, ``b:`` bool."""
+    """A function, and its arguments: their dtype by a letter, and their axes, numbers or the names of sizes."""
 
     name: str
     function: Callable[..., Any]
@@ -56,6 +56,10 @@ def outcome(function: Callable[..., Any], arguments: list[Any]) -> Any:
         return type(error)
 
 
+def strides(tensor: Any) -> list[int]:
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
 def same(wanted: Any, found: Any) -> None:
     leaves, tree = torch.utils._pytree.tree_flatten(wanted)
     given, its = torch.utils._pytree.tree_flatten(found)
@@ -65,8 +69,8 @@ def same(wanted: Any, found: Any) -> None:
             assert (type(a), a) == (type(b), b)
             continue
         assert (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device)
-        if a.numel() > 1:
-            assert a.stride() == b.stride()
+        if a.numel():  # an axis of size 1 has any stride
+            assert strides(a) == strides(b)
         tolerance = {"rtol": 2e-2, "atol": 2e-2} if a.dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
         torch.testing.assert_close(b, a, equal_nan=True, **tolerance)
 
@@ -81,7 +85,7 @@ def check(case: Case) -> None:
         again = [a.clone() for a in arguments]
         wanted = outcome(case.function, arguments)
         if isinstance(wanted, type):
-            with pytest.raises(Exception):  # noqa: B017, PT011
+            with pytest.raises(Exception):  # noqa: B017
                 compiled(*again)
             continue
         same(wanted, compiled(*again))
@@ -190,7 +194,7 @@ CASES = [
     case("full", lambda x: torch.full((x.shape[0], 2), 3), "n"),
     case("eye", lambda x: torch.eye(x.shape[0]), "n"),
     case("tril", lambda x: (x.tril(), x.triu(1)), "n m"),
-    case("embedding", lambda i, w: F.embedding(i, w), "n:b s", "3 m"),
+    case("embedding", F.embedding, "n:b s", "3 m"),
     case("index", lambda x, i: (x[i], x[:, i]), "3 3", "n:k"),
     case("index by two", lambda x, i, j: x[i, j], "3 3", "n:k", "n:k"),
     case("index put", lambda x, i: x.clone().index_put((i,), x.new_tensor(1.0)), "3 m", "n:k"),
@@ -202,8 +206,8 @@ CASES = [
     case("softmax", lambda x: (x.softmax(-1), x.log_softmax(0)), "n m"),
     case("layer norm", lambda x, w, b: F.layer_norm(x, (5,), w, b), "n m 5", "5", "5"),
     case("cross entropy", lambda x, i: F.cross_entropy(x, i, reduction="none"), "n 3", "n:n"),
-    case("mse", lambda x, y: F.mse_loss(x, y), "n m", "n m", sizes=(2, 1, 7)),
-    case("attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), "b 2 n 4", "b 2 m 4", "b 2 m 4",
+    case("mse", F.mse_loss, "n m", "n m", sizes=(2, 1, 7)),
+    case("attention", F.scaled_dot_product_attention, "b 2 n 4", "b 2 m 4", "b 2 m 4",
          sizes=(2, 1, 3)),
     case("causal attention", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), "b 2 n 4",
          sizes=(2, 1, 3)),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.aten.tables import common_order, converts
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 
-@converts("_scaled_dot_product_flash_attention_for_cpu.default", order=lambda args: [(0, 2, 1, 3), (0, 2, 1)])
+@converts(
+    "_scaled_dot_product_flash_attention_for_cpu.default",
+    order=lambda args, kwargs: [common_order(args[:1], kwargs), (0, 2, 1)],
+)
 def attention(
     query: Tracer, key: Tracer, value: Tracer, dropout_p: float = 0.0, is_causal: bool = False,
     attn_mask: Tracer | None = None, scale: float | None = None,
@@ -20,7 +21,7 @@ def attention(
     if dropout_p > 0:
         raise NotYetError("attention with dropout.", loc=user_loc(), remedy="call it under model.eval().")
     factor = 1 / dnp.sqrt(dnp.asarray(query.shape[-1], dtype=query.dtype)) if scale is None else scale
-    scores = dnp.matmul(query * factor, dnp.swapaxes(key, -1, -2))
+    scores = dnp.matmul(dnp.multiply(query, factor), dnp.swapaxes(key, -1, -2))
     if attn_mask is not None:
         scores = scores + attn_mask
     if is_causal:

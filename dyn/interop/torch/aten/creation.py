@@ -8,23 +8,22 @@ from typing import Any
 import torch
 
 import dyn.numpy as dnp
-from dyn.interop.torch.aten.tables import common_order, converts, in_place
-from dyn.interop.torch.tensors import dyn_dtype, record_of
+from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order
+from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.trace.tracer import Tracer
 
 
 def _dtype(dtype: torch.dtype | None, otherwise: torch.dtype | None = None) -> Any:
     """The NumPy dtype of PyTorch's, or of the one that PyTorch takes where none is named."""
-    own = dyn_dtype(dtype or otherwise or torch.get_default_dtype())
-    assert own is not None, f"{dtype} is no dtype of dyn's"
-    return own.np
+    return numpy_dtype(dtype or otherwise or torch.get_default_dtype())
 
 
 def _of_number(number: Any) -> torch.dtype:
+    """The dtype of a tensor of a number, which is a size where it is no number."""
     if isinstance(number, bool):
         return torch.bool
-    return torch.int64 if isinstance(number, int) or getattr(number, "dim", None) is not None else torch.get_default_dtype()
+    return torch.get_default_dtype() if isinstance(number, float) else torch.int64
 
 
 @converts("full.default")
@@ -67,22 +66,22 @@ def new_full(a: Tracer, sizes: Sequence[Any], value: Any, dtype: Any = None, **o
     return dnp.full(tuple(sizes), value, dtype=a.dtype if dtype is None else _dtype(dtype))
 
 
-@converts("full_like.default", order=common_order)
+@converts("full_like.default", order=named_order)
 def full_like(a: Tracer, value: Any, dtype: Any = None, **options: Any) -> Tracer:
     return dnp.full(a.shape, value, dtype=a.dtype if dtype is None else _dtype(dtype))
 
 
-@converts("zeros_like.default", "empty_like.default", order=common_order)
+@converts("zeros_like.default", "empty_like.default", order=named_order)
 def zeros_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
     return full_like(a, 0, dtype)
 
 
-@converts("ones_like.default", order=common_order)
+@converts("ones_like.default", order=named_order)
 def ones_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
     return full_like(a, 1, dtype)
 
 
-@converts("fill.Scalar", "fill.Tensor", order=lambda args: common_order(args[:1]))
+@converts("fill.Scalar", "fill.Tensor", order=lambda args, kwargs: common_order(args[:1], kwargs))
 def fill(a: Tracer, value: Any) -> Tracer:
     return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)
 
@@ -114,5 +113,3 @@ def zero_(tracing: Tracing, target: Any) -> Any:
     value = record_of(target).value
     tracing.write(target, dnp.zeros(value.shape, dtype=value.dtype))
     return target
-
-

@@ -56,7 +56,7 @@ def _along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
     axis = _axis(axis, a.ndim)
     places: list[Any] = []
     for i, n in enumerate(at.shape):
-        shape = [1] * a.ndim
+        shape: list[Any] = [1] * a.ndim
         shape[i] = n
         places.append(at if i == axis else dnp.reshape(dnp.arange(n), tuple(shape)))
     return tuple(places)
@@ -72,7 +72,7 @@ def scatter(a: Tracer, axis: int, at: Tracer, source: Any) -> Tracer:
 @converts("scatter_add.default")
 def scatter_add(a: Tracer, axis: int, at: Tracer, source: Tracer) -> Tracer:
     if a.ndim == 0:
-        return a + source
+        return dnp.add(a, source)
     return a.at[_along(a, axis, at)].add(source[tuple([slice(0, n) for n in at.shape])])
 
 

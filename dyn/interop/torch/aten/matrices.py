@@ -22,7 +22,7 @@ def _times(factor: Any, value: Tracer) -> Tracer:
 def addmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tracer:
     product = _times(alpha, dnp.matmul(a, b))
     # PyTorch does not read what it multiplies with 0: NaN there is no NaN of the result.
-    return product if isinstance(beta, int) and beta == 0 else _times(beta, c) + product
+    return product if isinstance(beta, int) and beta == 0 else dnp.add(_times(beta, c), product)
 
 
 @converts("linear.default")

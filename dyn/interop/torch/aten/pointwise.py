@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch._prims_common import elementwise_dtypes
+
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import Promotion, converts, pointwise, common_order
+from dyn.interop.torch.aten.tables import Promotion, cast, common_order, converts, named_order, pointwise, takes_call
+from dyn.interop.torch.tensors import numpy_dtype
+from dyn.interop.torch.tracing import Tracing
 from dyn.trace.tracer import Tracer
 
 _FLOAT, _BOOL = Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
@@ -100,17 +104,21 @@ def copysign(a: Any, b: Any) -> Any:
     return dnp.copysign(a, b)
 
 
-def _clamp(value: Any, low: Any, high: Any) -> Any:
-    if low is not None:
-        value = dnp.maximum(value, dnp.asarray(low, dtype=value.dtype))
-    return value if high is None else dnp.minimum(value, dnp.asarray(high, dtype=value.dtype))
+@takes_call("clamp.default", "clamp.Tensor", order=named_order)
+def clamp(tracing: Tracing, value: Any, min: Any = None, max: Any = None) -> Any:
+    bounds = [bound for bound in (min, max) if bound is not None]
+    dtype = tracing.dtype(elementwise_dtypes(value, *bounds, type_promotion_kind=Promotion.DEFAULT)[1])
+    result = cast(tracing.value(value), dtype)
+    if min is not None:
+        result = dnp.maximum(result, cast(tracing.value(min), dtype))
+    return result if max is None else dnp.minimum(result, cast(tracing.value(max), dtype))
 
 
-@converts("clamp.default", "clamp.Tensor", "hardtanh.default", order=common_order)
-def clamp(value: Any, low: Any = None, high: Any = None) -> Any:
-    low, high = (bound if bound is None else dnp.asarray(bound) for bound in (low, high))
-    bounds = [bound.dtype for bound in (low, high) if bound is not None and (bound.ndim or bound.dtype.kind > value.dtype.kind)]
-    return _clamp(value if not bounds else value.astype(dnp.result_type(value.dtype, *bounds)), low, high)
+@takes_call("hardtanh.default", order=common_order)
+def hardtanh(tracing: Tracing, value: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
+    dtype = tracing.dtype(value.dtype)
+    low, high = (cast(tracing.value(bound), dtype) for bound in (min_val, max_val))
+    return dnp.minimum(dnp.maximum(tracing.value(value), low), high)
 
 
 _TWO = {
@@ -139,7 +147,12 @@ for _name, _function in {
     "bitwise_not": dnp.bitwise_not, "round": dnp.round, "positive": dnp.positive,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=1)(_function)
-for _name, _function in {"isinf": dnp.isinf, "isnan": dnp.isnan, "logical_not": dnp.logical_not, "signbit": dnp.signbit}.items():
+for _name, _function in {
+    "isinf": dnp.isinf,
+    "isnan": dnp.isnan,
+    "logical_not": dnp.logical_not,
+    "signbit": dnp.signbit,
+}.items():
     pointwise(f"{_name}.default", operands=1, promotion=_BOOL)(_function)
 pointwise("abs.default", operands=1, promotion=Promotion.COMPLEX_TO_FLOAT)(dnp.abs)
 
@@ -196,26 +209,27 @@ def erf(a: Any) -> Any:
     return lax.erf(a)
 
 
-@converts("where.self", order=common_order)
-def where(condition: Any, a: Any, b: Any) -> Any:
-    return dnp.where(condition, a, b)
+@takes_call("where.self", "prims::where.default", order=common_order)
+def where(tracing: Tracing, condition: Any, a: Any, b: Any) -> Any:
+    dtype = tracing.dtype(elementwise_dtypes(a, b, type_promotion_kind=Promotion.NO_OPMATH)[1])
+    return dnp.where(tracing.value(condition), cast(tracing.value(a), dtype), cast(tracing.value(b), dtype))
 
 
-@converts("masked_fill.Scalar", "masked_fill.Tensor", order=lambda args: common_order(args[:1]))
+@converts("masked_fill.Scalar", "masked_fill.Tensor", order=named_order)
 def masked_fill(a: Any, mask: Any, value: Any) -> Any:
     return dnp.where(mask, dnp.asarray(value).astype(a.dtype), a)
 
 
-@converts("_to_copy.default", order=common_order)
+@converts("_to_copy.default", order=named_order)
 def to_copy(a: Tracer, dtype: Any = None, **options: Any) -> Any:
-    from dyn.interop.torch.tensors import dyn_dtype
-
-    own = a.element_type if dtype is None else dyn_dtype(dtype)
-    assert own is not None, f"{dtype} is no dtype of dyn's"
-    return a if a.element_type is own else a.astype(own.np)
+    return a if dtype is None else a.astype(numpy_dtype(dtype))
 
 
-@converts("clone.default", "lift_fresh_copy.default", order=common_order)
+@converts("prims::convert_element_type.default", order=common_order)
+def convert(a: Tracer, dtype: Any) -> Any:
+    return a.astype(numpy_dtype(dtype))
+
+
+@converts("clone.default", "lift_fresh_copy.default", order=named_order)
 def clone(a: Any, memory_format: Any = None) -> Any:
     return a
-

@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.interop.torch.aten.tables import converts
-from dyn.interop.torch.tensors import dyn_dtype
+from dyn.interop.torch.tensors import numpy_dtype
 from dyn.trace.tracer import Tracer
 
 
@@ -19,8 +19,7 @@ def _axes(axes: Any) -> Any:
 
 
 def _in_dtype(a: Tracer, dtype: Any) -> Tracer:
-    own = None if dtype is None else dyn_dtype(dtype)
-    return a if own is None else a.astype(own.np)
+    return a if dtype is None else a.astype(numpy_dtype(dtype))
 
 
 def _summed(a: Tracer, dtype: Any) -> Tracer:

@@ -8,6 +8,9 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn.interop.torch.aten.tables import converts, view
 from dyn.interop.torch.tensors import Order, Record
+from dyn.shapes import RelKind, product
+from dyn.trace.context import current_trace
+from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
 
 #: PyTorch's word for "to the end" in a slice.
@@ -27,7 +30,18 @@ def _reshaped_back(whole: Tracer, new: Tracer, *rest: Any, **named: Any) -> Trac
 
 @view("view.default", "_unsafe_view.default", "_reshape_alias.default", write=_reshaped_back, in_rows=True)
 def reshape(a: Tracer, sizes: Sequence[Any], strides: Any = None) -> Tracer:
+    given = [size for size in sizes if not (isinstance(size, int) and size == -1)]
+    if len(given) < len(sizes):
+        _require_elements(given)
     return dnp.reshape(a, tuple(sizes))
+
+
+def _require_elements(sizes: Sequence[Any]) -> None:
+    """Demand that sizes beside a -1 are not 0, where any number would do for it. PyTorch refuses that."""
+    trace = current_trace()
+    count = product([dim for dim in map(unwrap_dim, sizes) if dim is not None])
+    if trace is not None and not isinstance(count, int):
+        trace.demand(RelKind.NONZERO, count, 0, "the sizes beside -1 in a view leave it open where one is 0")
 
 
 def _kept(record: Record, *rest: Any, **named: Any) -> Order | None:
@@ -90,7 +104,7 @@ def permute(a: Tracer, axes: Sequence[int]) -> Tracer:
 
 @view(
     "transpose.int",
-    write=lambda whole, new, i, j: transpose(new, i, j),
+    write=lambda whole, new, i, j: dnp.transpose(new, _swap(new.ndim, i, j)) if new.ndim else new,
     order=lambda record, i, j: _permuted_order(record, _swap(_rank(record), i, j)),
 )
 def transpose(a: Tracer, i: int, j: int) -> Tracer:
@@ -129,7 +143,9 @@ def _part(a: Tracer, axis: int, start: Any, end: Any, step: Any) -> tuple[Any, .
 
 @view(
     "slice.Tensor",
-    write=lambda whole, new, axis=0, start=None, end=None, step=1: whole.at[_part(whole, axis, start, end, step)].set(new),
+    write=lambda whole, new, axis=0, start=None, end=None, step=1: whole.at[_part(whole, axis, start, end, step)].set(
+        new
+    ),
 )
 def slice_(a: Tracer, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tracer:
     return a[_part(a, axis, start, end, step)]
@@ -156,17 +172,21 @@ def _pieces(rank: int, axis: int, sizes: Sequence[Sequence[Any]], number: int) -
 
 
 def _split(a: Tracer, lengths: Any, *rest: Any) -> tuple[Any, ...]:
-    axis, sizes, number = (0, *rest)[-3:]
+    given: tuple[Any, ...] = (0, *rest)
+    axis, sizes, number = given[-3:]
     return _pieces(a.ndim, axis, sizes, number)
 
 
-@view("split.Tensor", "split_with_sizes.default", write=lambda whole, new, *rest: whole.at[_split(whole, *rest)].set(new))
+@view(
+    "split.Tensor", "split_with_sizes.default", write=lambda whole, new, *rest: whole.at[_split(whole, *rest)].set(new)
+)
 def split(a: Tracer, *rest: Any) -> Tracer:
     return a[_split(a, *rest)]
 
 
 def _unbound(a: Tracer, *rest: Any) -> tuple[Any, ...]:
-    axis, _, number = (0, *rest)[-3:]
+    given: tuple[Any, ...] = (0, *rest)
+    axis, _, number = given[-3:]
     return _index(a.ndim, axis, number)
 
 

@@ -1,4 +1,4 @@
-"""How converters are registered: ``@converts("mm.default")``, ``@pointwise("add.Tensor")``, ``@view("permute.default")``."""
+"""How converters are registered: ``@converts("mm.default")``, ``@pointwise("add.Tensor")``, ``@view("t.default")``."""
 
 from __future__ import annotations
 
@@ -40,36 +40,43 @@ def converts(*names: str, order: Any = None) -> Callable[[Function], Function]:
     return register
 
 
-def pointwise(*names: str, promotion: Promotion = Promotion.DEFAULT, operands: int = 0) -> Callable[[Function], Function]:
+def takes_call(*names: str, order: Any = None) -> Callable[[Function], Function]:
+    """Register a function of the trace and the arguments as PyTorch passes them, for what depends on their types."""
+
+    def register(function: Function) -> Function:
+        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return function(tracing, *args, **kwargs)
+
+        for name in names:
+            CONVERTERS[operation(name)] = Converter(run) if order is None else Converter(run, order)
+        return function
+
+    return register
+
+
+def pointwise(
+    *names: str, promotion: Promotion = Promotion.DEFAULT, operands: int = 0
+) -> Callable[[Function], Function]:
     """Register a function of one element of each operand, broadcast together.
 
-    Operands are the first ``operands`` arguments; by default those that are tensors or numbers before the first that
-    is neither. They come in the dtype that PyTorch computes in, and the result becomes the one that PyTorch gives.
+    Operands are the first ``operands`` arguments. They come in the dtype that PyTorch computes in, and the result
+    gets the one that PyTorch gives it.
     """
 
     def register(function: Function) -> Function:
         def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            count = operands or _operands(args)
-            computed, given = elementwise_dtypes(*[_typed(a) for a in args[:count]], type_promotion_kind=promotion)
-            values = [cast(tracing.value(arg), tracing.dtype(computed)) for arg in args[:count]]
-            rest = [tracing.value(arg) for arg in args[count:]]
+            given = args[:operands]
+            computed, result = elementwise_dtypes(*map(_typed, given), type_promotion_kind=promotion)
+            values = [cast(tracing.value(arg), tracing.dtype(computed)) for arg in given]
+            rest = [tracing.value(arg) for arg in args[operands:]]
             made = function(*values, *rest, **{name: tracing.value(arg) for name, arg in kwargs.items()})
-            return cast(made, tracing.dtype(given))
+            return cast(made, tracing.dtype(result))
 
         for name in names:
             CONVERTERS[operation(name)] = Converter(run, common_order)
         return function
 
     return register
-
-
-def _operands(args: Sequence[Any]) -> int:
-    count = 0
-    for arg in args:
-        if isinstance(arg, bool) or not isinstance(arg, FakeTensor | int | float | complex | torch.SymInt | torch.SymFloat):
-            break
-        count += 1
-    return count
 
 
 def _typed(arg: Any) -> Any:
@@ -88,12 +95,23 @@ def cast(value: Any, dtype: Any) -> Tracer:
     return value.astype(dtype.np)
 
 
-def common_order(args: Sequence[Any]) -> Order | None:
+def common_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     """The order in memory of the first operands of full rank, where it is that of all of them."""
     tensors = [arg for arg in args if isinstance(arg, FakeTensor)]
     rank = max([tensor.ndim for tensor in tensors], default=0)
     orders = {record_of(tensor).order for tensor in tensors if tensor.ndim == rank}
     return orders.pop() if len(orders) == 1 else None
+
+
+_CHANNELS_LAST = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
+
+
+def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order of ``memory_format=``; that of the first argument where none is named, or it is to be preserved."""
+    wanted = kwargs.get("memory_format")
+    if wanted in (None, torch.preserve_format):
+        return common_order(args[:1], kwargs)
+    return _CHANNELS_LAST.get(wanted)
 
 
 def view(
