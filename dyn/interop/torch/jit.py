@@ -21,8 +21,8 @@ from dyn.trace.context import current_trace
 from dyn.trace.static import Static
 from dyn.trace.tracer import Tracer
 
-#: The function that is called here asks questions of sizes.
-ASKS_FOR_OTHERS = True
+#: What is asked of sizes right below is asked by the function that is called here.
+CALLS_USERS = True
 
 
 def jit(function: Callable[..., Any] | None = None, /) -> Any:
