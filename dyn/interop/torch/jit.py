@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dyn import api
@@ -38,7 +40,7 @@ def jit(function: Callable[..., Any] | None = None, /) -> Any:
     Returns what ``function`` returns, with tensors of the same dtypes and strides as PyTorch's.
 
     Raises NotYetError for operations that have no converter, and where gradients are asked for; UnsupportedOpError for
-    tensors that are not dense arrays on the CPU; what PyTorch raises for arguments that do not fit together.
+    tensors that are not dense arrays on the CPU; ShapeError for arguments that do not fit together.
     """
     if function is None:
         return jit
@@ -73,7 +75,7 @@ class TorchJitted:
                 tensors.append(leaf)
                 rest.append(None)
             else:
-                rest.append(Static(leaf, "argument"))
+                rest.append(Static("argument", leaf))
         key = (tree, tuple(rest), tuple([_type(t) for t in tensors]), _state(), self._training())
         family = self._families.get(key)
         if family is None or not family.is_current():
@@ -86,7 +88,11 @@ class TorchJitted:
         return result
 
     def _training(self) -> tuple[bool, ...]:
-        return tuple([module.training for module in self._modules])
+        return tuple([module.training for module in self.modules()])
+
+    def modules(self) -> list[torch.nn.Module]:
+        """The modules that the function calls, as far as it was traced."""
+        return list(self._modules)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function as it is; the modules that it calls are noted."""
@@ -119,6 +125,8 @@ class _Family:
         self._given: Sequence[torch.Tensor] = ()
         #: The tensors that the programs capture, with the memory that they had.
         self._captured: dict[int, tuple[torch.Tensor, int]] = {}
+        #: Where modules have them: the dict of a module, and the name there.
+        self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 
         def traced(*tensors: Any) -> Outputs:
             return self._trace(tensors)
@@ -136,7 +144,9 @@ class _Family:
 
     def is_current(self) -> bool:
         """Whether the tensors that it captures are where they were."""
-        return all(tensor.data_ptr() == address for tensor, address in self._captured.values())
+        return all(tensor.data_ptr() == address for tensor, address in self._captured.values()) and all(
+            names.get(name) is tensor for names, name, tensor in self._places
+        )
 
     def _trace(self, tracers: Sequence[Tracer]) -> Outputs:
         trace = current_trace()
@@ -148,14 +158,32 @@ class _Family:
         left = iter(given)
         leaves = [next(left) if one is None else one.value for one in self.rest]
         args, kwargs = tree_unflatten(leaves, self.tree)
-        with torch.no_grad(), tracing:
+        with torch.no_grad(), enable_python_dispatcher(), _without_fast_paths(), tracing:
             returned = self.owner.call(args, kwargs)
         outputs = Collector(tracing, given).collect(returned)
         for tensor, _ in tracing.captured.values():
             if tensor.requires_grad and torch.is_grad_enabled():
                 _refuse_gradients("a parameter")
             self._captured[id(tensor)] = tensor, tensor.data_ptr()
+        self._places = [
+            (names, name, tensor)
+            for module in self.owner.modules()
+            for names in (module._parameters, module._buffers)
+            for name, tensor in names.items()
+            if tensor is not None and id(tensor) in self._captured
+        ]
         return outputs
+
+
+@contextlib.contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    """Have ``torch.nn`` compute transformers as it does in training: their fast paths are one operation each."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _refuse_gradients(what: str) -> None:

@@ -122,12 +122,11 @@ class Tracing(TorchDispatchMode):
         converter = CONVERTERS.get(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
-        if func in decomposition_table and not _is_written(func):
-            with self:
-                return decomposition_table[func](*args, **kwargs)
-        if _is_written(func):
+        if _is_written(func) and functional(func) is not None:
             return self._in_place(func, args, kwargs)
         with self:
+            if func in decomposition_table:
+                return decomposition_table[func](*args, **kwargs)
             made = func.decompose(*args, **kwargs)
         if made is NotImplemented:
             raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
@@ -196,8 +195,6 @@ class Tracing(TorchDispatchMode):
 
     def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sibling = functional(func)
-        if sibling is None:
-            raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
         if func._schema.name.endswith("_"):
             target = args[0]
         else:

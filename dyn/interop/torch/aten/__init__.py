@@ -6,6 +6,7 @@ decorators that register them.
 
 from dyn.interop.torch.aten import (
     attention,
+    convolutions,
     creation,
     indexing,
     matrices,
@@ -15,4 +16,14 @@ from dyn.interop.torch.aten import (
     shapes,
 )
 
-__all__ = ["attention", "creation", "indexing", "matrices", "normalization", "pointwise", "reductions", "shapes"]
+__all__ = [
+    "attention",
+    "convolutions",
+    "creation",
+    "indexing",
+    "matrices",
+    "normalization",
+    "pointwise",
+    "reductions",
+    "shapes",
+]

@@ -33,3 +33,21 @@ def layer_norm(
     if weight is not None:
         result = result * weight
     return (result if bias is None else result + bias), mean, scale
+
+
+@converts("native_group_norm.default")
+def group_norm(
+    a: Tracer, weight: Tracer | None, bias: Tracer | None, count: Any, channels: Any, places: Any, groups: int,
+    eps: float,
+) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    rows = dnp.reshape(a, (count, groups, channels // groups, places))
+    mean = dnp.mean(rows, axis=(2, 3), keepdims=True)
+    centred = rows - mean
+    scale = 1 / dnp.sqrt(dnp.mean(centred * centred, axis=(2, 3), keepdims=True) + eps)
+    result = dnp.reshape(centred * scale, a.shape)
+    per_channel = (-1, *[1] * (a.ndim - 2))
+    if weight is not None:
+        result = result * dnp.reshape(weight, per_channel)
+    if bias is not None:
+        result = result + dnp.reshape(bias, per_channel)
+    return result, mean[:, :, 0, 0], scale[:, :, 0, 0]

@@ -233,3 +233,20 @@ def convert(a: Tracer, dtype: Any) -> Any:
 @converts("clone.default", "lift_fresh_copy.default", order=named_order)
 def clone(a: Any, memory_format: Any = None) -> Any:
     return a
+
+
+# ---- what PyTorch's own decompositions come down to ------------------------------------------------------------------
+
+for _name, _function in {
+    "add": dnp.add, "sub": dnp.subtract, "mul": dnp.multiply, "div": dnp.true_divide, "maximum": dnp.maximum,
+    "minimum": dnp.minimum, "pow": dnp.power, "remainder": dnp.remainder, "fmod": dnp.fmod, "atan2": dnp.arctan2,
+}.items():  # fmt: skip
+    pointwise(f"prims::{_name}.default", operands=2)(_function)
+for _name, _function in _TWO.items():
+    pointwise(f"prims::{_name}.default", operands=2, promotion=_BOOL)(_function)
+for _name, _function in {
+    "sqrt": dnp.sqrt, "exp": dnp.exp, "log": dnp.log, "tanh": dnp.tanh, "sin": dnp.sin, "cos": dnp.cos,
+    "neg": dnp.negative, "abs": dnp.abs, "floor": dnp.floor, "ceil": dnp.ceil, "sign": dnp.sign, "round": dnp.round,
+    "rsqrt": rsqrt, "reciprocal": reciprocal, "expm1": dnp.expm1, "log1p": dnp.log1p,
+}.items():  # fmt: skip
+    pointwise(f"prims::{_name}.default", operands=1)(_function)

@@ -34,6 +34,26 @@ def sum(a: Tracer, axes: Any = None, keepdim: bool = False, dtype: Any = None) -
     return dnp.sum(_summed(a, dtype), axis=_axes(axes) if a.ndim else None, keepdims=keepdim and a.ndim > 0)
 
 
+@converts("prims::sum.default")
+def prims_sum(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
+    return sum(a, axes, dtype=output_dtype)
+
+
+@converts("prims::prod.default")
+def prims_prod(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
+    return dnp.prod(_summed(a, output_dtype), axis=_axes(axes))
+
+
+@converts("prims::amax.default")
+def prims_amax(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
+    return dnp.max(a, axis=_axes(axes))
+
+
+@converts("prims::amin.default")
+def prims_amin(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
+    return dnp.min(a, axis=_axes(axes))
+
+
 @converts("mean.default", "mean.dim")
 def mean(a: Tracer, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tracer:
     return dnp.mean(_in_dtype(a, dtype), axis=_axes(axes) if a.ndim else None, keepdims=keepdim and a.ndim > 0)
@@ -123,6 +143,11 @@ def cumprod(a: Tracer, axis: int, dtype: Any = None) -> Tracer:
 def _var(a: Tracer, axes: Any, correction: Any, keepdim: bool) -> Tracer:
     chosen = _axes(axes) if a.ndim else None
     return dnp.var(a, axis=chosen, ddof=1 if correction is None else correction, keepdims=keepdim and a.ndim > 0)
+
+
+@converts("prims::var.default")
+def prims_var(a: Tracer, axes: Any = None, correction: Any = 1, output_dtype: Any = None) -> Tracer:
+    return _var(a, axes, correction, False)
 
 
 @converts("var.correction")

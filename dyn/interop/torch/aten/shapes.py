@@ -238,3 +238,9 @@ def constant_pad(a: Tracer, widths: Sequence[Any], value: Any = 0) -> Tracer:
     from dyn import lax
 
     return lax.pad(a, dnp.asarray(value, dtype=a.dtype), [(low, high, 0) for low, high in pairs])
+
+
+@converts("prims::broadcast_in_dim.default")
+def broadcast_in_dim(a: Tracer, shape: Sequence[Any], axes: Sequence[int]) -> Tracer:
+    kept = [a.shape[axes.index(axis)] if axis in axes else 1 for axis in range(len(shape))]
+    return dnp.broadcast_to(dnp.reshape(a, tuple(kept)), tuple(shape))
