@@ -16,6 +16,7 @@ from dyn.runtime.entry.layout import (
     BuildRecord,
     DLTensor,
     Frame,
+    HostRecord,
     OutputRecord,
     Plan,
     PyObjects,
@@ -275,6 +276,14 @@ def define_wrap(module: Module) -> None:
             f.store("ptr", made, slot)
             drop(f, array)
             f.ret_if(f.is_null(made), "i1", "false")
+        holder = f.load("ptr", record, OutputRecord.HOLDER)
+        with f.if_(f.icmp("ne", holder, "null", "ptr")):
+            slot = f.at("%results", number, "ptr")
+            arguments = [("ptr", f.load("ptr", holder, HostRecord.TYPE)), ("i64", "0")]
+            made = call(f, "ptr", "PyType_GenericAlloc", arguments)
+            f.ret_if(f.is_null(made), "i1", "false")
+            f.store("ptr", f.load("ptr", slot), f.at(made, f.load("i64", holder, HostRecord.WHERE)))
+            f.store("ptr", made, slot)
     f.ret("i1", "true")
 
 
