@@ -23,10 +23,11 @@ from dyn.array import OWN, Array, adapter_of
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
 from dyn.config import Config
-from dyn.dtypes import Kind
+from dyn.dtypes import DType, Kind
 from dyn.forking import lock
-from dyn.hosts import NUMPY, TORCH, Host
+from dyn.hosts import JAX, NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
+from dyn.hosts.jax import JaxMaker
 from dyn.hosts.native import NativeType, holder_type, native_type
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
@@ -40,6 +41,7 @@ from dyn.runtime.entry.layout import (
     NodeRecord,
     OutputRecord,
     Plan,
+    PutRecord,
     Reader,
     SizeOp,
     StaticRecord,
@@ -390,8 +392,8 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
     outside = RELEASE_BYTES if program.externals.callees else 0
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
     version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
-    made = _making(results.host)
-    wraps = [{OutputRecord.WRAP: _Kept(wrap)} for wrap in results.wraps] or [made] * len(function.results)
+    given = results.wraps or (None,) * len(function.results)
+    wraps = [_making(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
     outputs: list[_Row] = [
         {
             OutputRecord.DESCR: _Kept(value.dtype.np),
@@ -420,8 +422,12 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
     return version, room
 
 
-def _making(host: Host) -> _Row:
-    """Maker of a host's results, for an output record."""
+def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row:
+    """Maker of a host's results of a dtype, which is ``wrap`` where that is given, for an output record."""
+    if wrap is None and host is JAX:
+        wrap = JAX.maker(dtype.np)
+    if wrap is not None:
+        return {OutputRecord.WRAP: _Kept(wrap)} | (_put(wrap) if isinstance(wrap, JaxMaker) else {})
     if host is NUMPY:
         return {}
     held = holder_type(Array, "_data") if host is OWN else None
@@ -429,6 +435,19 @@ def _making(host: Host) -> _Row:
         return {OutputRecord.HOLDER: _host_record(held)}
     native = native_type(host, sys.modules["torch"].Tensor) if host is TORCH else None
     return {OutputRecord.WRAP: _Kept(host.wrap)} if native is None else {OutputRecord.MAKE: native.make}
+
+
+def _put(maker: JaxMaker) -> _Row:
+    put = maker.put
+    if put.function is None:
+        return {}
+    row: _Row = {
+        PutRecord.FUNCTION: _Kept(put.function),
+        PutRecord.AVALS: _Kept(maker.avals),
+        PutRecord.SHARDING: _Kept(put.sharding),
+        PutRecord.DEVICES: _Kept(put.devices),
+    }
+    return {OutputRecord.PUT: _records([row], PutRecord.BYTES)}
 
 
 def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:

@@ -17,12 +17,13 @@ API = (
     "PyList_SetItem", "PyObject_CallOneArg", "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
     "PyCapsule_GetPointer", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr", "PyObject_VectorcallMethod",
-    "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyType_GenericAlloc",
+    "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyType_GenericAlloc", "PyDict_GetItem",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
     "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
     "Py_True", "Py_False", "trace_variable", "config_variable",
     "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type",
+    "str_shape",
 )  # fmt: skip
 
 
@@ -185,10 +186,16 @@ class OutputRecord:
     With ``MAKE``, the address of DLPack's ``int (DLManagedTensorVersioned*, PyObject**)``, it is made by that, of dtype
     ``TYPE`` (DLPack's word). With ``WRAP`` it is what that callable makes of the ndarray; with ``HOLDER``, the record
     of a type that is read by a HOLDER, a new object of that type which holds it. ``Version.WRAPS`` says that there are
-    such.
+    such. ``PUT`` says how to do what ``WRAP`` would, where that has met the shape.
     """
 
-    DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, HOLDER, BYTES = 0, 8, 16, 24, 32, 40, 48, 56
+    DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, HOLDER, PUT, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64
+
+
+class PutRecord:
+    """How JAX makes an array: ``FUNCTION(AVALS[array.shape], SHARDING, [array], DEVICES, False)``."""
+
+    FUNCTION, AVALS, SHARDING, DEVICES, BYTES = 0, 8, 16, 24, 32
 
 
 class Build(IntEnum):
