@@ -14,8 +14,9 @@ from dyn.errors import ArgumentError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
-from dyn.trace.context import installed_namespace
+from dyn.trace.context import current_trace, installed_namespace
 from dyn.trace.lift import as_numpy, check_integers
+from dyn.trace.methods import has_methods
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.signature import Signature
 from dyn.trace.tracer import Tracer, active_trace
@@ -25,16 +26,14 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     """An operator that is a function of the namespace."""
 
     def method(self: Any, other: Any) -> Any:
-        namespace = installed_namespace()
-        return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
+        return getattr(installed_namespace(), name)(self, other) if _is_operand(other) else NotImplemented
 
     return method
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        namespace = installed_namespace()
-        return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
+        return getattr(installed_namespace(), name)(other, self) if _is_operand(other) else NotImplemented
 
     return method
 
@@ -43,10 +42,9 @@ def _in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
     """``x += y``, after which the name x stands for another array: of the same shape and dtype, as in the standard."""
 
     def method(self: Array, other: Any) -> Any:
-        namespace = installed_namespace()
-        if not namespace.is_operand(other):
+        if not _is_operand(other):
             return NotImplemented
-        result = getattr(namespace, name)(self, other)
+        result = getattr(installed_namespace(), name)(self, other)
         if (result.dtype, len(result.shape)) == (self.dtype, self.ndim):
             if isinstance(result, Tracer) or result.shape == self.shape:
                 return result
@@ -67,6 +65,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
     return method
 
 
+@has_methods
 class Array:
     """An immutable array on the CPU.
 
@@ -266,12 +265,15 @@ class Array:
 
     def __getitem__(self, index: Any) -> Any:
         """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError."""
-        parts = index if isinstance(index, tuple) else (index,)
-        trace = active_trace(*parts)
-        if trace is not None:
-            return installed_namespace().asarray(self)[index]
-        plain = tuple(part._data if isinstance(part, Array) else part for part in parts)
-        return _made(np.asarray(self._data[plain if isinstance(index, tuple) else plain[0]]))
+        kind = type(index)
+        simple = kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index)))
+        if not simple or current_trace() is not None:
+            parts = index if isinstance(index, tuple) else (index,)
+            if active_trace(*parts) is not None:
+                return installed_namespace().asarray(self)[index]
+            plain = tuple([part._data if isinstance(part, Array) else part for part in parts])
+            index = plain if isinstance(index, tuple) else plain[0]
+        return _made(np.asarray(self._data[index]))
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise UnsupportedOpError(
@@ -281,13 +283,24 @@ class Array:
         )
 
     def __getattr__(self, name: str) -> Any:
-        # NumPy's methods are the namespace's functions with the array in front. Protocols that others ask for are not.
+        # Protocols that others ask for are not there.
         if not name.startswith("_"):
             try:
                 return installed_namespace().method(self, name)
             except AttributeError:
                 pass
         raise AttributeError(f"'dyn.Array' object has no attribute {name!r}", name=name, obj=self)
+
+
+#: Types of operands that need no further look.
+_OPERANDS = frozenset({Array, np.ndarray, int, float, complex, bool})
+#: Types of indices that are no arrays, and have none in them.
+_PLAIN_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+def _is_operand(value: object) -> bool:
+    """Whether operators take ``value`` beside an array."""
+    return type(value) in _OPERANDS or installed_namespace().is_operand(value)
 
 
 def _made(data: NumpyArray) -> Array:

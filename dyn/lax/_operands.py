@@ -6,7 +6,6 @@ everywhere, and take the dtype of the arrays beside them; and a 0-d array stands
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.eager import call_eagerly
+from dyn.eager import eager_function
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
@@ -40,14 +39,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def raw(fn: F) -> F:
     """Record ``fn`` in the current trace; where there is none, compile and run it."""
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if active_trace(*flatten((args, kwargs))[0]) is None:
-            return call_eagerly(fn, args, kwargs)
-        return fn(*args, **kwargs)
-
-    return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+    return eager_function(
+        fn,
+        lambda args, kwargs: active_trace(*flatten((args, kwargs))[0]),
+        lambda args, kwargs: fn(*args, **kwargs),
+    )
 
 
 def trace_of(*values: Any) -> Trace:

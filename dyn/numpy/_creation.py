@@ -14,7 +14,6 @@ from dyn import dtypes
 from dyn.array import asarray as own_asarray
 from dyn.array import needs_copy
 from dyn.dtypes import DType
-from dyn.eager import is_array
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._binary import floor_divide
@@ -40,6 +39,7 @@ from dyn.numpy._standard import check_device
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
+from dyn.specialize.carried import is_array
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
 from dyn.trace.lift import check_integers, settled_dtype

@@ -63,8 +63,12 @@ class Sizes:
     def floor_quotient(self, a: str, b: str) -> str:
         """``a // b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it.
 
-        The least number by -1 is an overflow.
+        The least number by -1 is an overflow. The text is not optimised: a power of two is a shift here, which rounds
+        down, and not two divisions.
         """
+        bits = _power_of_two(b)
+        if bits is not None:
+            return self.text.value(f"ashr i64 {a}, {bits}")
         value, by = self.text.value, self._safe_divisor(b)
         down = self._rounds_up(value(f"srem i64 {a}, {by}"), by)
         quotient = value(f"sdiv i64 {a}, {by}")
@@ -78,6 +82,9 @@ class Sizes:
 
     def floor_rest(self, a: str, b: str) -> str:
         """``a % b``, with the sign of ``b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
+        bits = _power_of_two(b)
+        if bits is not None:
+            return self.text.value(f"and i64 {a}, {2**bits - 1}")
         by = self._safe_divisor(b)
         rest = self.text.value(f"srem i64 {a}, {by}")
         more = self.text.value(f"add i64 {rest}, {by}")
@@ -157,3 +164,9 @@ class Sizes:
 
 def _is_number(value: str) -> bool:
     return value.removeprefix("-").isdigit()
+
+
+def _power_of_two(value: str) -> int | None:
+    """The exponent of a number that is a power of two; None for any other."""
+    number = int(value) if _is_number(value) else 0
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
