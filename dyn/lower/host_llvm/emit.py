@@ -138,18 +138,12 @@ class HostEmitter:
         scope = self.sizes.scope
         for dim in self._needed():
             if scope.is_due(free_symbols(dim), measured):
-                self.sizes.dim(dim)
+                self.sizes.compute(dim)
         if measured is None:
-            scope.dims.update(self.regions.compute(self.program.launches))
+            self.regions.compute(self.program.launches)
         self.sizes.refuse_nonsense()
-        # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
-        for launch in self.regions.kernels:
-            for variant in launch.variants:
-                if scope.is_due(free_symbols(variant.cost), measured):
-                    self.sizes.dim(variant.cost)
-        scope.overflow.clear()
-        scope.zeros.clear()
-        scope.sums.clear()  # nobody has looked at the sums that costs begin with
+        costs = [variant.cost for launch in self.regions.kernels for variant in launch.variants]
+        self.sizes.estimates([cost for cost in costs if scope.is_due(free_symbols(cost), measured)])
 
     def _needed(self) -> Iterator[Dim]:
         """What the call has to know the value of."""

@@ -110,7 +110,7 @@ class Launches:
         kernel = self._code(number)
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
-            f"i64 {dim(variant.cost)}"
+            f"i64 {self.sizes.scope.estimates[variant.cost].name}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
         text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
