@@ -12,6 +12,7 @@
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
+    ├── OverrunError               code wrote beside its arrays, under red_zones                (also a MemoryError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
@@ -76,6 +77,10 @@ class ExternalError(DynError, RuntimeError):
 
 class NotFiniteError(DynError, FloatingPointError):
     """An operation made the first NaN, or infinity, while the setting ``debug_nans`` or ``debug_infs`` was on."""
+
+
+class OverrunError(DynError, MemoryError):
+    """A kernel or an external function wrote beside its arrays, while the setting ``red_zones`` was on."""
 
 
 class NotYetError(DynError, NotImplementedError):

@@ -355,7 +355,8 @@ class LoadedProgram:
             from dyn.lower.host_errors import render_failure
 
             sizes = [a.shape for a in (*arguments, *self.captured)]
-            raise render_failure(host, site, values[: len(host.symbols)], sizes)
+            known = len(host.symbols)
+            raise render_failure(host, site, values[:known], sizes, values[known:])
         return outputs
 
     def _is_library(self, site: int) -> bool:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dyn.errors import ShapeError
+from dyn.errors import OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
 from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
+from dyn.lower.launch import walk_launches
+from dyn.lower.layout import Place
 from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes.expr import atom_dim
 
 
-def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
+def render_failure(
+    program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]], more: Sequence[int] = ()
+) -> Exception:
     """The error that a failed check is, with the names, the values and the user's line.
 
-    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs.
+    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs, ``more`` what was reported behind
+    the values.
     """
     env = dict(zip(program.symbols, values, strict=True))
     what = program.sites[site]
@@ -52,9 +58,33 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
             f"(arguments: {shapes}).",
             remedy="pass smaller matrices.",
         )
+    if what is Fault.OVERRUN:
+        return _overrun(program, more[0], more[1])
     arena = _arena_bytes(program, env)
     what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
     return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
+
+
+def _overrun(program: HostProgram, number: int, zone: int) -> OverrunError:
+    """What wrote a red zone: the launch of that number."""
+    launch = next(itertools.islice(walk_launches(program.launches), number, None))
+    callee = launch.callee
+    if callee is not None:
+        who, remedy = f"the function {callee.name}", "write no more than the sizes that the function is told."
+    else:
+        who = f"the {'kernel' if launch.call is None else 'library call'} {launch.group.name}"
+        remedy = "report the program: this is an error of dyn."
+    most = program.most_written
+    if zone < most:
+        where = f"behind {program.written(launch)[zone].type}, which it makes"
+    else:
+        segment, slot = program.zones()[zone - most]
+        slot_ahead = program.segments.index(segment) if slot is None else slot
+        around = "before" if slot is None else "behind"
+        place = Place("arena", slot_ahead)
+        types = dict.fromkeys(str(v.type) for v, at in program.places.items() if at == place)
+        where = f"{around} slot {slot_ahead} of the arena, which is for {', '.join(types)}"
+    return OverrunError(f"{who} wrote {where}.", loc=launch.group.ops[-1].loc, remedy=remedy)
 
 
 def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:
