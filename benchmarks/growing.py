@@ -118,11 +118,24 @@ def results(size: int) -> Case:
     return lambda x: [x + float(i) for i in range(size)], (_vector(),)
 
 
+def levels(size: int) -> Case:
+    """A size of so many levels, each of which has the one before twice."""
+    import numpy as np
+
+    def f(x: Any, y: Any) -> Any:
+        n, least = x.shape[0], y.shape[0]
+        for _ in range(size):
+            n = np.maximum(n // 2, least) + np.minimum(n // 3, least)
+        return x * n
+
+    return f, (_vector(), _vector("m"))
+
+
 #: Each program, and the size to which it is to compile in a time that grows no faster than n log n.
 GROWING: dict[str, tuple[Callable[[int], Case], int]] = {
     "concatenation": (concatenation, 500), "slices": (slices, 160), "constant": (constant, 1_000_000),
     "elementwise": (elementwise, 2000), "mixed": (mixed, 2000), "reductions": (reductions, 2000),
-    "parameters": (parameters, 1000), "results": (results, 1000),
+    "parameters": (parameters, 1000), "results": (results, 1000), "levels": (levels, 1000),
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from dyn.lower.nest import linearize
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, Symbol, SymExpr, dim_min
-from dyn.shapes.walk import map_atoms
+from dyn.shapes.walk import map_atoms, mentions
 from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
 
@@ -163,7 +163,7 @@ class Elements:
         """
         factor = dim_min(size - 1, 1) if isinstance(size, SymExpr) else 1
         atom = factor.is_atom if isinstance(factor, SymExpr) else None
-        if atom is None or not isinstance(index, SymExpr) or atom not in index.atoms:
+        if atom is None or not isinstance(index, SymExpr) or not mentions(index, atom):
             return index
         plain = map_atoms(index, lambda a: 1 if a is atom else None)
         self.stretched[size, plain.is_symbol if isinstance(plain, SymExpr) else None] = None

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary, ref
 
@@ -246,8 +246,11 @@ Atom: TypeAlias = Symbol | Opaque
 Dim: TypeAlias = int | SymExpr
 
 
-def all_atoms(dim: Dim) -> dict[Atom, None]:
-    """The symbols and opaque terms in an expression, each once, arguments before the terms that have them."""
+def all_atoms(dim: Dim, known: Callable[[Opaque], bool] | None = None) -> dict[Atom, None]:
+    """The symbols and opaque terms in an expression, each once, arguments before the terms that have them.
+
+    Opaque terms that are ``known`` are left out, and what is only in those.
+    """
     found: dict[Atom, None] = {}
     stack: list[tuple[Dim | Opaque, bool]] = [(dim, False)]
     while stack:
@@ -255,7 +258,7 @@ def all_atoms(dim: Dim) -> dict[Atom, None]:
         if isinstance(node, Opaque):
             if entered:
                 found[node] = None
-            elif node not in found:
+            elif node not in found and (known is None or not known(node)):
                 stack.append((node, True))
                 stack.extend([(arg, False) for arg in reversed(node.args)])
         elif isinstance(node, SymExpr):

@@ -78,7 +78,7 @@ class Model:
             self.terms.clear()
         value: int | None = None
         try:
-            for atom in opaques_below(dim) if dim.is_large else ():
+            for atom in opaques_below(dim, self.terms.__contains__) if dim.is_large else ():
                 self._keep(atom)
             value = self._value(dim)
         except NoValueError:

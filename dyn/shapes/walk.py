@@ -50,11 +50,14 @@ def free_symbols(dim: Dim) -> frozenset[Symbol]:
     return frozenset() if isinstance(dim, int) else dim.symbols
 
 
-def opaques_below(dim: Dim) -> list[Opaque]:
-    """The opaque terms in an expression of many levels, arguments first; of another none, which may be descended."""
+def opaques_below(dim: Dim, known: Callable[[Opaque], bool] | None = None) -> list[Opaque]:
+    """The opaque terms in an expression of many levels, arguments first; of another none, which may be descended.
+
+    Who asks of many expressions that share their parts leaves out what is ``known`` already, and what is only in that.
+    """
     if isinstance(dim, int) or dim.height <= _HIGH:
         return []
-    return [atom for atom in all_atoms(dim) if isinstance(atom, Opaque)]
+    return [atom for atom in all_atoms(dim, known) if isinstance(atom, Opaque)]
 
 
 def last_measured(dim: Dim) -> int:

@@ -134,11 +134,11 @@ class Trace:
             remedy="make it one more operand: there are its arguments, Python numbers and dimensions alone.",
         )
 
-    def check_alive(self, what: str, notes: tuple[str, ...] = ()) -> None:
-        """Raise LeakedTracerError, about ``what`` of this trace, when the traced function has returned."""
+    def check_alive(self, what: Callable[[], str], notes: tuple[str, ...] = ()) -> None:
+        """Raise LeakedTracerError, about ``what()`` of this trace, when the traced function has returned."""
         if not self.alive:
             raise LeakedTracerError(
-                f"{what} of a trace of {self.name!r} is used outside that trace.",
+                f"{what()} of a trace of {self.name!r} is used outside that trace.",
                 loc=user_loc(),
                 notes=notes,
                 remedy="return it from the function instead of keeping it in a global, an attribute or a list.",
@@ -153,14 +153,14 @@ class Trace:
         self, name: str, /, *operands: Value, regions: tuple[Region, ...] = (), **attrs: Any
     ) -> tuple[Value, ...]:
         """Append an op at the user's line."""
-        self.check_alive(f"the op {name}")
+        self.check_alive(lambda: f"the op {name}")
         self.builder.loc = user_loc()
         return self.builder.op_all(name, *operands, regions=regions, **attrs)
 
     def constant(self, array: np.ndarray[Any, Any], *, weak: bool = False) -> Value:
         """A literal. Its array is copied and never changes."""
         self.builder.loc = user_loc()
-        self.check_alive("a constant")
+        self.check_alive(lambda: "a constant")
         attrs: dict[str, Any] = {"weak": True} if weak else {}
         (value,) = self.builder.emit(constant, (), value=Dense(array), **attrs)
         return value
@@ -219,7 +219,7 @@ class Trace:
 
     def dim_value(self, dim: Dim) -> Any:
         """A size as a weakly typed scalar."""
-        self.check_alive(f"the dimension {format_dim(dim)}")
+        self.check_alive(lambda: f"the dimension {format_dim(dim)}")
         self.builder.loc = user_loc()
         (value,) = self.builder.emit(dim_size, (), size=dim, dtype=dtypes.int64)
         return self.namespace.wrap(self, value)
@@ -230,7 +230,7 @@ class Trace:
         Raises UndecidedDimError where there are no sizes to go by, and ShapeError where these have no answer.
         """
         question = yes.reason.text.removeprefix("the branch on ")
-        self.check_alive(f"the question {question}")
+        self.check_alive(lambda: f"the question {question}")
         if self.facts.ask(yes).proved:
             return True
         if self.facts.ask(no).proved:

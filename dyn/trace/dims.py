@@ -31,7 +31,7 @@ def wrap_dim(trace: Trace, dim: Dim) -> int | SymbolicDim:
 def unwrap_dim(dim: object) -> Dim | None:
     """The Dim that a user's size stands for, or None when it is not a size (bools and arrays are not)."""
     if isinstance(dim, SymbolicDim):
-        dim.trace.check_alive(f"the dimension {dim!r}")
+        dim.trace.check_alive(lambda: f"the dimension {dim!r}")
         return dim.dim
     if isinstance(dim, bool | np.ndarray):
         return None
@@ -70,13 +70,13 @@ class SymbolicDim:
         return wrap_dim(self.trace, compute(dim, own) if swap else compute(own, dim))
 
     def _own(self) -> Dim:
-        self.trace.check_alive(f"the dimension {self!r}")
+        self.trace.check_alive(lambda: f"the dimension {self!r}")
         return self.dim
 
     def _size(self, other: object) -> Dim | None:
         """``other`` as a size of the same trace; None when it is no size."""
         if isinstance(other, SymbolicDim) and other.trace is not self.trace:
-            other.trace.check_alive(f"the dimension {other!r}")
+            other.trace.check_alive(lambda: f"the dimension {other!r}")
             raise LeakedTracerError(
                 f"the dimensions {self!r} and {other!r} belong to different traces, "
                 f"of {self.trace.name!r} and of {other.trace.name!r}.",

@@ -118,7 +118,7 @@ class Tracer:
         if self._trace is trace and trace.alive:
             return self._value
         notes = self._origin()
-        self._trace.check_alive(f"an array ({self._value.type})", notes)
+        self._trace.check_alive(lambda: f"an array ({self._value.type})", notes)
         if trace.may_read(self._trace):
             return self._value
         if trace.alive and self._trace.encloses(trace):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import dyn
 from dyn.errors import ArgumentError, IRError, LeakedTracerError, ShapeError, TraceError, UndecidedDimError
 from dyn.shapes import evaluate
+from dyn.trace import dims
 from dyn.trace.dims import SymbolicDim, max_dim, min_dim, unwrap_dim
 from tests.trace.tracing import body, guards, leaf, text_of, trace
 
@@ -368,3 +369,19 @@ def test_dims_of_results() -> None:
     assert body(traced) == ['dim x_0: "x.shape[0]"', "%0 = dim_size() {dtype = #i64, size = x_0} : i64[]~",
                             "%1 = convert(%0) {dtype = #i64} : i64[]", "return %1"]  # fmt: skip
     assert issubclass(UndecidedDimError, TraceError)
+
+
+def test_sizes_are_not_written_out_while_they_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of a size of many levels takes longer than its arithmetic, and only errors show it."""
+    written: list[object] = []
+    monkeypatch.setattr(dims, "format_dim", lambda dim: str(written.append(dim)))
+
+    @dyn.jit
+    def f(x: Any) -> Any:
+        size = x.shape[0]
+        for _ in range(30):
+            size = np.maximum(size // 2, 3) + np.minimum(size // 3, 5)
+        return x * size
+
+    f.trace(dyn.ShapeDtypeStruct(("n",), "float32"))
+    assert not written

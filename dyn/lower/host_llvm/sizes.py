@@ -70,7 +70,8 @@ class Sizes:
             return self._constant(dim)
         found = self._found(dim)
         if found is None:
-            for atom in opaques_below(dim):  # so that no argument is far down
+            # So that no argument is far down.
+            for atom in opaques_below(dim, lambda atom: self._found(atom_dim(atom)) is not None):
                 self._atom(atom)
             found = self.scope.pending.dims[dim] = self._compute(dim)
         return found

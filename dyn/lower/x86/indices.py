@@ -12,12 +12,7 @@ from dyn.lower.x86.llvm_text import FunctionText, iota, vtype
 from dyn.lower.x86.scopes import Lanes, Scopes, Value
 from dyn.shapes import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim, polynomial
-
-
-def _nests(atom: Opaque) -> bool:
-    """Whether a function is of functions."""
-    return any(isinstance(arg, SymExpr) and arg.height for arg in atom.args)
-
+from dyn.shapes.walk import opaques_below
 
 I64 = vtype("i64")
 PTR = vtype("ptr")
@@ -32,8 +27,28 @@ class Indices:
         self.fn, self.scopes = fn, scopes
         #: Symbols that stand for computed vectors (the rows of a gather) while a load is emitted.
         self.vectors: dict[Symbol, Value] = {}
-        #: Symbols bound for one load only: values that mention them are not remembered.
-        self.fleeting: set[Symbol] = set()
+        #: Symbols that are bound for one load, and what is remembered of values that mention them: until it is over.
+        self._fleeting: set[Symbol] = set()
+        self._passing: list[object] = []
+
+    def bind(self, symbol: Symbol, value: Value) -> None:
+        """Let a symbol stand for a computed value while a load is emitted."""
+        self._fleeting.add(symbol)
+        if value.varying:
+            self.vectors[symbol] = value
+            self.scopes.symbols[symbol] = (value.depth, "poison")
+        else:
+            self.scopes.symbols[symbol] = (value.depth, value.parts[0])
+
+    def unbind(self, symbols: Iterable[Symbol]) -> None:
+        """Forget symbols, and what was computed with them."""
+        for symbol in symbols:
+            self._fleeting.discard(symbol)
+            self.vectors.pop(symbol, None)
+            self.scopes.symbols.pop(symbol, None)
+        for key in self._passing:
+            self.scopes.forget(key)
+        self._passing.clear()
 
     # --- what an expression depends on -------------------------------------------------------------------------
 
@@ -50,11 +65,7 @@ class Indices:
         found = self.scopes.find(atom)  # it is kept where it is known
         if found is not None:
             return found.depth
-        depth = 0
-        for arg in atom.args:
-            if isinstance(arg, SymExpr):
-                depth = max(depth, *[self.scopes.symbols[a][0] for a in arg.symbols])
-        return depth
+        return max([self.scopes.symbols[symbol][0] for symbol in atom.symbols], default=0)
 
     def by_depth(self, terms: Terms) -> list[tuple[int, Terms]]:
         """Terms grouped by the depth they are known at, outermost first."""
@@ -64,8 +75,11 @@ class Indices:
             groups.setdefault(depth, []).append(term)
         return [(depth, tuple(groups[depth])) for depth in sorted(groups)]
 
-    def lasting(self, symbols: Iterable[Symbol]) -> bool:
-        return not self.fleeting or self.fleeting.isdisjoint(symbols)
+    def _keep(self, key: object, value: Value, what: SymExpr | Opaque) -> Value:
+        """Remember the value of an expression, as long as it has one."""
+        if not self._fleeting.isdisjoint(what.symbols):
+            self._passing.append(key)
+        return self.scopes.keep(key, value)
 
     # --- uniform values ----------------------------------------------------------------------------------------
 
@@ -76,26 +90,10 @@ class Indices:
         found = self.scopes.find(dim)
         if found is not None:
             return found
-        if any(isinstance(atom, Opaque) and _nests(atom) for mono, _ in dim.terms for atom, _ in mono.factors):
-            self._prepare(dim)
+        # What functions are of comes first, so that no depth of them is a depth of calls.
+        for atom in opaques_below(dim, lambda atom: self.scopes.find(atom) is not None):
+            self.atom(atom)
         return self._uniform(dim)
-
-    def _prepare(self, dim: SymExpr) -> None:
-        """Compute the functions that those in an expression are of, so that no depth of them is a depth of calls."""
-        seen: set[Opaque] = set()
-        stack: list[tuple[Opaque, bool]] = [
-            (a, False) for m, _ in dim.terms for a, _ in m.factors if isinstance(a, Opaque)
-        ]
-        while stack:
-            atom, ready = stack.pop()
-            if ready:
-                self.atom(atom)
-            elif atom not in seen and self.scopes.find(atom) is None and self.lasting(atom.symbols):
-                seen.add(atom)
-                stack.append((atom, True))
-                for arg in atom.args:
-                    if isinstance(arg, SymExpr):
-                        stack += [(a, False) for m, _ in arg.terms for a, _ in m.factors if isinstance(a, Opaque)]
 
     def _uniform(self, dim: SymExpr) -> Value:
         symbol = dim.is_symbol
@@ -112,10 +110,8 @@ class Indices:
                 continue
             part = self.sum(depth, terms, total if total else str(dim.constant))
             total = part
-            if self.lasting(dim.symbols):
-                self.scopes.keep(key, Value(I64, (total,), depth))
-        value = Value(I64, (total,), depth)
-        return self.scopes.keep(dim, value) if self.lasting(dim.symbols) else value
+            self._keep(key, Value(I64, (total,), depth), dim)
+        return self._keep(dim, Value(I64, (total,), depth), dim)
 
     def sum(self, depth: int, terms: Terms, start: str) -> str:
         """``start`` plus terms that are all known at ``depth``, written there. ``start`` may be ``"0"``."""
@@ -166,8 +162,7 @@ class Indices:
         saved, fn.here = fn.here, self.scopes.chunk(depth)
         name = self.opaque(atom, [arg.parts[0] for arg in args])
         fn.here = saved
-        value = Value(I64, (name,), depth)
-        return self.scopes.keep(atom, value) if self.lasting(atom.symbols) else value
+        return self._keep(atom, Value(I64, (name,), depth), atom)
 
     def opaque(self, atom: Opaque, args: list[str]) -> str:
         fn = self.fn
@@ -212,9 +207,9 @@ class Indices:
         if isinstance(dim, int):
             if dim == 0:
                 return Value(PTR, (pointer,), 0)
-            terms, constant, lasting = (), dim, True
+            terms, constant = (), dim
         else:
-            terms, constant, lasting = dim.terms, dim.constant, self.lasting(dim.symbols)
+            terms, constant = dim.terms, dim.constant
         fn, scopes = self.fn, self.scopes
         groups = self.by_depth(terms) if terms else [(0, ())]
         current, prefix, depth, start = pointer, (), 0, str(constant)
@@ -230,8 +225,8 @@ class Indices:
             saved, fn.here = fn.here, scopes.chunk(depth)
             current = fn.gep(elem, current, offset)
             fn.here = saved
-            if lasting:
-                scopes.keep(key, Value(PTR, (current,), depth))
+            value = Value(PTR, (current,), depth)
+            scopes.keep(key, value) if isinstance(dim, int) else self._keep(key, value, dim)
         return Value(PTR, (current,), depth)
 
     # --- vectors -----------------------------------------------------------------------------------------------
@@ -257,6 +252,9 @@ class Indices:
         found = self.scopes.find(("vector", dim))
         if found is not None:
             return found
+        for atom in opaques_below(dim, self._is_known):
+            if self.varies(atom_dim(atom)):
+                self.vector_atom(atom, lanes)
         uniform, varying = self.split(dim)
         assert isinstance(varying, SymExpr)
         total: Value | None = self.splat(self.uniform(uniform), lanes) if uniform != 0 else None
@@ -276,7 +274,11 @@ class Indices:
                 product = self.combine("mul", product, self.splat(self.uniform(outside), lanes))
             total = product if total is None else self.combine("add", total, product)
         assert total is not None
-        return self.scopes.keep(("vector", dim), total) if self.lasting(dim.symbols) else total
+        return self._keep(("vector", dim), total, dim)
+
+    def _is_known(self, atom: Opaque) -> bool:
+        """Whether there is a vector for a function, if it needs one."""
+        return self.scopes.find(("vector", atom)) is not None or not self.varies(atom_dim(atom))
 
     def splat(self, value: Value, lanes: Lanes) -> Value:
         ty = vtype(value.ty.elem, lanes.width)
@@ -315,7 +317,7 @@ class Indices:
         parts = [self.vector_opaque(atom, [arg.parts[u] for arg in args]) for u in range(lanes.unroll)]
         self.fn.here = saved
         value = Value(ty, tuple(parts), depth, True, any(arg.volatile for arg in args))
-        return self.scopes.keep(("vector", atom), value) if self.lasting(atom.symbols) else value
+        return self._keep(("vector", atom), value, atom)
 
     def lane_numbers(self, lanes: Lanes) -> Value:
         """The lane symbol itself."""

@@ -37,20 +37,11 @@ def load(em: KernelEmitter, expr: Load) -> Value:
 def _bind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
     """Let the symbols of an index stand for the values that they are bound to."""
     for symbol, expr in bound:
-        value = em.eval(expr)
-        em.indices.fleeting.add(symbol)
-        if value.varying:
-            em.indices.vectors[symbol] = value
-            em.scopes.symbols[symbol] = (value.depth, "poison")
-        else:
-            em.scopes.symbols[symbol] = (value.depth, value.parts[0])
+        em.indices.bind(symbol, em.eval(expr))
 
 
 def _unbind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
-    for symbol, _ in bound:
-        em.indices.fleeting.discard(symbol)
-        em.indices.vectors.pop(symbol, None)
-        em.scopes.symbols.pop(symbol, None)
+    em.indices.unbind([symbol for symbol, _ in bound])
 
 
 def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:

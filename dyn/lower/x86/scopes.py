@@ -120,6 +120,12 @@ class Scopes:
         (scope.volatile if value.volatile else scope.values)[key] = value
         return value
 
+    def forget(self, key: object) -> None:
+        """A key stands for another value from now on."""
+        for scope in self.stack:
+            scope.values.pop(key, None)
+            scope.volatile.pop(key, None)
+
     def clobber(self) -> None:
         """Scratch was written to: forget what was read from it."""
         for scope in self.stack:
