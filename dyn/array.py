@@ -292,6 +292,8 @@ class Array:
         raise AttributeError(f"'dyn.Array' object has no attribute {name!r}", name=name, obj=self)
 
 
+#: Dtypes of which a copy is all that is to be done.
+_COPIED = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")))
 #: Types of operands that need no further look.
 _OPERANDS = frozenset({Array, np.ndarray, int, float, complex, bool})
 #: Types of indices that are no arrays, and have none in them.
@@ -322,6 +324,8 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
         return value if isinstance(value, Array) and _is_of(value, dtype) else _made(_taken_over(value, dtype))
     if isinstance(value, Array) and copy is not True:
         return value if _is_of(value, dtype) else value.astype(dtype)
+    if type(value) is np.ndarray and dtype is None and value.dtype in _COPIED:
+        return _made(value.copy(order="K"))
     host = host_of(value)
     if host is not None:
         data = as_numpy(host.view(value))

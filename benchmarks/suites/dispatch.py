@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     if arguments.bursts < 1 or arguments.burst_ms <= 0:
         raise ValueError("--bursts must be at least 1, and --burst-ms more than 0.")
-    cases = [*numpy_cases(), *([] if arguments.skip_peers else peer_cases())]
+    cases = [*numpy_cases(), *eager_cases()]
+    if not arguments.skip_peers:
+        cases += [*peer_cases(), *jax_eager_cases()]
     counts: list[int] = []
     for case in cases:
         case.burst(3)  # compiles
@@ -88,13 +90,72 @@ def numpy_cases() -> list[Case]:
         Case(f"x + 1, {below.size} floats, GIL kept", "numpy", lambda x: x + 1, (below,)),
         Case(f"x + 1, {large.size} floats, GIL released", "dyn", plus_one, (large,)),
         Case(f"x + 1, {large.size} floats, GIL released", "numpy", lambda x: x + 1, (large,)),
-        Case("dyn.numpy.add(x, x), eager", "dyn", dyn.numpy.add, (x, x)),
         Case("dyn.Array: x + 1", "dyn", plus_one, (dyn.asarray(x),)),
     ]
     for count in (4, 16):
         first = dyn.jit(lambda *arrays: arrays[0] + 1)
         cases.append(Case(f"{count} arrays of 8 floats, x + 1", "dyn", first, (x,) * count))
     return cases
+
+
+#: Eager calls by their names: a function of a library's NumPy and of an array of its of 2 x 3 floats.
+EAGER: dict[str, Callable[[Any, Any], object]] = {
+    "add(x, x)": lambda np, x: np.add(x, x),
+    "add(x, 2.5)": lambda np, x: np.add(x, 2.5),
+    "zeros(5)": lambda np, x: np.zeros(5),
+    "full((5, 2), 2.5)": lambda np, x: np.full((5, 2), 2.5),
+    "reshape(x, (2, -1))": lambda np, x: np.reshape(x, (2, -1)),
+    "reshape(x, (3, 2))": lambda np, x: np.reshape(x, (3, 2)),
+    "sum(x, axis=0)": lambda np, x: np.sum(x, axis=0),
+    "clip(x, 0, 3)": lambda np, x: np.clip(x, 0, 3),
+}
+#: The same of what arrays do themselves.
+OPERATORS: dict[str, Callable[[Any], object]] = {
+    "a + a": lambda a: a + a,
+    "a + 1": lambda a: a + 1,
+    "a * 2.5": lambda a: a * 2.5,
+    "-a": lambda a: -a,
+    "a @ a.T": lambda a: a @ a.T,
+    "a < a": lambda a: a < a,
+    "a[1:3]": lambda a: a[1:3],
+    "a[0]": lambda a: a[0],
+    "a.sum()": lambda a: a.sum(),
+    "a.reshape(3, 2)": lambda a: a.reshape(3, 2),
+}
+
+
+def eager_cases() -> list[Case]:
+    """Calls outside of jit with arrays, numbers, sizes and options, and what ``dyn.Array`` does; beside NumPy's."""
+    import dyn
+
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    cases = [
+        Case(f"{what}, eager", who, function, (module, x))
+        for what, function in EAGER.items()
+        for who, module in (("dyn", dyn.numpy), ("numpy", np))
+    ]
+    cases += [
+        Case(f"{what}, array's own", who, function, (array,))
+        for what, function in OPERATORS.items()
+        for who, array in (("dyn", dyn.asarray(x)), ("numpy", x))
+    ]
+    lax: dict[str, Callable[[], object]] = {
+        "lax.sin(x)": lambda: dyn.lax.sin(x),
+        "lax.add(x, 2.5)": lambda: dyn.lax.add(x, 2.5),
+        "lax.iota(dtype, 5)": lambda: dyn.lax.iota("float32", 5),
+    }
+    return [*cases, *(Case(f"{what}, eager", "dyn", function, ()) for what, function in lax.items())]
+
+
+def jax_eager_cases() -> list[Case]:
+    """The same calls of JAX."""
+    import jax
+
+    x = jax.numpy.arange(6.0).reshape(2, 3)
+    return [
+        *(Case(f"{what}, eager", "jax", function, (jax.numpy, x)) for what, function in EAGER.items()),
+        *(Case(f"{what}, array's own", "jax", function, (x,)) for what, function in OPERATORS.items()),
+    ]
 
 
 def _without_entry() -> Callable[..., object]:
@@ -142,7 +203,7 @@ def _six(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
 
 
 def report(cases: list[Case]) -> Report:
-    who = [name for name in ("dyn", "numpy", "torch", "jax.jit") if any(case.who == name for case in cases)]
+    who = [name for name in ("dyn", "numpy", "torch", "jax.jit", "jax") if any(case.who == name for case in cases)]
     rows: list[tuple[str, ...]] = []
     for what in dict.fromkeys(case.what for case in cases):
         found = {case.who: case.seconds for case in cases if case.what == what}

@@ -8,12 +8,13 @@ leave updates out, and ``get`` gives ``fill_value`` there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dyn.eager import call_eagerly
+from dyn.eager import eager_function
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._portable_index import index_of, portable
 from dyn.numpy._public import Array, ArrayLike, found_trace
@@ -23,6 +24,8 @@ from dyn.specialize.carried import is_array
 from dyn.trace.tracer import Tracer
 
 __all__ = ["At", "AtIndex"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
 
@@ -66,7 +69,7 @@ class AtIndex:
         options = _options(mode, wrap_negative_indices, unique_indices)
         if found_trace(self._array, *items_of(self._index)) is None:
             index = portable(self._array, self._index, options)
-            return call_eagerly(_get, (self._array, index, options, fill_value), {})
+            return _get(self._array, index, options, fill_value)
         return taken(self._array, self._index, options, fill_value)
 
     def set(
@@ -144,7 +147,7 @@ class AtIndex:
             values = np.array(values) if isinstance(values, list | tuple) else values
             while is_array(values) and values.ndim and values.shape[0] == 1:  # which is known here, and not in a trace
                 values = values[0]
-            return call_eagerly(_put, (self._array, index, values, how, options), {})
+            return _put(self._array, index, values, how, options)
         return updated(self._array, self._index, values, how, options)
 
 
@@ -155,12 +158,23 @@ def _options(mode: Any, wrap: bool, unique: bool) -> Options:
             loc=user_loc(),
             remedy="use 'drop', 'clip', 'fill' or 'promise_in_bounds', or leave it out.",
         )
-    return Options(mode, bool(wrap), bool(unique))
+    return _same_options(mode, bool(wrap), bool(unique))
 
 
-def _get(x: Tracer, parts: tuple[Any, ...], options: Options, fill_value: ArrayLike) -> Tracer:
+#: Equal ones are one object, which is how the native entry knows them.
+_same_options = functools.lru_cache(Options)
+
+
+def _outside(fn: F) -> F:
+    """A function that is called outside of traces alone."""
+    return eager_function(fn, lambda args, kwargs: None, lambda args, kwargs: fn(*args, **kwargs))
+
+
+@_outside
+def _get(x: ArrayLike, parts: tuple[Any, ...], options: Options, fill_value: ArrayLike) -> Tracer:
     return taken(x, index_of(parts), options, fill_value)
 
 
-def _put(x: Tracer, parts: tuple[Any, ...], values: ArrayLike, how: str, options: Options) -> Tracer:
+@_outside
+def _put(x: ArrayLike, parts: tuple[Any, ...], values: ArrayLike, how: str, options: Options) -> Tracer:
     return updated(x, index_of(parts), values, how, options)
