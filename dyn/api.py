@@ -26,17 +26,17 @@ from dyn.errors import (
 )
 from dyn.forking import lock
 from dyn.hosts import Host
-from dyn.shapes import Dim, NamedDim, format_dim
+from dyn.shapes import NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, read_leaf
+from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import Table
 from dyn.specialize.version import Version, build, load, load_compiler, make_program, no_more_compiling
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
-from dyn.trace.inline import require_declared
 from dyn.trace.lift import as_numpy, weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import Bound, Shapes, Signature
-from dyn.trace.tracer import Tracer, active_trace, renewed
+from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
     from dyn.call import CallTable
@@ -69,13 +69,6 @@ class CacheInfo(NamedTuple):
     compile_seconds: float
 
 
-def _shape_of(leaf: Any) -> tuple[Dim, ...]:
-    """The dims of an argument of an inlined call."""
-    if isinstance(leaf, Tracer):
-        return leaf.dims
-    return tuple(int(n) for n in getattr(leaf, "shape", ()))
-
-
 @dataclass
 class _Options:
     declarations: Declarations
@@ -91,6 +84,8 @@ class Jitted:
         self._signature = signature
         self._options = options
         self._lock = lock()
+        #: What was traced, for calls from outside and in other traces, and what of that was compiled.
+        self._traces: Table[TracedFunction] = Table()
         self._versions: Table[Version] = Table()
         self._hits = 0
         #: What the native entry knows of this function, from the first call on that went well.
@@ -152,7 +147,9 @@ class Jitted:
         """A call with NumPy arrays; ``given`` are the arguments that they were before they were viewed."""
         bound = self._signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
-            return self._inline(bound)
+            trace = active_trace(*bound.leaves)
+            assert trace is not None, "a tracer has a trace"
+            return call_in_trace(trace, self._traces, self._signature, self._options.declarations, bound)
         leaves = self._leaves(bound)
         arrays = self._arrays(leaves)
         version = self._version(bound, leaves, arrays)
@@ -203,17 +200,6 @@ class Jitted:
             results = Results.of(version.traced.out_tree, result_host(hosts))
             self._table.add(lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results)
 
-    def _inline(self, bound: Bound) -> Any:
-        """Inside a trace the body is traced in place; what it declares of its dims holds for the caller's."""
-        trace = active_trace(*bound.leaves)
-        shapes = [_shape_of(leaf) for leaf in bound.leaves]
-        axes, _ = self._signature.declared(bound, [len(shape) for shape in shapes])
-        if trace is not None:
-            names = self._signature.leaf_names(bound)
-            require_declared(trace, self._signature.name, names, shapes, axes, self._options.declarations)
-        # Its arguments are its own, as in a call from outside: that it changes them is not for the caller to see.
-        return self._signature.call(bound, [renewed(leaf) for leaf in bound.leaves], unflatten_sorted)
-
     def _leaves(self, bound: Bound) -> list[Leaf]:
         name = self._signature.name
         try:
@@ -234,7 +220,7 @@ class Jitted:
 
     def _key(self, bound: Bound, leaves: list[Leaf]) -> Any:
         types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
-        return (bound.tree, bound.static, bound.keywords, types, config.current().key())
+        return (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
 
     def version_of(self, *args: Any) -> Version:
         """The program for NumPy arrays, made where there is none yet."""
@@ -261,12 +247,12 @@ class Jitted:
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
-            traced = self._trace(bound, leaves)
-            version = build(traced, time.perf_counter() - start)
+            traced, _ = self._traces.get(key, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves))
+            version = build(traced.ended(), time.perf_counter() - start)
             version.made_for, version.because = made_for, because
             return version
 
-        version, made = self._versions.get(key, lambda version: version.matches(arrays), make)
+        version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
         if made:
             from dyn.explain.log import log_compiled
 
@@ -294,12 +280,12 @@ class Jitted:
 
         versions = self._versions.in_order
         known = [version.made_for for version in versions if version.made_for is not None]
-        broken = [broken_guard(v.guards, v.sizes(arrays)) if v in same_key else "" for v in versions]
+        broken = [broken_guard(v.guards, v.traced.sizes_of(arrays)) if v in same_key else "" for v in versions]
         return why_new(made_for, known, broken)
 
     def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
         version = known[-1]
-        guard = version.broken(arrays)
+        guard = version.traced.broken(arrays)
         if guard is None:
             return "its guards do not hold"
         return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
@@ -321,14 +307,14 @@ class Jitted:
         def call(tracers: list[Tracer]) -> Any:
             return self._signature.call(bound, tracers, unflatten_sorted)
 
-        return trace_function(call, self._signature.name, specs, self._options.declarations)
+        return trace_function(call, self._signature.name, specs, self._options.declarations, ends=False)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The program for these arguments (arrays or :class:`ShapeDtypeStruct`), not yet optimised."""
         bound = self._signature.bind(args, kwargs)
         leaves = self._leaves(bound)
         start = time.perf_counter()
-        traced = self._trace(bound, leaves)
+        traced = self._trace(bound, leaves).ended()
         return Traced(self, bound, leaves, traced, time.perf_counter() - start)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -342,7 +328,7 @@ class Jitted:
         bound = self._signature.bind(args, kwargs)
         leaves = self._leaves(bound)
         arrays = self._arrays(leaves)
-        traced = self._trace(bound, leaves)
+        traced = self._trace(bound, leaves).ended()
         captured = [as_numpy(a) for a in traced.captured]
         return unflatten(traced.out_tree, list(run_reference(traced.function, [*arrays, *captured])))
 
@@ -493,7 +479,7 @@ class Compiled:
                         remedy=f"convert {name}, or call the jitted function, which compiles for both.",
                     )
         arrays = jitted._arrays(leaves)
-        if not self.version.matches(arrays):
+        if not self.version.traced.matches(arrays):
             broken = jitted._broken([self.version], arrays)
             raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
         return self.version.call(arrays, beside)

@@ -12,7 +12,18 @@ from typing import Any
 
 from dyn.errors import ShapeError
 from dyn.ir.core import Function
-from dyn.shapes import Dim, Symbol, SymExpr, evaluate, format_dim, free_symbols, linear_in
+from dyn.shapes import (
+    Dim,
+    Symbol,
+    SymExpr,
+    dim_max,
+    evaluate,
+    floordiv,
+    format_dim,
+    free_symbols,
+    linear_in,
+    substitute,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,18 @@ class Binding:
             if bind.offset != 0 or bind.factor != 1:
                 size, factor = size - evaluate(bind.offset, env), evaluate(bind.factor, env)
                 size //= factor or 1
+            env[bind.symbol] = size
+        return env
+
+    def dims(self, shapes: Sequence[Sequence[Dim]]) -> dict[Symbol, Dim]:
+        """What each symbol is for arguments whose sizes are dims of another program. Nothing is checked."""
+        env: dict[Symbol, Dim] = {}
+        for bind in self.binds:
+            size = shapes[bind.input][bind.axis]
+            if bind.offset != 0 or bind.factor != 1:
+                factor = substitute(bind.factor, env)
+                divisor = factor if isinstance(factor, int) else dim_max(factor, 1)
+                size = floordiv(size - substitute(bind.offset, env), divisor)
             env[bind.symbol] = size
         return env
 

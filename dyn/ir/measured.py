@@ -7,13 +7,12 @@ alone. What is known when the program starts is never said in terms of it (``Fac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, attr_dims
 from dyn.ir.opdef import OpKind
-from dyn.ir.redim import Redimension
-from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols, substitute, symbol
+from dyn.ir.redim import Substitution
+from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols, symbol
 
 
 def bound_dim(op: Op) -> Symbol | None:
@@ -80,27 +79,5 @@ def with_own_dims(b: Builder, region: Region) -> Region:
     fresh: dict[Symbol, Dim] = {s: as_dim(symbol(s.name, s.origin, measured=True)) for s in bound}
     for relation in b.facts.relations:
         if not fresh.keys().isdisjoint(relation.symbols()):
-            b.facts = b.facts.assume(_substituted(relation, fresh))
-    return _Renaming(fresh).region(region)
-
-
-def _substituted(relation: Relation, dims: dict[Symbol, Dim]) -> Relation:
-    def shape(old: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-        return None if old is None else tuple([substitute(d, dims) for d in old])
-
-    return replace(
-        relation, lhs=substitute(relation.lhs, dims), rhs=substitute(relation.rhs, dims),
-        lhs_shape=shape(relation.lhs_shape), rhs_shape=shape(relation.rhs_shape),
-    )  # fmt: skip
-
-
-class _Renaming(Redimension):
-    def __init__(self, dims: dict[Symbol, Dim]) -> None:
-        super().__init__()
-        self.dims = dims
-
-    def dim(self, dim: Dim) -> Dim:
-        return substitute(dim, self.dims)
-
-    def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
-        return tuple([_substituted(relation, self.dims) for relation in demands])
+            b.facts = b.facts.assume(relation.substituted(fresh))
+    return Substitution(fresh).region(region)

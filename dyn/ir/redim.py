@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dyn.ir.core import Attr, Op, Region, Value, map_attr_dims
-from dyn.shapes import Dim, Relation
+from dyn.shapes import Dim, Relation, Symbol, substitute
 
 
 class Redimension:
@@ -50,3 +50,24 @@ class Redimension:
     def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
         """The demands of a region. They stay as they are: that is what is checked."""
         return demands
+
+
+class Substitution(Redimension):
+    """The program with symbols replaced, in what regions demand too. Needs nothing of the facts: what they said of the
+    symbols has to hold of what takes their places."""
+
+    def __init__(self, dims: Mapping[Symbol, Dim]) -> None:
+        super().__init__()
+        self._dims = dims
+        self._made: dict[Dim, Dim] = {}
+
+    def dim(self, dim: Dim) -> Dim:
+        if isinstance(dim, int):
+            return dim
+        found = self._made.get(dim)
+        if found is None:
+            found = self._made[dim] = substitute(dim, self._dims)
+        return found
+
+    def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
+        return tuple([relation.substituted(self._dims) for relation in demands])

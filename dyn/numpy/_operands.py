@@ -218,7 +218,7 @@ def demand_none(flags: Tracer, name: str, origin: str, text: str) -> None:
 
 
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:
-    if dim.trace is not trace.root or not trace.alive:
+    if not trace.alive or not dim.trace.encloses(trace):
         dim.value().value_in(trace)  # raises, with both places
 
 
@@ -229,7 +229,7 @@ def size_in(trace: Trace, size: Any, what: str) -> Dim:
     """
     if isinstance(size, SymbolicDim):
         _check_home(trace, size)
-        return size.dim
+        return size.known_here()
     if isinstance(size, Tracer) and size.ndim == 0 and size.element_type.is_integer:
         return measured(size, "size", f"a size that {what} is given")
     index = None if isinstance(size, bool) else getattr(type(size), "__index__", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
@@ -11,7 +11,7 @@ from typing import NoReturn
 from dyn.errors import ShapeError
 from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, all_atoms
 from dyn.shapes.text import format_dim
-from dyn.shapes.walk import evaluate, free_symbols, last_measured
+from dyn.shapes.walk import evaluate, free_symbols, last_measured, substitute
 from dyn.source import Loc
 
 
@@ -25,13 +25,29 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is known: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line."""
+    """Why something is known: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
+
+    ``form`` is a text that is said of dims, and these dims, where that is known (:meth:`about`).
+    """
 
     text: str
     loc: Loc | None = None
+    form: tuple[str, tuple[Dim, ...]] | None = None
 
     def __str__(self) -> str:
         return self.text if self.loc is None else f"{self.text} ({self.loc})"
+
+    @staticmethod
+    def about(form: str, dims: Sequence[Dim], loc: Loc | None) -> Reason:
+        """The reason with the dims in the places ``{}`` of ``form``, which says the same of other dims."""
+        return Reason(form.format(*[format_dim(dim) for dim in dims]), loc, (form, tuple(dims)))
+
+    def substituted(self, dims: Mapping[Symbol, Dim]) -> Reason:
+        """The reason with symbols replaced, where it knows the dims that it speaks of; else the reason as it is."""
+        if self.form is None:
+            return self
+        form, own = self.form
+        return Reason.about(form, [substitute(dim, dims) for dim in own], self.loc)
 
 
 Why = tuple[Reason, ...]
@@ -124,6 +140,17 @@ class Relation:
     def symbols(self) -> frozenset[Symbol]:
         """The symbols that it is about."""
         return free_symbols(self.lhs) | free_symbols(self.rhs)
+
+    def substituted(self, dims: Mapping[Symbol, Dim]) -> Relation:
+        """The relation with symbols replaced, all at once."""
+
+        def shape(own: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+            return None if own is None else tuple([substitute(d, dims) for d in own])
+
+        return Relation(
+            self.kind, substitute(self.lhs, dims), substitute(self.rhs, dims), self.reason.substituted(dims),
+            shape(self.lhs_shape), shape(self.rhs_shape),
+        )  # fmt: skip
 
     def last_measured(self) -> int:
         """The age of the youngest measured symbol that it is about; -1 where there is none."""

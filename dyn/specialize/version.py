@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.errors import BackendUnavailableError, is_short_of_memory
-from dyn.ir.binding import Binding, bind_function
-from dyn.shapes import Relation, Symbol, first_broken
 from dyn.source import user_loc
 from dyn.trace.function import TracedFunction
 from dyn.trace.lift import as_numpy
@@ -40,35 +38,11 @@ class Version:
         self.loaded = loaded
         self.record = program.record
         self.guards = self.traced.guards
-        self._binding: Binding | None = None
 
     @property
     def optimized(self) -> Optimized:
         """The lowered program; made now where the program was found whole."""
         return self.program.optimized
-
-    @property
-    def binding(self) -> Binding:
-        """Binding of the symbols to the arguments' sizes."""
-        if self._binding is None:
-            self._binding = bind_function(self.traced.function)
-        return self._binding
-
-    def sizes(self, arrays: Sequence[Array]) -> dict[Symbol, int]:
-        """The size of each symbol which a guard may ask about. What does not divide is refused by the program."""
-        captured = self.loaded.captured
-        return self.binding.sizes([a.shape for a in (*arrays, *captured)])
-
-    def broken(self, arrays: Sequence[Array]) -> Relation | None:
-        """The first branch that these arguments would take another way.
-
-        Raises ShapeError where a branch before it has no answer for them.
-        """
-        return first_broken(self.guards, self.sizes(arrays)) if self.guards else None
-
-    def matches(self, arrays: Sequence[Array]) -> bool:
-        """Whether the branches that this version took would be taken for these arguments."""
-        return self.broken(arrays) is None
 
     def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
         """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``)."""

@@ -1,26 +1,23 @@
 """The call in the user's program that asks for a number where there is none yet, and what to use in its place.
 
 NumPy, JAX and Python's own functions ask a dimension for its value by ``__index__``, ``__float__`` and ``__bool__``,
-some far inside: what the user wrote is in the innermost frame of the user's, at the instruction that runs. Its place in
-the source is known from the code object (PEP 657); where there is no source, nothing is said of it.
+some far inside: what the user wrote is in the innermost frame of the user's, at the instruction that runs.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
-import itertools
-import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType, FrameType, ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from dyn.errors import UnsupportedOpError
 from dyn.source import is_user_frame, user_loc
+from dyn.trace.callee import Running, running
 
 #: Names of other libraries' functions that dyn.numpy has under another one.
 _OTHER_NAMES = {"pow": "power", "fabs": "abs", "randn": "normal", "rand": "uniform", "standard_normal": "normal",
@@ -58,16 +55,16 @@ def asking(has: Callable[[str], bool]) -> Asking | None:
         frame = frame.f_back
     if frame is None:
         return None
-    node = _running(frame)
-    match node:
-        case ast.Call(func=func):
-            return _of_call(frame, func, has)
-        case ast.BinOp(op=ast.Mult()):
+    runs = running(frame)
+    match None if runs is None else runs.what:
+        case "call" if runs is not None and runs.names:
+            return _of_call(frame, runs, has)
+        case "*":
             remedy = "use dyn.numpy.full, tile or repeat, which give an array, " + _STATIC
             return Asking("repeating a sequence", remedy)
-        case ast.BinOp(op=ast.Mod()):
+        case "%":
             return Asking("a format with %", "write its name with %s or f'{n}', " + _STATIC)
-        case ast.Subscript():
+        case "[]":
             remedy = "make an array of what is indexed with dyn.numpy.asarray, and index that, " + _STATIC
             return Asking("indexing what is not traced", remedy)
         case _:
@@ -87,51 +84,16 @@ def refuse_torch(func: Any, has: Callable[[str], bool]) -> NoReturn:
     )
 
 
-def _running(frame: FrameType) -> ast.expr | None:
-    """The expression whose instruction runs in a frame."""
-    place = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    if place is None or None in place:
-        return None
-    text = _source(frame.f_code, *[number for number in place if number is not None])
-    if text is None:
-        return None
-    try:
-        return ast.parse(f"({text})", mode="eval").body
-    except (SyntaxError, ValueError):  # a statement, or a source that has changed since
-        return None
-
-
-def _source(code: CodeType, line: int, last: int, start: int, end: int) -> str | None:
-    """The text from a column of a line to one of another; columns count bytes."""
-    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : last]]
-    if len(lines) != last - line + 1:
-        return None
-    lines[-1] = lines[-1][:end]
-    lines[0] = lines[0][start:]
-    return b"".join(lines).decode(errors="replace")
-
-
-def _of_call(frame: FrameType, func: ast.expr, has: Callable[[str], bool]) -> Asking | None:
-    names = _dotted(func)
-    if names:
-        library, path = _resolved(frame, names)
-        written = ".".join(names)
-        if path and "." not in written and written != path.rpartition(".")[2]:  # a variable that holds the function
-            written = f"{library}.{path}"
-        return Asking(f"{written}()", _remedy(library, path, has), library or "unknown")
-    if isinstance(func, ast.Attribute):  # of something that was computed
-        library = "numpy" if hasattr(np.ndarray, func.attr) else "unknown"
-        return Asking(f"{func.attr}()", _remedy(library, func.attr, has), library)
-    return None
-
-
-def _dotted(func: ast.expr) -> tuple[str, ...]:
-    """``np.random.randn`` as names; none where it is more than that."""
-    names: list[str] = []
-    while isinstance(func, ast.Attribute):
-        names.append(func.attr)
-        func = func.value
-    return (func.id, *reversed(names)) if isinstance(func, ast.Name) else ()
+def _of_call(frame: FrameType, runs: Running, has: Callable[[str], bool]) -> Asking:
+    if not runs.rooted:  # a method of something that was computed
+        (name,) = runs.names
+        library = "numpy" if hasattr(np.ndarray, name) else "unknown"
+        return Asking(f"{name}()", _remedy(library, name, has), library)
+    library, path = _resolved(frame, runs.names)
+    written = ".".join(runs.names)
+    if path and "." not in written and written != path.rpartition(".")[2]:  # a variable that holds the function
+        written = f"{library}.{path}"
+    return Asking(f"{written}()", _remedy(library, path, has), library or "unknown")
 
 
 def _resolved(frame: FrameType, names: tuple[str, ...]) -> tuple[str, str]:

@@ -1,60 +1,109 @@
-"""What a frame is calling: the function that a call of native code goes to leaves no frame of its own."""
+"""What a frame is doing: the call, operator or index that runs there, and the function that it calls.
+
+A call of native code leaves no frame of its own. What runs is read from the bytecode, for which no source is needed.
+"""
 
 from __future__ import annotations
 
 import dis
 import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
 #: No function was found.
 UNKNOWN_CALLEE: Any = object()
-_LOADS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME")
+_LOADS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL",
+          "LOAD_NAME")  # fmt: skip
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+#: A function takes two places on the stack before its arguments: itself, and what it is a method of, or nothing.
+_PLACES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An expression that runs in a frame.
+
+    ``what`` is ``call``, or an operator: ``*``, ``%``, ``[]`` for an index. ``names`` lead to what is called:
+    ``np.random.randn``; of a method of what was computed there is its name alone, which then is not ``rooted``.
+    """
+
+    what: str
+    names: tuple[str, ...] = ()
+    rooted: bool = True
+
+
+def running(frame: FrameType) -> Running | None:
+    """What runs in a frame; None where it is nothing that is known here."""
+    before = _instructions(frame)
+    if not before:
+        return None
+    end = before[-1]
+    if end.opname.startswith("CALL"):
+        return _call(before)
+    if end.opname == "BINARY_OP" and end.argrepr in ("*", "%", "[]"):
+        return Running(end.argrepr)
+    return Running("[]") if end.opname in ("BINARY_SUBSCR", "BINARY_SLICE") else None
 
 
 def callee(frame: FrameType) -> Any:
-    """The function that a frame calls at its present instruction, where a name leads to it: ``f``, ``a.b.f``.
+    """The function that a frame calls at its present instruction, where names lead to it: ``f``, ``a.b.f``.
 
     UNKNOWN_CALLEE for what is computed on the way. Attributes that run code when they are read are not read.
     """
-    before = [i for i in dis.get_instructions(frame.f_code) if i.offset <= frame.f_lasti]
-    if not before or not before[-1].opname.startswith("CALL"):
+    found = running(frame)
+    if found is None or not found.names or not found.rooted:
         return UNKNOWN_CALLEE
-    end = before.pop()
-    wanted = 1 - dis.stack_effect(end.opcode, end.arg)
-    while wanted > 0 and before:
-        one = before.pop()
-        if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs or one.is_jump_target:
-            return UNKNOWN_CALLEE
-        wanted -= dis.stack_effect(one.opcode, one.arg)
-    start = before[-1].offset if before else -1
-    found = UNKNOWN_CALLEE if wanted else _named(frame, start, end.offset)
-    return found if callable(found) else UNKNOWN_CALLEE
+    first, *rest = found.names
+    function = _variable(frame, first)
+    for name in rest:
+        function = UNKNOWN_CALLEE if function is UNKNOWN_CALLEE else _attribute(function, name)
+    return function if callable(function) else UNKNOWN_CALLEE
 
 
-def _named(frame: FrameType, start: int, end: int) -> Any:
-    """What the names that are loaded first, behind ``start``, lead to, where that is still there in the end."""
-    found: Any = UNKNOWN_CALLEE
-    whole, depth, own = False, 0, 0
+def _instructions(frame: FrameType) -> list[dis.Instruction]:
+    """The instructions up to the one that runs. Of a call in two parts, the first of which may make it, both."""
+    found: list[dis.Instruction] = []
     for one in dis.get_instructions(frame.f_code):
-        if not start < one.offset < end:
-            continue
-        depth += dis.stack_effect(one.opcode, one.arg)
-        if whole:
-            if depth < own:  # the names led to a function whose result is called
-                return UNKNOWN_CALLEE
-        elif one.opname in _LOADS and found is UNKNOWN_CALLEE:
-            found = _variable(frame, str(one.argval))
-        elif one.opname in ("LOAD_ATTR", "LOAD_METHOD") and found is not UNKNOWN_CALLEE:
-            found = _attribute(found, str(one.argval))
-        elif one.opname not in ("PUSH_NULL", "CACHE"):
-            whole = True
-            continue
-        if not whole:
-            own = depth
-            if found is UNKNOWN_CALLEE and one.opname != "PUSH_NULL":
-                break
+        if one.offset > frame.f_lasti and not (found and found[-1].opname == "PRECALL"):
+            break
+        if one.opname != "CACHE":
+            found.append(one)
     return found
+
+
+def _call(before: Sequence[dis.Instruction]) -> Running:
+    """The call that is the last instruction."""
+    last = len(before) - 1
+    start, wanted = last, 1 - dis.stack_effect(before[last].opcode, before[last].arg)
+    while wanted > 0 and start > 0:
+        start -= 1
+        one = before[start]
+        if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs or one.is_jump_target:
+            return Running("call")
+        wanted -= dis.stack_effect(one.opcode, one.arg)
+    if wanted:
+        return Running("call")
+    depth, function = 0, list[dis.Instruction]()
+    taken = last - (before[last - 1].opname == "PRECALL")  # which takes the arguments
+    for number in range(start, taken):
+        one = before[number]
+        depth += dis.stack_effect(one.opcode, one.arg)
+        if depth <= _PLACES:
+            function = list(before[start : number + 1])
+    return _named([one for one in function if one.opname != "PUSH_NULL"])
+
+
+def _named(function: Sequence[dis.Instruction]) -> Running:
+    """The call of what some instructions load."""
+    if not function:
+        return Running("call")
+    if function[0].opname in _LOADS and all(one.opname in _ATTRIBUTES for one in function[1:]):
+        return Running("call", tuple([str(one.argval) for one in function]))
+    last = function[-1]
+    names = (str(last.argval),) if last.opname in _ATTRIBUTES else ()
+    return Running("call", names, rooted=False)
 
 
 def _variable(frame: FrameType, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -17,7 +17,19 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, format_dim, free_symbols, symbol
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    as_dim,
+    format_dim,
+    free_symbols,
+    substitute,
+    symbol,
+)
 from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.literals import is_literal
 
@@ -65,8 +77,14 @@ class Trace:
     guards: list[Relation] = field(default_factory=list[Relation])
     hidden: list[tuple[Value, ParamInfo, Any]] = field(default_factory=list[tuple[Value, ParamInfo, Any]])
     alive: bool = True
-    #: The trace around this one, where this is that of a region.
+    #: The trace around this one, where this is that of a region or of a function that is called there.
     outer: Trace | None = None
+    #: Of a function that is called in another trace: what its dims are there. None of any other trace.
+    caller_dims: Mapping[Symbol, Dim] | None = None
+    #: Of such a function: whether it reads what the traces around it know, and so is a part of them.
+    reads_outside: bool = False
+    #: Of such a function: what it has asked of derivatives that are taken around it (``dyn.trace.custom``).
+    derivatives: list[Any] = field(default_factory=list[Any])
     #: Whether a region may read values of the traces around it.
     closes: bool = True
     #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).
@@ -79,7 +97,8 @@ class Trace:
     abstracts_closures: bool = False
     #: The numbers that are hidden parameters here.
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
-    _hidden_index: dict[int, Value] = field(default_factory=dict[int, Value])
+    #: Hidden parameters by the array, and by whether their axes are dims.
+    _hidden_index: dict[tuple[int, bool], Value] = field(default_factory=dict[tuple[int, bool], Value])
 
     @property
     def here(self) -> Trace:
@@ -100,12 +119,19 @@ class Trace:
         return installed_namespace()
 
     @property
-    def root(self) -> Trace:
-        """The trace of the whole function. Dims are its own, for all of its regions."""
+    def program(self) -> Trace:
+        """The trace of the function that this is in. Dims, guards and captured arrays are its, for all regions."""
         trace = self
-        while trace.outer is not None:
+        while trace.outer is not None and trace.caller_dims is None:
             trace = trace.outer
         return trace
+
+    def read_from(self, other: Trace) -> None:
+        """Note that something is used here that ``other`` knows, a trace around this one."""
+        own, home = self.program, other.program
+        while own is not home and own.outer is not None:
+            own.reads_outside = True
+            own = own.outer.program
 
     def described(self) -> str:
         """What it is of, from the inside out: ``the body of scan, in f``."""
@@ -170,10 +196,10 @@ class Trace:
 
         It is a literal; but where the trace abstracts closures, only if it is written in the code that leads here.
         """
-        trace = self
-        while trace.outer is not None and trace.closes:
+        trace, program = self, self.program
+        while trace is not program and trace.outer is not None and trace.closes:
             trace = trace.outer
-        if trace.outer is not None or not trace.abstracts_closures or is_literal(number):
+        if trace is not program or not trace.abstracts_closures or is_literal(number):
             return self.constant(array, weak=weak)
         dtype = dtypes.dtype(array.dtype)
         value = trace._hide(array, TensorType(dtype, (), weak), f"captured{len(trace.hidden)}")
@@ -186,7 +212,7 @@ class Trace:
         Other calls of the program may have another one: it is for checks, and for what is traced anew at each call.
         """
         element = self.builder.uniform(value)
-        return self.root.numbers.get(value) if element is None else element.item()
+        return self.program.numbers.get(value) if element is None else element.item()
 
     def captured(
         self, array: Any, dtype: DType, shape: tuple[int, ...], name: str = "captured", *, literal: bool = False
@@ -196,20 +222,22 @@ class Trace:
         Where the trace abstracts closures, its axes are dims, whose sizes are those of this array; those of a
         ``literal``, which is written in the code, are numbers.
         """
-        if self.outer is not None:
+        if self.outer is not None and self.caller_dims is None:
             if not self.closes:
                 self.refuse_closure(f"an array ({TensorType(dtype, shape)})")
             return self.outer.captured(array, dtype, shape, name, literal=literal)
-        value = self._hidden_index.get(id(array))
+        has_dims = self.abstracts_closures and not literal
+        value = self._hidden_index.get((id(array), has_dims))
         if value is None:
             name = f"{name}{len(self.hidden)}"
             dims: tuple[Dim, ...] = shape
-            if self.abstracts_closures and not literal:
+            if has_dims:
                 symbols = [symbol(f"{name}_{axis}", f"{name}.shape[{axis}]") for axis in range(len(shape))]
                 self.sizes.update(zip(symbols, shape, strict=True))
                 dims = tuple([as_dim(s) for s in symbols])
             # The entry keeps the array alive, so its id stays its own.
-            value = self._hidden_index[id(array)] = self._hide(array, TensorType(dtype, dims), name)
+            value = self._hide(array, TensorType(dtype, dims), name)
+            self._hidden_index[id(array), has_dims] = value
         return value
 
     def _hide(self, array: Any, type: TensorType, name: str) -> Value:
@@ -224,36 +252,80 @@ class Trace:
         (value,) = self.builder.emit(dim_size, (), size=dim, dtype=dtypes.int64)
         return self.namespace.wrap(self, value)
 
+    # Questions ------------------------------------------------------------------------------------------------
+
     def decide(self, yes: Relation, no: Relation) -> bool:
         """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard.
 
         Raises UndecidedDimError where there are no sizes to go by, and ShapeError where these have no answer.
         """
-        question = yes.reason.text.removeprefix("the branch on ")
+        question = _question(yes)
         self.check_alive(lambda: f"the question {question}")
-        if self.facts.ask(yes).proved:
+        here = self.here
+        if here.builder.facts.ask(yes).proved:
             return True
-        if self.facts.ask(no).proved:
+        if here.builder.facts.ask(no).proved:
             return False
-        symbols = free_symbols(yes.lhs) | free_symbols(yes.rhs)
-        if not symbols <= self.sizes.keys():
-            late = any(s.measured for s in symbols)
-            raise UndecidedDimError(
-                f"whether {question} cannot be decided: {self._origins(symbols)}.",
-                loc=user_loc(),
-                remedy="it is known when the program runs, and not while it is traced: use dyn.numpy.where, or "
-                "dyn.lax.cond on a comparison of an array."
-                if late
-                else "call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
-                "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
-            )
         self._check_asker(question)
-        answer = yes.decided(self.sizes)
-        taken = yes if answer else no
-        builder = self.root.builder  # whatever region it is asked in, the code there was chosen for all calls
-        builder.facts = builder.facts.assume(taken)
-        self.guards.append(taken)
+        answer = here.answer(yes, no)
+        here.take(yes if answer else no)
         return answer
+
+    def answer(self, yes: Relation, no: Relation | None = None) -> bool:
+        """Whether a relation holds in this trace's calls, or its opposite ``no``; by sizes where there is no proof.
+
+        Of a function that is called in another trace it is asked there. Raises what :meth:`decide` does.
+        """
+        asked = self.builder.facts.ask(yes)
+        if asked.proved:
+            return True
+        if asked.refuted if no is None else self.builder.facts.ask(no).proved:
+            return False
+        program = self.program
+        if program.outer is not None and program.caller_dims is not None:
+            there = program.caller_dims
+            return program.outer.answer(yes.substituted(there), None if no is None else no.substituted(there))
+        symbols = yes.symbols()
+        if symbols <= program.sizes.keys():
+            return yes.decided(program.sizes)
+        late = any(s.measured for s in symbols)
+        raise UndecidedDimError(
+            f"whether {_question(yes)} cannot be decided: {self._origins(symbols)}.",
+            loc=user_loc(),
+            remedy="it is known when the program runs, and not while it is traced: use dyn.numpy.where, or "
+            "dyn.lax.cond on a comparison of an array."
+            if late
+            else "call the function with arrays instead of tracing it for a ShapeDtypeStruct, declare the "
+            "dimension's range with dyn.Dim or constraints=, or use dyn.numpy.where.",
+        )
+
+    def take(self, relation: Relation) -> None:
+        """Take for granted what a branch went by: a guard, unless it is proved, here and around this function."""
+        if self.builder.facts.ask(relation).proved:
+            return
+        program = self.program
+        builder = program.builder  # whatever region it is asked in, the code there was chosen for all calls
+        builder.facts = builder.facts.assume(relation)
+        program.guards.append(relation)
+        if program.outer is not None and program.caller_dims is not None:
+            program.outer.take(relation.substituted(program.caller_dims))
+
+    def only_value(self, dim: Dim) -> int | None:
+        """The number that a dim is in all calls; None where it may differ.
+
+        What only the facts around a function say is asked of its other callers.
+        """
+        value = self.builder.facts.simplify(dim)
+        if isinstance(value, int):
+            return value
+        program = self.program
+        if program.outer is None or program.caller_dims is None:
+            return None
+        found = program.outer.only_value(substitute(dim, program.caller_dims))
+        if found is not None:
+            reason = Reason.about("the branch on {} == {}", (dim, found), user_loc())
+            self.take(Relation(RelKind.EQ, dim, found, reason))
+        return found
 
     def _check_asker(self, question: str) -> None:
         """Only user code makes guards; dyn's own asks the facts, where unknown is an answer. Checked in tests."""
@@ -270,6 +342,8 @@ class Trace:
                 loc=Loc(frame.f_code.co_filename, frame.f_lineno),
                 remedy="ask trace.facts there.",
             )
+
+    # Demands --------------------------------------------------------------------------------------------------
 
     def require(self, relation: Relation) -> None:
         """Demand a relation of the dims: proved, or checked at each call; in a region, where that runs."""
@@ -291,6 +365,11 @@ class Trace:
 def _asks_for_others(module: dict[str, Any]) -> bool:
     """Whether the code of a module, by its globals, asks on behalf of whoever called it."""
     return module.get("__name__", "").startswith("dyn.trace.") or module.get("ASKS_FOR_OTHERS", False)
+
+
+def _question(relation: Relation) -> str:
+    """What a branch asks."""
+    return relation.reason.text.removeprefix("the branch on ").removeprefix("not ")
 
 
 _current: ContextVar[Trace | None] = ContextVar("dyn_trace", default=None)

@@ -209,7 +209,7 @@ def fori_loop(trace: Trace, lower: Any, upper: Any, body_fun: Function, init: An
             return (i + 1, body_fun(_counter(i), state)), None
 
         length = dim_max(stop - start, 0)
-        made, _ = scan(trace, step, (first, init), None, wrap_dim(trace.root, length), False, "fori_loop")
+        made, _ = scan(trace, step, (first, init), None, wrap_dim(trace, length), False, "fori_loop")
         return made[1]
 
     def going(carry: Any) -> Any:

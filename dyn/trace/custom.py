@@ -28,15 +28,36 @@ from dyn.trace.tracer import Tracer
 Function = Callable[..., Any]
 
 
-def may_be_differentiated(trace: Trace, rule: object = None) -> bool:
+@dataclass(frozen=True, eq=False, slots=True)
+class Orders:
+    """A question of a function that is called in a trace: whether derivatives are taken of an op in it.
+
+    Inside of the function they are taken of ``more`` orders than the op is deep in rules of ``rule``.
+    """
+
+    rule: object
+    more: int
+    answer: bool
+
+    def holds_in(self, trace: Trace | None) -> bool:
+        """Whether the answer is the same for a call in another trace; for one from outside of all where it is None."""
+        found = self.more > 0 if trace is None else may_be_differentiated(trace, self.rule, self.more)
+        return found is self.answer
+
+
+def may_be_differentiated(trace: Trace, rule: object = None, more: int = 0) -> bool:
     """Whether derivatives are taken of what ``trace`` computes: of more orders than it is deep in rules of ``rule``."""
-    orders = rounds = 0
+    asking: list[tuple[Trace, int]] = []
     each: Trace | None = trace
     while each is not None:
-        orders += each.differentiates
-        rounds += rule is not None and each.rule_of is rule
+        more += each.differentiates
+        more -= rule is not None and each.rule_of is rule
+        if each is each.program:
+            asking.append((each, more))
         each = each.outer
-    return rounds < orders
+    for program, inside in asking:
+        program.derivatives.append(Orders(rule, inside, more > 0))
+    return more > 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -25,14 +25,13 @@ _MAX_POWER = 8
 
 def wrap_dim(trace: Trace, dim: Dim) -> int | SymbolicDim:
     """An int as it is; an expression behind its face."""
-    return dim if isinstance(dim, int) else SymbolicDim(trace.root, dim)
+    return dim if isinstance(dim, int) else SymbolicDim(trace.program, dim)
 
 
 def unwrap_dim(dim: object) -> Dim | None:
     """The Dim that a user's size stands for, or None when it is not a size (bools and arrays are not)."""
     if isinstance(dim, SymbolicDim):
-        dim.trace.check_alive(lambda: f"the dimension {dim!r}")
-        return dim.dim
+        return dim.known_here()
     if isinstance(dim, bool | np.ndarray):
         return None
     if isinstance(dim, int | np.integer):
@@ -66,16 +65,25 @@ class SymbolicDim:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, name, swap=swap)
-        own = self._own()
-        return wrap_dim(self.trace, compute(dim, own) if swap else compute(own, dim))
+        own = self.known_here()
+        trace = self.trace
+        if isinstance(other, SymbolicDim) and trace.encloses(other.trace):
+            trace = other.trace
+        return wrap_dim(trace, compute(dim, own) if swap else compute(own, dim))
 
-    def _own(self) -> Dim:
+    def known_here(self) -> Dim:
+        """The dim, for the trace that is current; LeakedTracerError where its own is over."""
         self.trace.check_alive(lambda: f"the dimension {self!r}")
+        current = current_trace()
+        if current is not None and current.outer is not None and self.trace.encloses(current):
+            current.read_from(self.trace)
         return self.dim
 
     def _size(self, other: object) -> Dim | None:
-        """``other`` as a size of the same trace; None when it is no size."""
-        if isinstance(other, SymbolicDim) and other.trace is not self.trace:
+        """``other`` as a size of the same trace, or of one around it; None when it is no size."""
+        if isinstance(other, SymbolicDim) and not (
+            self.trace.encloses(other.trace) or other.trace.encloses(self.trace)
+        ):
             other.trace.check_alive(lambda: f"the dimension {other!r}")
             raise LeakedTracerError(
                 f"the dimensions {self!r} and {other!r} belong to different traces, "
@@ -97,9 +105,7 @@ class SymbolicDim:
 
     def value(self) -> Any:
         """This size as a weakly typed integer scalar of the program."""
-        current = current_trace()
-        inside = current is not None and self.trace.encloses(current)
-        return (current if inside and current is not None else self.trace).dim_value(self.dim)
+        return self.trace.here.dim_value(self.known_here())
 
     def __add__(self, other: object) -> Any:
         return self._dims(other, lambda a, b: a + b, "add")
@@ -124,8 +130,8 @@ class SymbolicDim:
 
         def checked(a: Dim, b: Dim) -> Dim:
             if not isinstance(b, int):
-                text = f"{format_dim(a)} is divided by {format_dim(b)}"
-                self.trace.demand(RelKind.NONZERO, b, 0, text)
+                reason = Reason.about("{} is divided by {}", (a, b), user_loc())
+                self.trace.require(Relation(RelKind.NONZERO, b, 0, reason))
             return divide(a, b)
 
         return checked
@@ -152,7 +158,7 @@ class SymbolicDim:
         if modulus is not None:
             self.known("pow() with a modulus", "write n ** k % m, or make it static with shapes=.")
         if isinstance(other, int) and 0 <= other <= _MAX_POWER:
-            return wrap_dim(self.trace, product([self._own()] * other))
+            return wrap_dim(self.trace, product([self.known_here()] * other))
         return self._as_value(other, "power" if isinstance(other, int) and other >= 0 else "float_power")
 
     def __rpow__(self, other: object) -> Any:
@@ -165,13 +171,13 @@ class SymbolicDim:
         return other // self, other % self
 
     def __neg__(self) -> Any:
-        return wrap_dim(self.trace, -self._own())
+        return wrap_dim(self.trace, -self.known_here())
 
     def __pos__(self) -> SymbolicDim:
         return self
 
     def __abs__(self) -> Any:
-        own = self._own()
+        own = self.known_here()
         return wrap_dim(self.trace, own if self.trace.facts.ge(own, 0).proved else dim_max(own, -own))
 
     def __round__(self, ndigits: int | None = None) -> SymbolicDim:
@@ -197,10 +203,10 @@ class SymbolicDim:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, "equal")
-        own = self._own()
-        text = f"{self!r} == {format_dim(dim)}"
-        equal = Relation(RelKind.EQ, own, dim, _guard_reason(text))
-        unequal = Relation(RelKind.NONZERO, own - dim, 0, _guard_reason(f"not {text}"))
+        own = self.known_here()
+        yes, no = _guard_reasons("==", own, dim)
+        equal = Relation(RelKind.EQ, own, dim, yes)
+        unequal = Relation(RelKind.NONZERO, own - dim, 0, no)
         return self.trace.decide(equal, unequal)
 
     def __ne__(self, other: object) -> Any:
@@ -208,25 +214,14 @@ class SymbolicDim:
             return self._as_value(other, "not_equal")
         return not self.__eq__(other)
 
-    def _at_least(self, low: Dim, high: Dim, text: str) -> bool:
-        """Whether ``high >= low``."""
-        yes = Relation(RelKind.GE, high, low, _guard_reason(text))
-        no = Relation(RelKind.GE, low - 1, high, _guard_reason(f"not {text}"))
-        return self.trace.decide(yes, no)
-
     def _compare(self, other: object, symbol: str, name: str) -> Any:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, name)
-        own = self._own()
-        text = f"{self!r} {symbol} {format_dim(dim)}"
-        if symbol == ">=":
-            return self._at_least(dim, own, text)
-        if symbol == "<=":
-            return self._at_least(own, dim, text)
-        if symbol == ">":
-            return self._at_least(dim + 1, own, text)
-        return self._at_least(own + 1, dim, text)
+        own = self.known_here()
+        high, low = {">=": (own, dim), "<=": (dim, own), ">": (own, dim + 1), "<": (dim, own + 1)}[symbol]
+        yes, no = _guard_reasons(symbol, own, dim)
+        return self.trace.decide(Relation(RelKind.GE, high, low, yes), Relation(RelKind.GE, low - 1, high, no))
 
     def __lt__(self, other: object) -> Any:
         return self._compare(other, "<", "less")
@@ -251,8 +246,8 @@ class SymbolicDim:
         Where it is a function of NumPy or its kin that asks, or an expression such as ``[0] * n``, that is named, with
         what to use in its place; and with ``whoever`` any other function too.
         """
-        value = self.trace.facts.simplify(self._own())
-        if isinstance(value, int):
+        value = self.trace.here.only_value(self.known_here())
+        if value is not None:
             return value
         asks = asking(self.trace.namespace.has)
         if asks is not None and (asks.computes or not asks.library or (whoever and asks.library != "dyn")):
@@ -299,8 +294,11 @@ class SymbolicDim:
         refuse_torch(func, installed_namespace().has)
 
 
-def _guard_reason(text: str) -> Reason:
-    return Reason(f"the branch on {text}", user_loc())
+def _guard_reasons(symbol: str, left: Dim, right: Dim) -> tuple[Reason, Reason]:
+    """The reasons of a branch on a comparison, and of the other way that it may go."""
+    loc, dims = user_loc(), (left, right)
+    text = f"{{}} {symbol} {{}}"
+    return Reason.about(f"the branch on {text}", dims, loc), Reason.about(f"the branch on not {text}", dims, loc)
 
 
 def _plain_size(value: object) -> Any:
@@ -346,7 +344,10 @@ def _combine(fn: Callable[..., Dim], a: Any, b: Any) -> Any:
                 remedy="pass ints and dimensions.",
             )
     result = fn(*dims)
-    trace = next((d.trace for d in (a, b) if isinstance(d, SymbolicDim)), None)
+    trace: Trace | None = None
+    for size in (a, b):
+        if isinstance(size, SymbolicDim) and (trace is None or trace.encloses(size.trace)):
+            trace = size.trace
     return result if trace is None else wrap_dim(trace, result)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
-from dyn.ir.binding import bind_axes
+from dyn.ir.binding import Binding, bind_axes, bind_function
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
 from dyn.ir.core import Function, Op, ParamInfo, Value
@@ -23,6 +25,7 @@ from dyn.shapes import (
     Symbol,
     SymExpr,
     as_dim,
+    first_broken,
     free_symbols,
     parse_constraints,
     parse_dim,
@@ -31,6 +34,8 @@ from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
+from dyn.trace.custom import Orders
+from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
@@ -72,6 +77,49 @@ class TracedFunction:
     out_tree: TreeSpec
     #: The parameters, by number, whose memory results may take.
     donated: tuple[int, ...] = ()
+    #: What was declared of its dims.
+    declared: Facts = Facts.EMPTY
+    #: The symbols that arguments are which are sizes, each with the number of the argument.
+    sizes: tuple[tuple[Symbol, int], ...] = ()
+    #: The dim that each result is, where it is a size.
+    result_dims: tuple[Dim | None, ...] = ()
+    #: What it has asked of derivatives that are taken around it.
+    orders: tuple[Orders, ...] = ()
+    _binding: Binding | None = field(default=None, init=False)
+
+    @property
+    def binding(self) -> Binding:
+        """Binding of the symbols to the arguments' sizes."""
+        if self._binding is None:
+            object.__setattr__(self, "_binding", bind_function(self.function))
+        assert self._binding is not None
+        return self._binding
+
+    def sizes_of(self, arrays: Sequence[Any]) -> dict[Symbol, int]:
+        """The size of each symbol which a guard may ask about. What does not divide is refused by the program."""
+        return self.binding.sizes([np.shape(array) for array in (*arrays, *self.captured)])
+
+    def broken(self, arrays: Sequence[Any]) -> Relation | None:
+        """The first branch that a call from outside with these arguments would take another way.
+
+        Raises ShapeError where a branch before it has no answer for them.
+        """
+        return first_broken(self.guards, self.sizes_of(arrays)) if self.guards else None
+
+    def matches(self, arrays: Sequence[Any]) -> bool:
+        """Whether a call from outside with these arguments would be traced to the same program."""
+        return all(order.holds_in(None) for order in self.orders) and self.broken(arrays) is None
+
+    def ended(self) -> TracedFunction:
+        """The program for calls from outside of traces: results are not weak, and nobody takes derivatives any more."""
+        function = self.function
+        if any(value.type.weak for value in function.results):
+            builder = Builder(function.facts, user_loc())
+            results = tuple(
+                [builder.op("convert", v, dtype=settled_dtype(v.dtype)) if v.type.weak else v for v in function.results]
+            )
+            function = function.with_ops((*function.ops, *builder.ops), results)
+        return replace(self, function=end_trace(function))
 
 
 def trace_function(
@@ -81,36 +129,50 @@ def trace_function(
     declarations: Declarations | None = None,
     *,
     abstracts_closures: bool = False,
+    ends: bool = True,
 ) -> TracedFunction:
     """Run ``call`` on tracers for ``leaves`` and record what it computes.
 
-    With ``abstracts_closures`` the program is one for any numbers and arrays that are closed over: these are hidden
-    parameters, arrays of any size. Errors inside are raised as they are, with the user's lines in them.
+    If it ``ends``, the program is for calls from outside of traces alone (:meth:`TracedFunction.ended`). With
+    ``abstracts_closures`` it is one for any numbers and arrays that are closed over: these are hidden parameters, the
+    arrays of any size. Errors inside are raised as they are, with the user's lines in them.
     """
-    scope = _Scope(leaves, declarations or Declarations())
-    params = [scope.param(number) for number in range(len(leaves))]
+    scope = Scope(leaves, declarations or Declarations())
     scope.find_sizes()
     trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes, abstracts_closures=abstracts_closures)
+    traced = run_traced(call, trace, scope)
+    return traced.ended() if ends else traced
+
+
+def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) -> TracedFunction:
+    """What ``call`` computes of tracers for the leaves of ``scope``, recorded by ``trace``."""
+    leaves = scope.leaves
+    declared = trace.builder.facts
     with tracing(trace):
-        result = call([Tracer(trace, value) for value in params])
+        result = call([Tracer(trace, value) for value in scope.params])
         out_leaves, out_tree = flatten(result)
-        values = [
-            _result(trace, leaf, path) for leaf, path in zip(out_leaves, leaf_names(out_tree, "result"), strict=True)
-        ]
+        names = leaf_names(out_tree, "result")
+        values = [_result(trace, leaf, path) for leaf, path in zip(out_leaves, names, strict=True)]
     infos = [ParamInfo(leaf.name) for leaf in leaves] + [info for _, info, _ in trace.hidden]
     function = Function(
-        _identifier(name, "function"),
-        (*params, *(value for value, _, _ in trace.hidden)),
+        identifier(trace.name, "function"),
+        (*scope.params, *(value for value, _, _ in trace.hidden)),
         tuple(trace.builder.ops),
         tuple(values),
-        trace.facts,
+        trace.builder.facts,
         tuple(infos),
-        tuple(leaf_names(out_tree, "result")),
+        tuple(names),
     )
     _check_regions(function.ops, function.facts)
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
-    function = end_trace(function)
-    return TracedFunction(function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated)
+    return TracedFunction(
+        function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated, declared,
+        result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
+    )  # fmt: skip
+
+
+def _size(leaf: Any) -> Dim | None:
+    return leaf.dim if isinstance(leaf, SymbolicDim) else None
 
 
 def _check_regions(ops: Sequence[Op], facts: Facts) -> None:
@@ -127,17 +189,16 @@ def _result(trace: Trace, leaf: Any, path: str) -> Value:
             loc=user_loc(),
             remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
         )
-    value = lift(trace, leaf)
-    return trace.emit("convert", value, dtype=settled_dtype(value.dtype)) if value.type.weak else value
+    return lift(trace, leaf)
 
 
-def _identifier(text: str, otherwise: str) -> str:
+def identifier(text: str, otherwise: str) -> str:
     """``text`` as a name in IR text."""
     name = re.sub(r"\W+", "_", text).strip("_")
     return name if name.isidentifier() else f"{otherwise}_{name}".strip("_")
 
 
-class _Scope:
+class Scope:
     """The dims of one trace: names to symbols, their sizes, what is declared of them.
 
     A declared name is the dim of the first axis that is that name alone, wherever it stands.
@@ -157,6 +218,7 @@ class _Scope:
             for axis, declared in enumerate(leaf.axes):
                 if isinstance(declared, str) and declared.isidentifier():
                     self.named(declared, f"{leaf.name}.shape[{axis}]")
+        self.params = [self.param(number) for number in range(len(leaves))]
 
     def named(self, name: str, origin: str) -> Symbol:
         found = self.symbols.get(name)
@@ -167,7 +229,7 @@ class _Scope:
     def param(self, number: int) -> Value:
         leaf = self.leaves[number]
         shape = tuple(self.axis(number, axis) for axis in range(len(leaf.axes)))
-        return Value(TensorType(leaf.dtype, shape, leaf.weak), _identifier(leaf.name, "arg"))
+        return Value(TensorType(leaf.dtype, shape, leaf.weak), identifier(leaf.name, "arg"))
 
     def axis(self, number: int, axis: int) -> Dim:
         leaf = self.leaves[number]
@@ -176,7 +238,7 @@ class _Scope:
         if isinstance(declared, int):
             dim: Dim = declared
         elif declared is None or declared.startswith("#"):
-            dim = as_dim(new_symbol(f"{_identifier(leaf.name, 'arg')}_{axis}", origin))
+            dim = as_dim(new_symbol(f"{identifier(leaf.name, 'arg')}_{axis}", origin))
             if declared is not None:
                 self.marked.append(Marked(origin, dim, declared[1:]))
         else:

@@ -17,7 +17,7 @@ from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, 
 from dyn.ir.splice import splice
 from dyn.shapes import RelKind
 from dyn.source import user_loc
-from dyn.trace.context import Trace, current_trace
+from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable, lift, lift_leaves
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import trace_region
@@ -77,8 +77,9 @@ class Linearized:
 
     def here(self) -> Trace:
         """The trace that derivatives are written into: the one it was made in, or that of a region there."""
-        current = current_trace()
-        return current if current is not None and self.trace.encloses(current) else self.trace
+        here = self.trace.here
+        here.read_from(self.trace)
+        return here
 
     def pulled(self, cotangents: Sequence[Value | None]) -> Any:
         """The cotangents of the primals, from those of the results that are not zero."""

@@ -7,18 +7,18 @@ goes out as an axis of an array without elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dyn import dtypes
-from dyn.ir.builder import Builder
-from dyn.ir.core import Function, Region, Value, map_attr_dims
+from dyn.ir.core import Function, Region, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.measured import measured_dims, with_own_dims
-from dyn.ir.splice import build_region
+from dyn.ir.redim import Substitution
+from dyn.ir.splice import infer_again
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, RelKind, Symbol, SymExpr, as_dim, substitute
+from dyn.shapes import Dim, Facts, RelKind, Symbol, SymExpr, as_dim
 from dyn.trace.closures import closed, taking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import Leaves, Linearized
@@ -76,19 +76,20 @@ def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[
 def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any:
     """The second half in a program that is given the residuals, and a tree of cotangents or tangents."""
     values = [lift(trace, residual) for residual in residuals]
-    env = _dims_of(half.residuals, values)
+    here = Substitution(_dims_of(half.residuals, values))
     for value, type in zip(values, half.residuals, strict=True):
         for axis, (own, dim) in enumerate(zip(value.shape, type.shape, strict=True)):
-            trace.demand(RelKind.EQ, own, _moved(dim, env), f"what {half.name} kept has its size on axis {axis}")
+            trace.demand(RelKind.EQ, own, here.dim(dim), f"what {half.name} kept has its size on axis {axis}")
     weak = [
         trace.emit("convert", v, dtype=v.dtype, weak=True) if type.weak else v
         for v, type in zip(values, half.residuals, strict=True)
     ]
-    own = tuple([Value(_moved_type(v.type, env)) for v in half.given.values])
+    own = tuple([here.value(v) for v in half.given.values])
     like = replace(half.given, values=own)
     given = Linearized(trace, half.name, like, like, None, (), ()).matched(tree, like, half.what)
     uncarried = weak[: len(half.region.params) - len(given)]
-    made = _written(trace.builder, half.region, [*uncarried, *given], env)
+    region = with_own_dims(trace.builder, here.region(half.region))
+    made = infer_again(trace.builder, region, [*uncarried, *given])
     return unflatten(half.out_tree, [Tracer(trace, v) for v in made])
 
 
@@ -100,29 +101,3 @@ def _dims_of(types: Sequence[TensorType], values: Sequence[Value]) -> dict[Symbo
             if isinstance(dim, SymExpr) and dim.is_symbol is not None:
                 env.setdefault(dim.is_symbol, own)
     return env
-
-
-def _moved(dim: Dim, env: Mapping[Symbol, Dim]) -> Dim:
-    return substitute(dim, env) if isinstance(dim, SymExpr) else dim
-
-
-def _moved_type(type: TensorType, env: Mapping[Symbol, Dim]) -> TensorType:
-    return type.with_shape(tuple([_moved(d, env) for d in type.shape]))
-
-
-def _written(b: Builder, region: Region, args: Sequence[Value], env: Mapping[Symbol, Dim]) -> tuple[Value, ...]:
-    """The region's ops at the end of ``b``, over its dims: what they demand of them is demanded once more."""
-    region = with_own_dims(b, region)
-    values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
-    for op in region.ops:
-        b.loc = op.loc
-        regions = tuple([_moved_region(b, inner, env) for inner in op.regions])
-        attrs = map_attr_dims(op.attrs, lambda dim: _moved(dim, env))
-        made = b.emit(op.opdef, [values.get(v, v) for v in op.operands], regions, **attrs)
-        values.update(zip(op.results, made, strict=True))
-    return tuple([values.get(v, v) for v in region.results])
-
-
-def _moved_region(b: Builder, region: Region, env: Mapping[Symbol, Dim]) -> Region:
-    types = [_moved_type(v.type, env) for v in region.params]
-    return build_region(b, types, lambda inner, params: _written(inner, region, params, env))

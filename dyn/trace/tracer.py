@@ -46,6 +46,7 @@ class Tracer:
     @property
     def shape(self) -> tuple[int | SymbolicDim, ...]:
         """The size of each axis; symbolic ones take part in arithmetic and in shape arguments."""
+        self._looked_at()
         return tuple(wrap_dim(self._trace, d) for d in self._value.shape)
 
     @property
@@ -56,6 +57,7 @@ class Tracer:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements."""
+        self._looked_at()
         return self._value.dtype.np
 
     @property
@@ -69,21 +71,25 @@ class Tracer:
 
     @property
     def ndim(self) -> int:
+        self._looked_at()
         return len(self._value.shape)
 
     @property
     def size(self) -> int | SymbolicDim:
         """The number of elements."""
+        self._looked_at()
         return wrap_dim(self._trace, self._value.type.size)
 
     @property
     def itemsize(self) -> int:
         """Bytes an element takes."""
+        self._looked_at()
         return self._value.dtype.itemsize
 
     @property
     def nbytes(self) -> int | SymbolicDim:
         """Bytes the elements take."""
+        self._looked_at()
         return wrap_dim(self._trace, self._value.type.nbytes)
 
     @property
@@ -120,6 +126,7 @@ class Tracer:
         notes = self._origin()
         self._trace.check_alive(lambda: f"an array ({self._value.type})", notes)
         if trace.may_read(self._trace):
+            trace.read_from(self._trace)
             return self._value
         if trace.alive and self._trace.encloses(trace):
             trace.refuse_closure(f"an array ({self._value.type})", notes)
@@ -129,6 +136,12 @@ class Tracer:
             notes=notes,
             remedy="pass it to the inner function as an argument.",
         )
+
+    def _looked_at(self) -> None:
+        """Note where a function is traced that knows this array from around it: a trace is of what it has seen."""
+        current = current_trace()
+        if current is not None and current is not self._trace and self._trace.encloses(current):
+            current.read_from(self._trace)
 
     def _origin(self) -> tuple[str, ...]:
         """Where it was made, and inside of what."""

@@ -191,7 +191,10 @@ def test_guards_choose_among_what_is_found() -> None:
     for made, found in zip(first._versions.in_order, second._versions.in_order, strict=True):
         assert "find" in found.record.seconds
         assert "lower" not in found.record.seconds
-        names = [[(b.symbol.name, b.input, b.axis, b.factor, b.offset) for b in v.binding.binds] for v in (made, found)]
+        names = [
+            [(b.symbol.name, b.input, b.axis, b.factor, b.offset) for b in v.traced.binding.binds]
+            for v in (made, found)
+        ]
         assert names[0] == names[1] != []
 
 

@@ -189,7 +189,7 @@ def test_a_trace_knows_what_it_may_read() -> None:
         assert x._trace.encloses(inner[0])
         assert not inner[0].encloses(x._trace)
         assert not inner[0].may_read(x._trace)  # it has ended
-        assert inner[0].root is x._trace.root is x._trace
+        assert inner[0].program is x._trace.program is x._trace
         return x
 
     trace(fn, leaf("x", 3))
