@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dyn import config
-from dyn.array import adapter_of, from_numpy, result_host, to_numpy
+from dyn.array import Array as OwnArray
+from dyn.array import adapter_of, from_numpy, result_host, to_numpy, use_up
 from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
@@ -158,6 +159,7 @@ class Jitted:
         version = self._version(bound, leaves, arrays)
         result = version.call(arrays, () if given[0] is args else self._originals(*given))
         self._accept(*given, version)
+        self._use_up(*given, version)
         return result
 
     def _viewed(
@@ -184,6 +186,22 @@ class Jitted:
         leaves = [leaf for leaf in self._signature.bind(args, kwargs).leaves if weak_dtype(leaf) is None]
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
+    def _donated_arrays(self, bound: Bound, version: Version) -> dict[int, str]:
+        """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
+        reuses = version.loaded.interface.reuses if self._signature.donated_names else ()
+        found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
+        if not found:
+            return {}
+        names = self._signature.leaf_names(bound)
+        return {number: f"it was {names[number]} of {self._signature.name}()" for number in found}
+
+    def _use_up(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+        """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
+        if self._signature.donated_names:
+            bound = self._signature.bind(args, kwargs)
+            for number, label in self._donated_arrays(bound, version).items():
+                use_up(bound.leaves[number], label)
+
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
         from dyn.call import Form, Results, make_table
@@ -199,7 +217,10 @@ class Jitted:
             bound = self._signature.bind(args, kwargs)
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
-            self._table.add(lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results)
+            self._table.add(
+                lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results,
+                donated=lambda form: self._donated_arrays(bound, version),
+            )  # fmt: skip
 
     def _inline(self, bound: Bound) -> Any:
         """Inside a trace the body is traced in place; what it declares of its dims holds for the caller's."""
@@ -465,9 +486,9 @@ class Compiled:
         jitted = self.stage.jitted
         viewed = jitted._viewed(args, kwargs)
         if viewed is not None:
-            beside = jitted._originals(args, kwargs)
-            args, kwargs, host = viewed
-            return from_numpy(host, self._call_numpy(args, kwargs, beside))
+            result = self._call_numpy(viewed[0], viewed[1], jitted._originals(args, kwargs))
+            jitted._use_up(args, kwargs, self.version)
+            return from_numpy(viewed[2], result)
         return self._call_numpy(args, kwargs)
 
     def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
@@ -555,9 +576,11 @@ def jit(
     written when nothing reads the argument any more: after its last use, element by element with it (``w - 0.1 * g``),
     or as the argument with some places updated, which then costs what is updated and not what there is. It is the
     argument itself if it has its shape. As without donation, results are fresh where the argument is no writable,
-    row-major NumPy array in memory of NumPy's own, or shares memory with another array of the call, and in calls with
-    arrays of other libraries. A UserWarning at compile time names arguments that no result could take. Calls that may
-    reuse memory do not go through the native entry, and in another function's trace donation has no effect.
+    row-major NumPy array in memory of NumPy's own or of another call's result, or shares memory with another array of
+    the call, and in calls with arrays of other libraries. A donated :class:`dyn.Array` that a result could take is used
+    up, whether that takes its memory or, as views of it are left, does not: it raises DonatedError after the call. A
+    UserWarning at compile time names arguments that no result could take. In another function's trace donation has no
+    effect.
 
     Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
     :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.errors import ArgumentError, DonatedError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
@@ -78,11 +78,13 @@ class Array:
     and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
     """
 
-    __slots__ = ("__weakref__", "_data")
+    __slots__ = ("__weakref__", "_data", "_label")
     __array_priority__ = 1000  # NumPy's operators leave it to ours
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
 
+    #: Taken out where the array is donated; then the label says to which argument of which function.
     _data: NumpyArray
+    _label: str
 
     def __init__(self) -> None:
         raise ArgumentError("dyn.Array is not made by calling the class.", remedy="use dyn.asarray(value).")
@@ -211,6 +213,9 @@ class Array:
         return format(self._data[()], spec) if self.ndim == 0 else format(str(self), spec)
 
     def __repr__(self) -> str:
+        label = getattr(self, "_label", None)
+        if label is not None:
+            return f"dyn.Array(donated: {label})"
         text = np.array2string(self._data, separator=", ", prefix="dyn.Array(")
         empty = f", shape={self.shape}" if self.size == 0 else ""
         return f"dyn.Array({text}{empty}, dtype={self.dtype.name})"
@@ -281,6 +286,12 @@ class Array:
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_data":
+            raise DonatedError(
+                f"a dyn.Array that was donated is used again: {self._label}.",
+                loc=user_loc(),
+                remedy="use what that call returned, or do not donate the argument.",
+            )
         # NumPy's methods are the namespace's functions with the array in front. Protocols that others ask for are not.
         if not name.startswith("_"):
             try:
@@ -288,6 +299,14 @@ class Array:
             except AttributeError:
                 pass
         raise AttributeError(f"'dyn.Array' object has no attribute {name!r}", name=name, obj=self)
+
+
+def use_up(array: Array, label: str) -> None:
+    """End a donated array, as the native entry does: whoever uses it again gets a DonatedError with the label."""
+    if hasattr(array, "_label"):
+        return
+    array._label = label
+    del array._data
 
 
 def _made(data: NumpyArray) -> Array:

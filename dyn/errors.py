@@ -9,6 +9,7 @@
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
+    ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
@@ -63,6 +64,10 @@ class ShapeError(DynError, ValueError):
 
 class ArgumentError(DynError, TypeError):
     """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
+
+
+class DonatedError(DynError, RuntimeError):
+    """An array that was donated to a call, and is used again."""
 
 
 class ExternalError(DynError, RuntimeError):

@@ -30,14 +30,16 @@ _TO_OBJECT, _READ = 4, 5
 class NativeType:
     """A type whose arrays, of no subclass, the entry reads.
 
-    ``where`` is the offset of the ndarray in a HOLDER, and the address of DLPack's reading function. ``make`` is the
-    address of the function that makes an array of a DLPack tensor, 0 where there is none.
+    ``where`` is the offset of the ndarray in a HOLDER, ``label`` that of what it says once it holds none; ``where`` is
+    also the address of DLPack's reading function. ``make`` is the address of the function that makes an array of a
+    DLPack tensor, 0 where there is none.
     """
 
     type: type
     reader: Reader
     where: int = 0
     make: int = 0
+    label: int = 0
 
     def dtype_tag(self, dtype: DType) -> int:
         """What tells the entry that an array has the dtype."""
@@ -89,13 +91,22 @@ def _capsule_address(capsule: Any) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def holder_type(kind: type, attribute: str) -> NativeType | None:
-    """A type with a slot that holds an ndarray; None where it is not found in its objects."""
-    sample, array = object.__new__(kind), np.zeros(3)
-    setattr(sample, attribute, array)
+def holder_type(kind: type, attribute: str, label: str) -> NativeType | None:
+    """A type with slots for an ndarray and for a label; None where they are not found in its objects."""
+    array, text = np.zeros(3), object()
+    where, label_at = _slot(kind, attribute, array), _slot(kind, label, text)
+    if where is None or label_at is None:
+        return None
+    return NativeType(kind, Reader.HOLDER, where, label=label_at)
+
+
+def _slot(kind: type, attribute: str, value: object) -> int | None:
+    """The offset of a slot in a type's objects, found by what it is set to."""
+    sample = object.__new__(kind)
+    setattr(sample, attribute, value)
     found = [
         at
         for at in range(object.__basicsize__, kind.__basicsize__, ctypes.sizeof(ctypes.c_void_p))
-        if ctypes.c_int64.from_address(id(sample) + at).value == id(array)
+        if ctypes.c_int64.from_address(id(sample) + at).value == id(value)
     ]
-    return NativeType(kind, Reader.HOLDER, found[0]) if len(found) == 1 and sys.getrefcount(array) > 1 else None
+    return found[0] if len(found) == 1 else None

@@ -40,7 +40,7 @@ def define_foreign(module: Module) -> None:
                 object = f.load("ptr", f.at(objects, leaf, "ptr"))
                 arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame")]
                 if node is Node.ARRAY:
-                    good = f.call("i1", "@array", arguments)
+                    good = f.call("i1", "@ndarray", arguments)
                     f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
                 else:
                     _read(f, record, arguments, buffer.get())
