@@ -20,6 +20,7 @@ from benchmarks.machine import describe_cpu
 from benchmarks.report import Report, Table
 
 Call = Callable[[], object]
+TRAINING = "training step, 6 layers of 64"
 
 
 @dataclass
@@ -91,10 +92,48 @@ def numpy_cases() -> list[Case]:
         Case("dyn.numpy.add(x, x), eager", "dyn", dyn.numpy.add, (x, x)),
         Case("dyn.Array: x + 1", "dyn", plus_one, (dyn.asarray(x),)),
     ]
+    step = _training(dyn.numpy, dyn.grad)
+    cases += [
+        Case(TRAINING, "dyn", _loop(dyn.jit(step)), ()),
+        Case(f"{TRAINING}, donated", "dyn", _loop(dyn.jit(step, donate_argnums=0)), ()),
+        Case(f"{TRAINING}, donated, dyn.Array", "dyn", _loop(dyn.jit(step, donate_argnums=0), dyn.asarray), ()),
+    ]
     for count in (4, 16):
         first = dyn.jit(lambda *arrays: arrays[0] + 1)
         cases.append(Case(f"{count} arrays of 8 floats, x + 1", "dyn", first, (x,) * count))
     return cases
+
+
+def _training(numpy: Any, grad: Callable[..., Any]) -> Callable[..., Any]:
+    """A step of gradient descent of a perceptron."""
+
+    def loss(params: list[Any], x: Any, y: Any) -> Any:
+        for weights in params:
+            x = numpy.tanh(x @ weights)
+        return numpy.sum((x - y) ** 2)
+
+    def step(params: list[Any], x: Any, y: Any) -> Any:
+        gradients = grad(loss)(params, x, y)
+        return [w - 0.01 * dw for w, dw in zip(params, gradients, strict=True)]
+
+    return step
+
+
+def _loop(
+    step: Callable[..., Any], asarray: Callable[[Any], Any] = np.array, ready: Callable[[Any], object] | None = None
+) -> Call:
+    """Calls of a training step, each of which is given the parameters that the one before it returned."""
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((64, 64)).astype("f4") / 8 for _ in range(6)]
+    params = [asarray(one) for one in weights]
+    x, y = asarray(weights[0][:8]), asarray(weights[1][:8])
+
+    def call() -> object:
+        nonlocal params
+        params = step(params, x, y)
+        return params if ready is None else ready(params)
+
+    return call
 
 
 def _without_entry() -> Callable[..., object]:
@@ -124,7 +163,14 @@ def peer_cases() -> list[Case]:
     t, j = torch.arange(8.0), jax.numpy.arange(8.0)
     jitted = jax.jit(lambda x: x + 1)
     leaf = jax.jit(lambda tree: tree["layer0"] + 1)
+    step, array, ready = _training(jax.numpy, jax.grad), jax.numpy.array, jax.block_until_ready
+    training = [
+        Case(f"{TRAINING}{', donated' * bool(given)}", who, _loop(jit(step, donate_argnums=given), array, ready), ())
+        for given in ((), (0,))
+        for who, jit in (("jax.jit", jax.jit), ("interop.jax", dyn.interop.jax.jit))
+    ]
     return [
+        *training,
         Case("torch in, torch out", "torch", lambda x: x + 1, (t,)),
         Case("JAX in, JAX out", "jax.jit", jitted, (j,)),
         Case("interop.jax.jit, x + 1", "jax.jit", jitted, (j,)),
@@ -142,7 +188,9 @@ def _six(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
 
 
 def report(cases: list[Case]) -> Report:
-    who = [name for name in ("dyn", "numpy", "torch", "jax.jit") if any(case.who == name for case in cases)]
+    who = [
+        name for name in ("dyn", "numpy", "torch", "jax.jit", "interop.jax") if any(case.who == name for case in cases)
+    ]
     rows: list[tuple[str, ...]] = []
     for what in dict.fromkeys(case.what for case in cases):
         found = {case.who: case.seconds for case in cases if case.what == what}
