@@ -9,7 +9,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,10 +23,10 @@ from dyn.errors import (
     ArgumentError,
     NotYetError,
     ShapeError,
-    UnsupportedOpError,
+    TraceError,
 )
 from dyn.forking import lock
-from dyn.hosts import Host
+from dyn.hosts import NUMPY, Host
 from dyn.shapes import Dim, NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, read_leaf
 from dyn.specialize.table import Table
@@ -75,6 +75,13 @@ def _shape_of(leaf: Any) -> tuple[Dim, ...]:
     if isinstance(leaf, Tracer):
         return leaf.dims
     return tuple(int(n) for n in getattr(leaf, "shape", ()))
+
+
+def _is_readable(bound: Bound) -> bool:
+    """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
+    from dyn.call import is_readable
+
+    return all(map(is_readable, bound.leaves))
 
 
 @dataclass
@@ -141,49 +148,38 @@ class Jitted:
             leave_call()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
-            if self._signature.donated_names or self._is_readable(args, kwargs):
-                return from_numpy(viewed[2], self._call_numpy(viewed[0], viewed[1], (args, kwargs)))
-            return from_numpy(viewed[2], self(*viewed[0], **viewed[1]))
-        return self._call_numpy(args, kwargs, (args, kwargs))
-
-    def _call_numpy(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[tuple[Any, ...], dict[str, Any]]
-    ) -> Any:
-        """A call with NumPy arrays; ``given`` are the arguments that they were before they were viewed."""
-        bound = self._signature.bind(args, kwargs)
+        signature = self._signature
+        bound = signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             return self._inline(bound)
-        leaves = self._leaves(bound)
+        viewed, host = self._viewed(bound)
+        if viewed is not bound and not signature.donated_names and not _is_readable(bound):
+            # What the native entry cannot read it can once it is NumPy's.
+            positional, named = signature.arguments(viewed, viewed.leaves, unflatten)
+            return from_numpy(host, self(*positional, **named))
+        leaves = self._leaves(viewed)
         arrays = self._arrays(leaves)
-        version = self._version(bound, leaves, arrays)
-        result = version.call(arrays, () if given[0] is args else self._originals(*given))
-        self._accept(*given, version)
-        self._use_up(*given, version)
-        return result
+        version = self._version(viewed, leaves, arrays)
+        result = version.call(arrays, () if viewed is bound else self._originals(bound))
+        self._accept(args, kwargs, bound, version)
+        self._use_up(bound, version)
+        return from_numpy(host, result)
 
-    def _viewed(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-        """The arguments as NumPy arrays, with what results become; None where they are NumPy's already."""
+    def _viewed(self, bound: Bound) -> tuple[Bound, Host]:
+        """A call with NumPy's arrays, itself if it has no others; and what its results become."""
         try:
-            return to_numpy(self._signature, args, kwargs)
-        except UnsupportedOpError:
-            self._leaves(self._signature.bind(args, kwargs))  # raises, with the argument's name
+            found = to_numpy(bound.leaves)
+        except TraceError:
+            self._leaves(bound)  # raises, with the argument's name
             raise
+        return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
 
-    def _is_readable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether the native entry reads such arrays itself, rather than what they were viewed as."""
-        from dyn.call import is_readable
-
-        return all(map(is_readable, self._signature.bind(args, kwargs).leaves))
-
-    def _originals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array] | None:
+    def _originals(self, bound: Bound) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
         and their memory is not to be written to any more than that of the others. None where it is not known."""
         if not self._signature.donated_names:
             return None
-        leaves = [leaf for leaf in self._signature.bind(args, kwargs).leaves if weak_dtype(leaf) is None]
+        leaves = [leaf for leaf in bound.leaves if weak_dtype(leaf) is None]
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
     def _donated_arrays(self, bound: Bound, version: Version) -> dict[int, str]:
@@ -195,15 +191,15 @@ class Jitted:
         names = self._signature.leaf_names(bound)
         return {number: f"it was {names[number]} of {self._signature.name}()" for number in found}
 
-    def _use_up(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+    def _use_up(self, bound: Bound, version: Version) -> None:
         """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
-        if self._signature.donated_names:
-            bound = self._signature.bind(args, kwargs)
-            for number, label in self._donated_arrays(bound, version).items():
-                use_up(bound.leaves[number], label)
+        for number, label in self._donated_arrays(bound, version).items():
+            use_up(bound.leaves[number], label)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, version: Version) -> None:
         """Leave calls like this one to the native entry from now on."""
+        if not config.current().fast_call:
+            return
         from dyn.call import Form, Results, make_table
 
         if self._table is None:
@@ -213,8 +209,7 @@ class Jitted:
                     if table is not None:
                         type(self).__call__ = table.function
                     self._table = table
-        if self._table is not None and config.current().fast_call:
-            bound = self._signature.bind(args, kwargs)
+        if self._table is not None:
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
             self._table.add(
@@ -484,16 +479,14 @@ class Compiled:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jitted = self.stage.jitted
-        viewed = jitted._viewed(args, kwargs)
-        if viewed is not None:
-            result = self._call_numpy(viewed[0], viewed[1], jitted._originals(args, kwargs))
-            jitted._use_up(args, kwargs, self.version)
-            return from_numpy(viewed[2], result)
-        return self._call_numpy(args, kwargs)
-
-    def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
-        jitted = self.stage.jitted
         bound = jitted._signature.bind(args, kwargs)
+        viewed, host = jitted._viewed(bound)
+        result = self._call_numpy(viewed, () if viewed is bound else jitted._originals(bound))
+        jitted._use_up(bound, self.version)
+        return from_numpy(host, result)
+
+    def _call_numpy(self, bound: Bound, beside: Sequence[Array] | None) -> Any:
+        jitted = self.stage.jitted
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -17,7 +17,6 @@ from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
 from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import flatten, unflatten
-from dyn.trace.signature import Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 
@@ -388,32 +387,17 @@ def result_host(hosts: list[Host]) -> Host:
 # ---- arguments of other libraries ------------------------------------------------------------------------------------
 
 
-def to_numpy(
-    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-    """A call's arguments as plain NumPy arrays, and what its results are to become.
+def to_numpy(leaves: Sequence[Any]) -> tuple[list[Any], Host] | None:
+    """A call's leaves as plain NumPy arrays and numbers, and what its results are to become.
 
     Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
-    Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
+    Raises UnsupportedOpError for an array that cannot be viewed.
     """
-    numbers, names = signature.static_numbers, signature.static_names
-    static = bool(numbers or names)
-    positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
-    label = signature.keyword_label
-    named = {name: value for name, value in kwargs.items() if label(name) not in names} if static else kwargs
-    leaves, tree = flatten((positional, named))
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return None
     hosts = [adapter_of(leaf) for leaf in leaves]
     viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
-    if all(new is old for new, old in zip(viewed, leaves, strict=True)):
+    if all(map(operator.is_, viewed, leaves)):
         return None
-    host = result_host([host for host in hosts if host is not None])
-    positional, named = unflatten(tree, viewed)
-    if static:
-        positional = tuple(positional.get(i, value) for i, value in enumerate(args))
-        named = {name: named.get(name, value) for name, value in kwargs.items()}
-    return positional, named, host
+    return viewed, result_host([host for host in hosts if host is not None])
 
 
 def from_numpy(host: Host, result: Any) -> Any:

@@ -7,6 +7,8 @@ and the quickest burst counts, so that what disturbs the machine is left out of 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import itertools
 import os
 import time
@@ -32,14 +34,17 @@ class Case:
     function: Callable[..., object]
     arguments: tuple[Any, ...]
     seconds: float = float("inf")
+    #: Settings in force during a burst.
+    settings: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
     def burst(self, count: int) -> None:
         """Make ``count`` calls, and keep their time if it is the best."""
         function, arguments = self.function, self.arguments
-        start = time.perf_counter()
-        for _ in itertools.repeat(None, count):
-            function(*arguments)
-        self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
+        with self.settings():
+            start = time.perf_counter()
+            for _ in itertools.repeat(None, count):
+                function(*arguments)
+            self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +74,7 @@ def numpy_cases() -> list[Case]:
     from dyn.runtime.entry.layout import RELEASE_BYTES
 
     plus_one = dyn.jit(lambda x: x + 1)
+    slowly = functools.partial(dyn.config.override, fast_call=False)
     x = np.arange(8, dtype="f4")
     large = np.zeros(RELEASE_BYTES // 8, "f4")  # with the result of the same size the call touches RELEASE_BYTES
     below = large[:-8]
@@ -79,7 +85,7 @@ def numpy_cases() -> list[Case]:
         Case("x + 1, 8 floats", "numpy", lambda x: x + 1, (x,)),
         Case("x + 1, 8 floats, strided", "dyn", plus_one, (np.zeros(16, "f4")[::2],)),
         Case("x + 1, 8 floats, strided", "numpy", lambda x: x + 1, (np.zeros(16, "f4")[::2],)),
-        Case("x + 1, 8 floats, no native entry", "dyn", _without_entry(), (x,)),
+        Case("x + 1, 8 floats, no native entry", "dyn", dyn.jit(lambda x: x + 1), (x,), settings=slowly),
         Case("200-leaf dict, one leaf used", "dyn", dyn.jit(lambda tree: tree["layer0"] + 1), (tree,)),
         Case("200-leaf dict in and out", "dyn", dyn.jit(lambda tree: tree), (tree,)),
         Case("200-leaf dict in and out", "numpy", lambda: list(np.empty((200, 8))), ()),
@@ -132,20 +138,6 @@ def _loop(
         nonlocal params
         params = step(params, x, y)
         return params if ready is None else ready(params)
-
-    return call
-
-
-def _without_entry() -> Callable[..., object]:
-    import dyn
-
-    with dyn.config.override(fast_call=False):
-        function = dyn.jit(lambda x: x + 1)
-        function(np.zeros(8, "f4"))
-
-    def call(x: np.ndarray) -> object:
-        with dyn.config.override(fast_call=False):
-            return function(x)
 
     return call
 
