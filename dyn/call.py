@@ -28,7 +28,7 @@ from dyn.dtypes import Kind
 from dyn.forking import lock
 from dyn.hosts import NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
-from dyn.hosts.native import NativeType, holder_type, native_type
+from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
     ANY,
@@ -251,7 +251,7 @@ class Form:
         self.room += 2 * value.ndim
         if native.reader is not Reader.NUMPY:
             row[NodeRecord.HOST] = _host_record(native)
-        if native.reader in (Reader.DLPACK, Reader.BUFFER):
+        if native.reader in (Reader.DLPACK, Reader.BUFFER, Reader.ARRAY):
             row[NodeRecord.KIND] = Node.FOREIGN
             self.foreign += 1
         return row
@@ -269,7 +269,7 @@ def _native(kind: type, value: Any) -> NativeType | None:
     host = adapter_of(value)
     if host is OWN:
         return holder_type(Array, "_data", "_label") if kind is Array else None
-    return None if host is None else native_type(host, kind)
+    return None if host is None else native_type(host, value)
 
 
 @lru_cache(maxsize=64)
@@ -279,6 +279,7 @@ def _host_record(native: NativeType) -> _Words:
         HostRecord.TYPE: _Kept(native.type),
         HostRecord.READER: native.reader,
         HostRecord.WHERE: native.where,
+        HostRecord.GRADIENTS: _Kept(native.gradients),
     }
     return _records([row], HostRecord.BYTES)
 
@@ -453,8 +454,8 @@ def _making(host: Host) -> _Row:
     """Maker of a host's results, for an output record."""
     if host is NUMPY:
         return {}
-    native = native_type(host, sys.modules["torch"].Tensor) if host is TORCH else None
-    return {OutputRecord.WRAP: _Kept(host.wrap)} if native is None else {OutputRecord.MAKE: native.make}
+    make = tensor_maker() if host is TORCH else 0
+    return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _Kept(host.wrap)}
 
 
 def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:

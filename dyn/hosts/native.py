@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -40,31 +41,49 @@ class NativeType:
     where: int = 0
     make: int = 0
     label: int = 0
+    #: Whether gradients are computed, for arrays that may require them.
+    gradients: Callable[[], bool] | None = None
 
     def dtype_tag(self, dtype: DType) -> int:
         """What tells the entry that an array has the dtype."""
         if self.reader is Reader.DLPACK:
             return dtype.dlpack
-        return id(dtype.np) if self.reader is Reader.BUFFER else dtype.np.num
+        return id(dtype.np) if self.reader in (Reader.BUFFER, Reader.ARRAY) else dtype.np.num
 
 
 _NUMPY = NativeType(np.ndarray, Reader.NUMPY)
 
 
-def native_type(host: Host, kind: type) -> NativeType | None:
-    """How the entry reads arrays of just this type of a host's; None where it does not."""
+def native_type(host: Host, value: Any) -> NativeType | None:
+    """How the entry reads arrays of a host's such as this one, of just its type; None where it does not."""
+    kind = type(value)
     if isinstance(host, NumpyHost):
         return _NUMPY if kind is np.ndarray else None
     if isinstance(host, TorchHost):
-        return _exchange_type(kind) if kind is sys.modules["torch"].Tensor else None
+        torch = sys.modules["torch"]
+        return _exchange_type(kind) if kind in (torch.Tensor, torch.nn.Parameter) else None
     if isinstance(host, JaxHost):
-        return _buffer_type(kind)
+        return _buffer_type(kind, getattr(value.dtype, "isbuiltin", 1) == 1)
     return None
 
 
+def tensor_maker() -> int:
+    """The address of the function that makes PyTorch's results, 0 where there is none."""
+    native = _exchange_type(sys.modules["torch"].Tensor)
+    return 0 if native is None else native.make
+
+
 @lru_cache(maxsize=8)
-def _buffer_type(kind: type) -> NativeType | None:
-    return NativeType(kind, Reader.BUFFER) if (kind.__module__, kind.__name__) == ("jaxlib._jax", "ArrayImpl") else None
+def _buffer_type(kind: type, is_builtin: bool) -> NativeType | None:
+    """A type by CPython's buffers, which have the usual dtypes alone. For others JAX makes an ndarray of the memory.
+
+    It would copy an array that is not on the CPU.
+    """
+    if (kind.__module__, kind.__name__) != ("jaxlib._jax", "ArrayImpl"):
+        return None
+    if is_builtin:
+        return NativeType(kind, Reader.BUFFER)
+    return NativeType(kind, Reader.ARRAY) if sys.modules["jax"].default_backend() == "cpu" else None
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +96,8 @@ def _exchange_type(kind: type) -> NativeType | None:
     words = (ctypes.c_int64 * (_READ + 1)).from_address(address)
     if words[0] & 0xFFFFFFFF != _MAJOR or not words[_READ] or not words[_TO_OBJECT]:
         return None
-    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT])
+    gradients = sys.modules["torch"].is_grad_enabled
+    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=gradients)
 
 
 def _capsule_address(capsule: Any) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dyn.lower.abi import Tensor
 from dyn.lower.native import Function, Module
-from dyn.runtime.entry.api import address, call, drop, hold, is_type
+from dyn.runtime.entry.api import call, call_method, drop, hold, is_type
 from dyn.runtime.entry.layout import (
     OWNDATA,
     WRITEABLE,
@@ -27,9 +27,6 @@ from dyn.runtime.entry.layout import (
     Tag,
     Version,
 )
-
-#: ``PY_VECTORCALL_ARGUMENTS_OFFSET``, and one argument.
-_ONE_ARGUMENT = 1 << 63 | 1
 
 
 def define_donation(module: Module, block_name: str) -> None:
@@ -325,13 +322,8 @@ def _define_use_up(module: Module) -> None:
             drop(f, holder)
         with f.if_(f.and_(f.is_null(f.load("ptr", record, DonatedRecord.LABEL)), good.get(), "i1")):
             leaf = f.load("i64", record, DonatedRecord.LEAF)
-            arguments = f.stack("[2 x ptr]")
-            f.store("ptr", f.load("ptr", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr")), arguments, 8)
-            answer = call(
-                f, "ptr", "PyObject_VectorcallMethod",
-                [("ptr", address(f, "str_delete")), ("ptr", f.at(arguments, 8)), ("i64", str(_ONE_ARGUMENT)),
-                 ("ptr", "null")],
-            )  # fmt: skip
+            object = f.load("ptr", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+            answer = call_method(f, object, "str_delete")
             drop(f, answer)
             with f.if_(f.is_null(answer)):
                 good.set("false")

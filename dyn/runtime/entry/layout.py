@@ -24,6 +24,7 @@ API = (
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
     "Py_True", "Py_False", "trace_variable", "config_variable",
     "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type", "str_delete",
+    "str___array__",
 )  # fmt: skip
 
 
@@ -125,12 +126,17 @@ class Reader(IntEnum):
     DLPACK = auto()
     #: CPython's buffers. The dtype is the one that JAX's ``aval`` has.
     BUFFER = auto()
+    #: The buffer of what ``__array__()`` returns, for dtypes that JAX gives no buffer of.
+    ARRAY = auto()
 
 
 class HostRecord:
-    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address."""
+    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address.
 
-    TYPE, READER, WHERE, BYTES = 0, 8, 16, 24
+    An array that requires a gradient is read where the callable ``GRADIENTS`` says that none are computed.
+    """
+
+    TYPE, READER, WHERE, GRADIENTS, BYTES = 0, 8, 16, 24, 32
 
 
 #: How deep containers may nest in a plan.
