@@ -124,6 +124,8 @@ def test_large_arrays_that_lie_otherwise(dtype: str) -> None:
         base.T[3:, 1:],
         base.astype(base.dtype.newbyteorder(">")),
         np.asfortranarray(base),
+        np.concatenate([base.ravel()] * 5)[1:].reshape(-1, 2)[:, ::-1],
+        np.frombuffer(b"1" + base.tobytes(), dtype, offset=1),
     ):
         f(x)
         assert f(x).tobytes() == np.ascontiguousarray(x, x.dtype.newbyteorder("=")).tobytes()
