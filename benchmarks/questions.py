@@ -38,6 +38,8 @@ def _timed(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             _times[name].append(time.thread_time() - start)
             _inside.pop()
 
+    # dyn takes a frame of a file for the user's line, and one of generated code for none.
+    asked.__code__ = asked.__code__.replace(co_filename="<string>")
     return asked
 
 

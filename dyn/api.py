@@ -197,8 +197,8 @@ class Jitted:
             use_up(bound.leaves[number], label)
 
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, version: Version) -> None:
-        """Leave calls like this one to the native entry from now on."""
-        if not config.current().fast_call:
+        """Leave calls like this one to the native entry from now on, if it can make them."""
+        if not (version.loaded.native and config.current().fast_call):
             return
         from dyn.call import Form, Results, make_table
 

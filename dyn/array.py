@@ -10,12 +10,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import ArgumentError, DonatedError, UnsupportedOpError
+from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
-from dyn.trace.context import installed_namespace
-from dyn.trace.lift import as_numpy
+from dyn.trace.context import current_trace, installed_namespace
+from dyn.trace.lift import as_numpy, check_integers
+from dyn.trace.methods import has_methods
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.tracer import Tracer, active_trace
 
@@ -24,16 +25,14 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     """An operator that is a function of the namespace."""
 
     def method(self: Any, other: Any) -> Any:
-        namespace = installed_namespace()
-        return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
+        return getattr(installed_namespace(), name)(self, other) if _is_operand(other) else NotImplemented
 
     return method
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        namespace = installed_namespace()
-        return getattr(namespace, name)(other, self) if namespace.is_operand(other) else NotImplemented
+        return getattr(installed_namespace(), name)(other, self) if _is_operand(other) else NotImplemented
 
     return method
 
@@ -42,10 +41,9 @@ def _in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
     """``x += y``, after which the name x stands for another array: of the same shape and dtype, as in the standard."""
 
     def method(self: Array, other: Any) -> Any:
-        namespace = installed_namespace()
-        if not namespace.is_operand(other):
+        if not _is_operand(other):
             return NotImplemented
-        result = getattr(namespace, name)(self, other)
+        result = getattr(installed_namespace(), name)(self, other)
         if (result.dtype, len(result.shape)) == (self.dtype, self.ndim):
             if isinstance(result, Tracer) or result.shape == self.shape:
                 return result
@@ -66,6 +64,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
     return method
 
 
+@has_methods
 class Array:
     """An immutable array on the CPU.
 
@@ -270,12 +269,15 @@ class Array:
 
     def __getitem__(self, index: Any) -> Any:
         """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError."""
-        parts = index if isinstance(index, tuple) else (index,)
-        trace = active_trace(*parts)
-        if trace is not None:
-            return installed_namespace().asarray(self)[index]
-        plain = tuple(part._data if isinstance(part, Array) else part for part in parts)
-        return _made(np.asarray(self._data[plain if isinstance(index, tuple) else plain[0]]))
+        kind = type(index)
+        simple = kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index)))
+        if not simple or current_trace() is not None:
+            parts = index if isinstance(index, tuple) else (index,)
+            if active_trace(*parts) is not None:
+                return installed_namespace().asarray(self)[index]
+            plain = tuple([part._data if isinstance(part, Array) else part for part in parts])
+            index = plain if isinstance(index, tuple) else plain[0]
+        return _made(np.asarray(self._data[index]))
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise UnsupportedOpError(
@@ -291,13 +293,24 @@ class Array:
                 loc=user_loc(),
                 remedy="use what that call returned, or do not donate the argument.",
             )
-        # NumPy's methods are the namespace's functions with the array in front. Protocols that others ask for are not.
+        # Protocols that others ask for are not there.
         if not name.startswith("_"):
             try:
                 return installed_namespace().method(self, name)
             except AttributeError:
                 pass
         raise AttributeError(f"'dyn.Array' object has no attribute {name!r}", name=name, obj=self)
+
+
+#: Types of operands that need no further look.
+_OPERANDS = frozenset({Array, np.ndarray, int, float, complex, bool})
+#: Types of indices that are no arrays, and have none in them.
+_PLAIN_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+def _is_operand(value: object) -> bool:
+    """Whether operators take ``value`` beside an array."""
+    return type(value) in _OPERANDS or installed_namespace().is_operand(value)
 
 
 def use_up(array: Array, label: str) -> None:
@@ -319,14 +332,14 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     """``value`` (an array of any library, a number, or nested lists of numbers) as a :class:`Array`.
 
     It is copied, as dyn.Array never changes and ``value`` may; ``copy=False`` takes over its memory, on the promise
-    that nobody writes to it any more, and is a ValueError where a copy would be needed. Numbers and lists become what
+    that nobody writes to it any more, whatever its strides, and is an InvalidValueError where a copy would be needed:
+    for another dtype, bytes in another order, elements that are not aligned. Numbers and lists become what
     ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
     """
+    if copy is False:
+        return value if isinstance(value, Array) and _is_of(value, dtype) else _made(_taken_over(value, dtype))
     if isinstance(value, Array) and copy is not True:
-        if dtype is None or dtypes.dtype(dtype).np == value.dtype:
-            return value
-        if copy is not False:
-            return value.astype(dtype)
+        return value if _is_of(value, dtype) else value.astype(dtype)
     host = host_of(value)
     if host is not None:
         data = as_numpy(host.view(value))
@@ -336,12 +349,43 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
             default = dtypes.dtype(config.current().default_float)
             complex_default = np.complex128 if default is dtypes.float64 else np.complex64
             data = data.astype(default.np if data.dtype.kind == "f" else complex_default)
-    wanted = dtypes.dtype(data.dtype if dtype is None else dtype).np
-    if copy is False:
-        if host is None:
-            raise ValueError(f"dyn.asarray: a {type(value).__name__} becomes an array by copying, and copy is False.")
-        return _made(np.array(data, wanted, copy=False))
-    return _made(np.array(data, wanted))
+    element = dtypes.dtype(data.dtype if dtype is None else dtype)
+    if host is None and dtype is not None:
+        check_integers(value, element)
+    return _made(np.array(data, element.np))
+
+
+def _is_of(value: Array, dtype: Any) -> bool:
+    return dtype is None or dtypes.dtype(dtype).np == value.dtype
+
+
+def _taken_over(value: Any, dtype: Any) -> NumpyArray:
+    """The memory of an array itself; InvalidValueError where a copy would be needed."""
+    kind = f"a {type(value).__name__}"
+    host = host_of(value)
+    if host is None:
+        raise needs_copy("asarray", kind)
+    if isinstance(value, np.ndarray):
+        data, again = as_numpy(value), value
+    else:  # a host that has to copy gives other memory each time
+        data, again = as_numpy(host.view(value)), as_numpy(host.view(value))
+    if data.size and data.ctypes.data != again.ctypes.data:
+        raise needs_copy("asarray", kind)
+    if not data.flags.aligned or not data.dtype.isnative:
+        raise needs_copy("asarray", f"{kind} whose elements are not aligned, or have another byte order,")
+    wanted = data.dtype if dtype is None else dtypes.dtype(dtype).np
+    if wanted != data.dtype:
+        raise needs_copy("asarray", f"{kind} of {data.dtype}", f" of {wanted}")
+    return np.asarray(data)
+
+
+def needs_copy(what: str, kind: str, wanted: str = "") -> InvalidValueError:
+    """The error for ``copy=False`` where only a copy will do."""
+    return InvalidValueError(
+        f"{what}: {kind} becomes an array{wanted} by copying, and copy is False.",
+        loc=user_loc(),
+        remedy="leave copy out.",
+    )
 
 
 class OwnHost:

@@ -24,10 +24,11 @@ from dyn.array import OWN, Array, adapter_of
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
 from dyn.config import Config
-from dyn.dtypes import Kind
+from dyn.dtypes import DType, Kind
 from dyn.forking import lock
-from dyn.hosts import NUMPY, TORCH, Host
+from dyn.hosts import JAX, NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
+from dyn.hosts.jax import JaxMaker
 from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
@@ -42,6 +43,7 @@ from dyn.runtime.entry.layout import (
     NodeRecord,
     OutputRecord,
     Plan,
+    PutRecord,
     Reader,
     ReuseRecord,
     SizeOp,
@@ -137,12 +139,15 @@ class LeafForm:
     """Conditions on a leaf beside its type, dtype and rank.
 
     ``sizes`` are those of the axes, ANY or NOT_ZERO among them. ``weak`` is JAX's weak type; NumPy's arrays have none,
-    and are not byte-swapped then. ``narrow`` says that a Python number becomes one of 32 bits.
+    and are not byte-swapped then. ``narrow`` says that a Python number becomes one of 32 bits, ``limits`` between which
+    numbers an int lies. ``is_size`` says that an int is the size of an array without elements.
     """
 
     sizes: tuple[int, ...] | None = None
     weak: bool | None = None
     narrow: bool = False
+    limits: tuple[int, int] | None = None
+    is_size: bool = False
 
 
 class Form:
@@ -231,8 +236,18 @@ class Form:
     def _leaf(self, value: Any, number: int) -> _Row:
         self.places[number] = len(self.nodes)
         kind, wanted = type(value), self.wanted.get(number, _ANYTHING)
+        if wanted.is_size:
+            row: _Row = {NodeRecord.KIND: Node.SIZE, NodeRecord.ROOM: self.room}
+            self.room += 2
+            return row
         if kind in _NUMBERS:
-            return {NodeRecord.KIND: _NUMBERS[kind], NodeRecord.UNIT: 4 if wanted.narrow else 8}
+            least, greatest = _INT64 if wanted.limits is None else wanted.limits
+            return {
+                NodeRecord.KIND: _NUMBERS[kind],
+                NodeRecord.UNIT: 4 if wanted.narrow else 8,
+                NodeRecord.VALUE: least,
+                NodeRecord.COUNT: greatest,
+            }
         host, native = adapter_of(value), _native(kind, value)
         if host is None or native is None:
             raise NoPlanError
@@ -240,7 +255,7 @@ class Form:
         own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
-        row: _Row = {
+        row = {
             NodeRecord.KIND: Node.ARRAY,
             NodeRecord.VALUE: _Kept(own.np) if tag == id(own.np) else tag,
             NodeRecord.COUNT: value.ndim,
@@ -258,6 +273,7 @@ class Form:
 
 
 _ANYTHING = LeafForm()
+_INT64 = (-(2**63), 2**63 - 1)
 
 
 def is_readable(leaf: Any) -> bool:
@@ -383,8 +399,8 @@ def _version(
     outside = RELEASE_BYTES if program.externals.callees else 0
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
     version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
-    made = _making(results.host)
-    wraps = [{OutputRecord.WRAP: _Kept(wrap)} for wrap in results.wraps] or [made] * len(function.results)
+    given = results.wraps or (None,) * len(function.results)
+    wraps = [_making(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
     outputs: list[_Row] = [
         {
             OutputRecord.DESCR: _Kept(value.dtype.np),
@@ -395,7 +411,7 @@ def _version(
         }
         for value, own in zip(function.results, wraps, strict=True)
     ]
-    version.put(Version.WRAPS, any(OutputRecord.WRAP in own for own in wraps))
+    version.put(Version.WRAPS, any(OutputRecord.WRAP in own or OutputRecord.HOLDER in own for own in wraps))
     version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
     version.put(Version.OUTPUT_COUNT, len(outputs))
     steps, epilogue = _build_steps(results, len(outputs))
@@ -450,12 +466,32 @@ def _put_donations(
     return form.leaves + len(spans)
 
 
-def _making(host: Host) -> _Row:
-    """Maker of a host's results, for an output record."""
+def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row:
+    """Maker of a host's results of a dtype, which is ``wrap`` where that is given, for an output record."""
+    if wrap is None and host is JAX:
+        wrap = JAX.maker(dtype.np)
+    if wrap is not None:
+        return {OutputRecord.WRAP: _Kept(wrap)} | (_put(wrap) if isinstance(wrap, JaxMaker) else {})
     if host is NUMPY:
         return {}
+    held = holder_type(Array, "_data", "_label") if host is OWN else None
+    if held is not None:
+        return {OutputRecord.HOLDER: _host_record(held)}
     make = tensor_maker() if host is TORCH else 0
     return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _Kept(host.wrap)}
+
+
+def _put(maker: JaxMaker) -> _Row:
+    put = maker.put
+    if put.function is None:
+        return {}
+    row: _Row = {
+        PutRecord.FUNCTION: _Kept(put.function),
+        PutRecord.AVALS: _Kept(maker.avals),
+        PutRecord.SHARDING: _Kept(put.sharding),
+        PutRecord.DEVICES: _Kept(put.devices),
+    }
+    return {OutputRecord.PUT: _records([row], PutRecord.BYTES)}
 
 
 def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:

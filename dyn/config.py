@@ -39,6 +39,9 @@ class Config:
     debug_nans: bool = False
     #: ``DYN_DEBUG_INFS``: the same of infinities.
     debug_infs: bool = False
+    #: ``DYN_RED_ZONES``: whether programs look, after each kernel and each call of a library or an external function,
+    #: for writes beside the intermediate arrays: an ``OverrunError`` says which it was.
+    red_zones: bool = False
     #: ``DYN_OPTIMIZE``: whether LLVM takes its time for quick code. Without, kernels compile in a third of the time and
     #: run two to three times slower; results are the same to the last bit.
     optimize: bool = True
@@ -83,7 +86,7 @@ class Config:
 
 
 #: The settings that change generated code.
-CODE_SETTINGS = ("default_float", "target_cpu", "optimize", "debug_nans", "debug_infs")
+CODE_SETTINGS = ("default_float", "target_cpu", "optimize", "debug_nans", "debug_infs", "red_zones")
 _code_settings = operator.attrgetter(*CODE_SETTINGS)
 
 
@@ -99,6 +102,7 @@ _VARIABLES = {
     "fast_call": "DYN_FAST_CALL",
     "debug_nans": "DYN_DEBUG_NANS",
     "debug_infs": "DYN_DEBUG_INFS",
+    "red_zones": "DYN_RED_ZONES",
     "num_threads": "DYN_NUM_THREADS",
 }
 

@@ -9,60 +9,37 @@ it closes over are parameters of that, so that new ones need no other code.
 from __future__ import annotations
 
 import functools
-import inspect
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dyn import config
 from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, from_numpy, result_host
 from dyn.errors import DynError
 from dyn.forking import lock
-from dyn.hosts import host_of
 from dyn.specialize.arguments import read_leaf
+from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
 from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
-from dyn.trace.literals import is_literal
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.static import Static, is_plain
 from dyn.trace.tracer import Tracer
 
 if TYPE_CHECKING:
     from dyn.call import CallTable
+    from dyn.trace.context import Trace
 
 #: So many programs of dyn's own functions are remembered, the latest used.
 MOST_PROGRAMS = 1024
+#: A function that has so many programs has no more of them for literals: these are arguments then, as other numbers.
+MOST_LITERALS = 24
 
-
-def is_array(value: object) -> bool:
-    """Whether a leaf is an array, rather than a number, a dtype or another part of the call."""
-    if isinstance(value, np.ndarray | np.generic):
-        return True
-    return host_of(value) is not None
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 # ---- functions of the user's -----------------------------------------------------------------------------------------
-
-
-class CarriedSize:
-    """A size among the arguments of a traced call, which is a dim of the program: others need no other code."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-
-def carried(size: Any) -> CarriedSize | None:
-    """A size as an argument for :func:`call_traced`; None for a literal, and for what no array could have."""
-    return CarriedSize(size) if type(size) is int and size >= 0 and not is_literal(size) else None
 
 
 def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, numbers: bool = True) -> Any:
@@ -76,7 +53,7 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     leaves, tree = flatten((args, kwargs))
     sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}
     for n in sizes:
-        leaves[n] = np.empty((leaves[n].value, 0), np.uint8)
+        leaves[n] = leaves[n].carrier()
     places = [n for n, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)]
     hosts = [adapter_of(leaves[n]) for n in places]
     values = [leaves[n] if host is None else host.view(leaves[n]) for n, host in zip(places, hosts, strict=True)]
@@ -110,59 +87,13 @@ def _leaf_names(tree: TreeSpec) -> list[str]:
 # ---- dyn's own functions ---------------------------------------------------------------------------------------------
 
 
-class _Role(Enum):
-    """Role of a parameter of a function of dyn's, as its annotation says."""
-
-    #: ``Size``: for all sizes there is one program.
-    SIZE = "size"
-    #: ``Shape``: one size or several, for all of which there is one program.
-    SHAPE = "shape"
-    #: ``ArrayLike``: a Python number may be an argument of the program.
-    ARRAY = "array"
-    #: Anything else: it decides what the program is.
-    FIXED = "fixed"
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """The roles of a function's parameters."""
-
-    positional: tuple[_Role, ...]
-    more: _Role
-    named: dict[str, _Role]
-
-    def of(self, place: int | str) -> _Role:
-        if isinstance(place, str):
-            return self.named.get(place, _Role.FIXED)
-        return self.positional[place] if place < len(self.positional) else self.more
-
-
-#: The names in annotations, the first that is there counts.
-_WORDS = (("Shape", _Role.SHAPE), ("Size", _Role.SIZE), ("ArrayLike", _Role.ARRAY))
-
-
-@functools.cache
-def _roles(fn: Callable[..., Any]) -> _Roles:
-    positional: list[_Role] = []
-    named: dict[str, _Role] = {}
-    more = _Role.FIXED
-    for parameter in inspect.signature(fn).parameters.values():
-        words = set(re.findall(r"\w+", str(parameter.annotation)))
-        role = next((role for word, role in _WORDS if word in words), _Role.FIXED)
-        named[parameter.name] = role
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            more = role
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            positional.append(role)
-    return _Roles(tuple(positional), more, named)
-
-
 class _Programs:
     """Jitted functions by what they were made of."""
 
     def __init__(self) -> None:
         self._lock = lock()
-        self._known: OrderedDict[Any, Jitted] = OrderedDict()
+        # None: such a call has no program whose sizes are dims, though it has one whose sizes are numbers.
+        self._known: OrderedDict[Any, Jitted | None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -174,7 +105,11 @@ class _Programs:
                 self._known.move_to_end(key)
             return found
 
-    def keep(self, key: Any, program: Jitted) -> None:
+    def is_useless(self, key: Any) -> bool:
+        with self._lock:
+            return key is not None and self._known.get(key, self) is None
+
+    def keep(self, key: Any, program: Jitted | None) -> None:
         with self._lock:
             self._known[key] = program
             if len(self._known) > MOST_PROGRAMS:
@@ -187,27 +122,27 @@ _PROGRAMS = _Programs()
 class EagerFunction:
     """A function of dyn's own for calls outside of traces: ``function(*args, **kwargs)``.
 
-    That is ``slow``, which ends in :func:`call_eagerly`, until a call of arrays and constants went well; from then on
-    it is a built-in function that makes such calls itself (``dyn.call``), and leaves the others to ``slow``.
+    That is ``slow``, which ends in :func:`call_eagerly`, until a call went well; from then on it is a built-in function
+    that makes such calls itself (``dyn.call``), and leaves the others to ``slow``.
     """
 
     def __init__(self, slow: Callable[..., Any]) -> None:
         self._slow = self.function = slow
         self._lock = lock()
         self._table: CallTable | None = None
+        #: How many programs calls have needed.
+        self.programs = 0
 
-    def accept(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeSpec, places: Sequence[int], program: Jitted,
-        arrays: Sequence[Any],
-    ) -> None:  # fmt: skip
-        """Leave calls like this one to the native entry: the leaves at ``places`` are ``program``'s arguments."""
-        from dyn.call import STATIC, Form, Results, is_readable, make_table
+    def accept(self, call: _Call, program: Jitted) -> None:
+        """Leave calls like this one to the native entry: what is carried are ``program``'s arguments."""
+        from dyn.call import STATIC, Form, LeafForm, Results, is_readable, make_table
 
-        if not all(map(is_readable, arrays)) or not config.current().fast_call:
+        arrays = [leaf for leaf in call.carried if is_array(leaf)]
+        if not call.carried or not all(map(is_readable, arrays)) or not config.current().fast_call:
             return
         hosts = [host for host in map(adapter_of, arrays) if host is not None]
-        viewed = [array if (host := adapter_of(array)) is None else host.view(array) for array in arrays]
-        version = program.version_of(*viewed)
+        values = [value if (host := adapter_of(value)) is None else host.view(value) for value in call.values()]
+        version = program.version_of(*values)
         with self._lock:
             if self._table is None:
                 self._table = make_table(self._slow)
@@ -217,13 +152,72 @@ class EagerFunction:
             return
 
         def form() -> Form:
-            numbers: list[Any] = [STATIC] * tree.num_leaves
-            for number, place in enumerate(places):
+            numbers: list[Any] = [STATIC] * call.tree.num_leaves
+            leaves: dict[int, LeafForm] = {}
+            for number, (place, leaf) in enumerate(zip(call.places, call.carried, strict=True)):
                 numbers[place] = number
-            positional, named = unflatten(tree, numbers)
-            return Form(args, kwargs, [*positional, *named.values()], len(places))
+                if type(leaf) is CarriedSize:
+                    leaves[number] = LeafForm(is_size=True)
+                elif type(leaf) is CarriedNumber:
+                    leaves[number] = LeafForm(limits=leaf.limits)
+            positional, named = unflatten(call.tree, numbers)
+            return Form(call.args, call.kwargs, [*positional, *named.values()], len(call.places), leaves)
 
-        self._table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts)))
+        self._table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts) if hosts else OWN))
+
+
+def eager_function(
+    fn: F, find_trace: Callable[[tuple[Any, ...], dict[str, Any]], Trace | None],
+    record: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+) -> F:  # fmt: skip
+    """``fn`` for calls inside of traces and outside: there ``record`` calls it, here it is compiled and run.
+
+    ``find_trace`` gives the trace that a call with such arguments belongs to.
+    """
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        if find_trace(args, kwargs) is None:
+            return call_eagerly(fn, args, kwargs, eager)
+        return record(args, kwargs)
+
+    eager = EagerFunction(slow)
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return eager.function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+
+class _Call:
+    """A call of a function of dyn's own: its leaves, and which of them are arguments of the program.
+
+    ``args`` and ``kwargs`` are what was given. ``tree`` and ``leaves`` are those of the call with sizes and numbers in
+    wrappers, where they are carried.
+    """
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Any) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.parts, self.tree = flatten(given)
+        self.places = [n for n, leaf in enumerate(self.parts) if type(leaf) in CARRIED or is_array(leaf)]
+        self.carried = [self.parts[place] for place in self.places]
+        for place in self.places:
+            self.parts[place] = None
+
+    def values(self) -> list[Any]:
+        """The arguments of the program."""
+        return [
+            leaf.carrier() if type(leaf) is CarriedSize else leaf.value if type(leaf) is CarriedNumber else leaf
+            for leaf in self.carried
+        ]
+
+    def key(self) -> Any:
+        """What finds the program; None where a part of the call must not be kept."""
+        if not all(map(is_plain, self.parts)):
+            return None
+        kinds = tuple([(n, type(leaf) is CarriedSize) for n, leaf in zip(self.places, self.carried, strict=True)])
+        parts = tuple([None if part is None else Static("", part) for part in self.parts])
+        return (self.fn, self.tree, kinds, parts)
 
 
 def call_eagerly(
@@ -235,129 +229,53 @@ def call_eagerly(
     need no program of their own. The results are of the arrays' kind, ``dyn.Array`` where there are none. ``told``
     makes the next such call, if it can.
     """
-    sized = _with_sizes(fn, args, kwargs)
-    leaves, tree = flatten((args, kwargs) if sized is None else sized.arguments)
-    result = _result(fn, sized, leaves, tree, args, kwargs, told)
-    return result if any(is_array(leaf) for leaf in flatten((args, kwargs))[0]) else from_numpy(OWN, result)
+    result = _result(fn, args, kwargs, told)
+    return result if any(map(is_array, flatten((args, kwargs))[0])) else from_numpy(OWN, result)
 
 
-def _result(
-    fn: Callable[..., Any], sized: _Sized | None, leaves: list[Any], tree: TreeSpec, args: tuple[Any, ...],
-    kwargs: dict[str, Any], told: EagerFunction | None,
-) -> Any:  # fmt: skip
-    given = [place for place, leaf in enumerate(leaves) if is_array(leaf) or type(leaf) is _Number]
-    values = [leaf.value if type(leaf) is _Number else leaf for leaf in (leaves[place] for place in given)]
-    parts = list(leaves)
-    for place in given:
-        parts[place] = None
-    if not all(map(is_plain, parts)):
+def _result(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], told: EagerFunction | None) -> Any:
+    literals = told is None or told.programs < MOST_LITERALS
+    given = with_carried(fn, args, kwargs, literals=literals)
+    call = _Call(fn, args, kwargs, (args, kwargs) if given is None else given)
+    key = call.key()
+    if given is not None and _PROGRAMS.is_useless(key):
+        call = _Call(fn, args, kwargs, (args, kwargs))
+        given, key = None, call.key()
+    if key is None:
         return call_traced(fn, args, kwargs, numbers=False)
-    marks = () if sized is None else sized.marks
-    key = (fn, tree, marks, tuple(given), tuple([None if part is None else Static("", part) for part in parts]))
     known = _PROGRAMS.find(key)
-    if known is not None:
-        try:
-            result = known(*values)
-            # Arguments that are numbers or sizes have been looked at in Python: whether they fit, and what they are.
-            if told is not None and sized is None and given:
-                told.accept(args, kwargs, tree, given, known, values)
-            return result
-        except DynError:
-            # The error tells of the line that the program was first made for: a new one tells of this line.
-            return call_traced(fn, args, kwargs, numbers=False)
-    program = _program(fn, parts, given, tree, marks)
+    program = _program(call) if known is None else known
     try:
-        result = program(*values)
+        result = program(*call.values())
     except DynError:
-        if sized is None:
+        if known is None and given is None:
             raise
-        return call_traced(fn, args, kwargs, numbers=False)  # which has the sizes as numbers, in its errors too
-    _PROGRAMS.keep(key, program)
+        # The error of a known program tells of the line that it was first made for, and one with sizes that are dims
+        # of those: a new program has them as numbers, and tells of this line.
+        result = call_traced(fn, args, kwargs, numbers=False)
+        if known is None and program.cache_info().compiles == 0:
+            _PROGRAMS.keep(key, None)
+        return result
+    if known is None:
+        _PROGRAMS.keep(key, program)
+        if told is not None:
+            told.programs += 1
+    elif told is not None:
+        told.accept(call, program)
     return result
 
 
-def _program(
-    fn: Callable[..., Any], parts: list[Any], places: list[int], tree: TreeSpec, marks: _Marks
-) -> Jitted:  # fmt: skip
+def _program(call: _Call) -> Jitted:
     # A program that is kept must not keep the arrays that it was made for: they are not among the parts.
+    fn, tree, parts, places = call.fn, call.tree, call.parts, call.places
+    sizes = {place for place, leaf in zip(places, call.carried, strict=True) if type(leaf) is CarriedSize}
+
     def program(*arrays: Any) -> Any:
         filled = list(parts)
         for place, array in zip(places, arrays, strict=True):
-            filled[place] = array
-        inner_args, inner_kwargs = unflatten(tree, filled)
-        inner_args = list(inner_args)
-        for place, single in marks:
-            holder: Any = inner_kwargs if isinstance(place, str) else inner_args
-            dims = holder[place].shape[:-1]
-            holder[place] = dims[0] if single else dims
-        return fn(*inner_args, **inner_kwargs)
+            filled[place] = array.shape[0] if place in sizes else array
+        args, kwargs = unflatten(tree, filled)
+        return fn(*args, **kwargs)
 
     program.__name__ = fn.__name__
     return jit(program)
-
-
-# ---- sizes and numbers as arguments ----------------------------------------------------------------------------------
-
-
-#: The place of each argument that is carried by a shape, and whether it is one size alone rather than several.
-_Marks = tuple[tuple[int | str, bool], ...]
-
-
-class _Number:
-    """A Python number that is an argument of the program."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """A call whose sizes are the shapes of arrays without elements, and whose numbers are arguments of the program."""
-
-    arguments: tuple[tuple[Any, ...], dict[str, Any]]
-    marks: _Marks
-
-
-def _with_sizes(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Sized | None:
-    """The call with sizes as shapes and numbers as arguments; None where there are none of them."""
-    roles = _roles(fn)
-    marks: list[tuple[int | str, bool]] = []
-    changed: dict[int | str, Any] = {}
-    for place, value in (*enumerate(args), *kwargs.items()):
-        role = roles.of(place)
-        if role in (_Role.SIZE, _Role.SHAPE):
-            several = isinstance(value, tuple | list)
-            carrier = _carrier(value if several else (value,)) if role is _Role.SHAPE or not several else None
-            if carrier is not None:
-                marks.append((place, not several))
-                changed[place] = carrier
-        elif role is _Role.ARRAY and type(value) in (int, float, complex) and not is_literal(value, of_user=True):
-            if _fits(value, [given for at, given in (*enumerate(args), *kwargs.items()) if roles.of(at) is role]):
-                changed[place] = _Number(value)
-    if not changed:
-        return None
-    new = tuple([changed.get(place, value) for place, value in enumerate(args)])
-    return _Sized((new, {name: changed.get(name, value) for name, value in kwargs.items()}), tuple(marks))
-
-
-def _carrier(sizes: Sequence[Any]) -> np.ndarray[Any, Any] | None:
-    """An array without elements whose leading axes have these sizes; None where they are none."""
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in sizes):
-        return None
-    try:
-        return np.empty((*map(int, sizes), 0), np.uint8)
-    except ValueError:  # more than any array has
-        return None
-
-
-def _fits(value: Any, met: Sequence[Any]) -> bool:
-    """Whether an integer fits the integers that it meets: one that does not is an error, which its trace raises."""
-    if type(value) is not int:
-        return True
-    arrays = [leaf for leaf in flatten(list(met))[0] if is_array(leaf)]
-    if not all(isinstance(getattr(array, "dtype", None), np.dtype) for array in arrays):
-        return False  # of another library, or of none: left to the trace
-    limits = [np.iinfo(array.dtype) for array in arrays if array.dtype.kind in "iu"]
-    return all(limit.min <= value <= limit.max for limit in [*limits, np.iinfo(np.int64)])

@@ -9,9 +9,11 @@
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
+    │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
+    ├── OverrunError               code wrote beside its arrays, under red_zones                (also a MemoryError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
@@ -66,6 +68,10 @@ class ArgumentError(DynError, TypeError):
     """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
 
 
+class InvalidValueError(ArgumentError, ValueError):
+    """An argument of the right type, whose value, known while tracing, is none that the function takes."""
+
+
 class DonatedError(DynError, RuntimeError):
     """An array that was donated to a call, and is used again."""
 
@@ -76,6 +82,10 @@ class ExternalError(DynError, RuntimeError):
 
 class NotFiniteError(DynError, FloatingPointError):
     """An operation made the first NaN, or infinity, while the setting ``debug_nans`` or ``debug_infs`` was on."""
+
+
+class OverrunError(DynError, MemoryError):
+    """A kernel or an external function wrote beside its arrays, while the setting ``red_zones`` was on."""
 
 
 class NotYetError(DynError, NotImplementedError):

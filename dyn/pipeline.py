@@ -39,6 +39,9 @@ from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.function import TracedFunction
 
+#: The bytes of a red zone: more than what one vector, or one row of a tile, can miss.
+RED_ZONE = 512
+
 #: Function -> Function, each leaving IR that the verifier accepts.
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
@@ -87,7 +90,8 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target), traced.donated)
         launches = donations.launches
-        host = build_host(plan, launches, traced.guards, donations.reuses)
+        red_zone = RED_ZONE if settings.red_zones else 0
+        host = build_host(plan, launches, traced.guards, donations.reuses, red_zone)
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()

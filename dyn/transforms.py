@@ -13,8 +13,9 @@ from types import MethodType
 from typing import Any
 
 from dyn.api import jit
-from dyn.eager import CarriedSize, call_traced
+from dyn.eager import call_traced
 from dyn.errors import ArgumentError
+from dyn.specialize.carried import CarriedSize
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions
 from dyn.trace.gradients import linearize as linearize_in

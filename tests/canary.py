@@ -1,30 +1,37 @@
 """Compiled code run between guard pages: nothing outside the arguments is read or written, nothing outside the results.
 
-Arguments are read-only meanwhile. Arenas and results are full of NaN when compiled code gets them.
+Arguments are read-only meanwhile. Arenas, scratch and results are full of NaN when compiled code gets them. Inside of
+the arena lie red zones (the setting ``red_zones``) where a program is compiled by ``compile_traced``.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from dyn import call, config
 from dyn.backends import host_programs
-from dyn.backends.host_programs import LoadedProgram
+from dyn.backends.host_programs import LoadedProgram, entry_functions
+from dyn.backends.native_entry import Entry
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.hosts.cpython import addresses
 from dyn.pipeline import compile_program, optimize
 from dyn.record import Record
+from dyn.trace.context import trace_variable
 from dyn.trace.function import TracedFunction
 from tests.guard_pages import GuardedMemory
 
 Array = np.ndarray[Any, Any]
-#: What the allocator of arenas promises.
-_ARENA_ALIGN = 64
+#: What the allocator promises.
+_ALIGN = 64
 
 
 @dataclass(eq=False)
@@ -33,9 +40,11 @@ class Guarded:
 
     at_start: bool = False
     buffers: list[tuple[GuardedMemory, str]] = field(default_factory=list[tuple[GuardedMemory, str]])
-    #: Arenas in use, by their address.
-    arenas: dict[int, GuardedMemory] = field(default_factory=dict[int, GuardedMemory])
+    #: Arenas, scratch and results of the native entry that are in use, by their address.
+    blocks: dict[int, tuple[GuardedMemory, str]] = field(default_factory=dict[int, tuple[GuardedMemory, str]])
     problems: list[str] = field(default_factory=list[str])
+    #: How many buffers of each kind there have been.
+    counts: dict[str, int] = field(default_factory=dict[str, int])
 
     def empty(self, shape: Sequence[int], dtype: Any) -> Array:
         """An array of NaN, or of whatever bytes 0xFF are."""
@@ -52,26 +61,43 @@ class Guarded:
         self.buffers[-1][0].read_only()
         return made
 
-    def take(self, size: int) -> int:
-        """The address of an arena; 0 where there is no memory."""
+    def take(self, size: int, what: str) -> int:
+        """The address of a block; 0 where there is no memory."""
         try:
-            memory = GuardedMemory(size, _ARENA_ALIGN, at_start=self.at_start)
+            memory = GuardedMemory(size, _ALIGN, at_start=self.at_start)
         except MemoryError:
             return 0
-        self.arenas[memory.address] = memory
+        self.blocks[memory.address] = memory, what
+        self.counts[what] = self.counts.get(what, 0) + 1
         return memory.address
 
     def give_back(self, address: int) -> None:
-        memory = self.arenas.pop(address, None) if address else None
-        if memory is not None:
-            try:
-                memory.check("an arena")
-            except AssertionError as error:
-                self.problems.append(str(error))
-            memory.free()
+        memory, what = self.blocks.pop(address)
+        self._look(memory, what)
+        memory.free()
+
+    def _look(self, memory: GuardedMemory, what: str) -> None:
+        try:
+            memory.check(what)
+        except AssertionError as error:
+            self.problems.append(str(error))
+
+    def launch(self, kernel: int, grid: int, dims: int, buffers: int, scratch_bytes: int) -> int:
+        """Run a kernel as ``dyn.runtime.launch`` does, on one thread."""
+        if grid <= 0:
+            return 0
+        scratch = self.take(scratch_bytes, "scratch") if scratch_bytes > 0 else 0
+        if scratch_bytes > 0 and not scratch:
+            return 1
+        _KERNEL(kernel)(dims, buffers, scratch, 0, grid)
+        if scratch:
+            self.give_back(scratch)
+        return 0
 
     def check(self) -> None:
         """AssertionError where something was written beside a buffer."""
+        for memory, what in self.blocks.values():
+            self._look(memory, what)
         for memory, what in self.buffers:
             memory.check(what)
         assert not self.problems, self.problems[0]
@@ -93,44 +119,128 @@ class _Watched:
         return getattr(np, name)
 
 
-_ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_KERNEL = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _INT, _INT)
+
+
+class _Functions:
+    """The runtime's functions of memory and launches, on guarded memory.
+
+    They last as long as the process, as plans of the native entry refer to them, and serve the innermost ``watched``.
+    """
+
+    def __init__(self) -> None:
+        #: Below all: for calls of no ``watched``, which a plan made inside of one may lead here.
+        self.stack: list[Guarded] = [Guarded()]
+        #: The runtime tables that refer to these functions, by the number of threads.
+        self.tables: dict[int, Any] = {}
+        #: Whose a block is: it may be given back later.
+        self._owners: dict[int, Guarded] = {}
+        self._native: Callable[[Any], None] = ctypes.CFUNCTYPE(None, _POINTER)(entry_functions()["dyn_block_free"])
+        make = ctypes.CFUNCTYPE
+        self._callbacks: dict[str, Any] = {
+            "alloc": make(_POINTER, _POINTER, _INT)(lambda _, size: self._take(size, "an arena")),
+            "free": make(None, _POINTER, _POINTER, _INT)(lambda _, address, size: self._give_back(address)),
+            "launch": make(ctypes.c_int32, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT)(self._launch),
+            "dyn_block_alloc": make(_POINTER, _INT)(lambda size: self._take(size, "a result")),
+            "dyn_block_free": make(None, _POINTER)(self._give_back),
+            "PyArray_Empty": ctypes.PYFUNCTYPE(
+                ctypes.py_object, ctypes.c_int, ctypes.POINTER(_INT), ctypes.py_object, ctypes.c_int
+            )(self._empty),
+        }
+
+    def address(self, name: str) -> int:
+        return ctypes.cast(self._callbacks[name], _POINTER).value or 0
+
+    def _take(self, size: int, what: str) -> int:
+        guarded = self.stack[-1]
+        address = guarded.take(size, what)
+        if address:
+            self._owners[address] = guarded
+        return address
+
+    def _give_back(self, address: int | None) -> None:
+        if address:
+            owner = self._owners.pop(address, None)
+            (self._native if owner is None else owner.give_back)(address)
+
+    def _launch(
+        self, table: int, kernel: int, grid: int, dims: int, buffers: int, scratch_bytes: int, cost: int
+    ) -> int:
+        return self.stack[-1].launch(kernel, grid, dims, buffers, scratch_bytes)
+
+    def _empty(self, rank: int, dims: Any, descr: Any, order: int) -> Array:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(descr))  # a reference is handed over
+        return self.stack[-1].empty(dims[:rank], descr)
+
+
+@lru_cache(maxsize=1)
+def _functions() -> _Functions:
+    return _Functions()
+
+
+@lru_cache(maxsize=1)
+def _entry() -> Entry:
+    """A native entry whose results are guarded memory."""
+    functions = _functions()
+    own = {name: functions.address(name) for name in ("dyn_block_alloc", "dyn_block_free", "PyArray_Empty")}
+    return Entry(addresses(trace_variable(), config.context_variable(), entry_functions() | own))
 
 
 @contextmanager
-def watched(*, at_start: bool = False) -> Iterator[Guarded]:
-    """Results and arenas of calls lie between guard pages, which are checked at the end.
+def fenced() -> Iterator[None]:
+    """Functions that are jitted inside are called by guarded memory, in Python and by the native entry.
 
-    That holds for calls which go through Python. Results are gone when the block is left: copy them inside.
+    Each call has to be made inside of a ``watched``. A call that may use two threads or more is launched natively: its
+    scratch is not guarded.
     """
-    guarded = Guarded(at_start)
-    alloc = _ALLOC(lambda _, size: guarded.take(size))
-    free = _FREE(lambda _, address, size: guarded.give_back(address))
-    runtime = host_programs._RUNTIME
+    functions, runtime = _functions(), host_programs._RUNTIME
+    if runtime.tables is functions.tables:
+        yield
+        return
     make = runtime._make
 
     def guarded_table(threads: int) -> Any:
         table = make(threads)
-        table.alloc = ctypes.cast(alloc, ctypes.c_void_p).value
-        table.free = ctypes.cast(free, ctypes.c_void_p).value
+        table.alloc, table.free = functions.address("alloc"), functions.address("free")
+        if threads < 2:
+            table.launch = functions.address("launch")
         return table
 
     with ExitStack() as stack:
-        stack.callback(guarded.free)
-        stack.enter_context(mock.patch.object(host_programs, "np", _Watched(guarded)))
-        stack.enter_context(mock.patch.object(runtime, "tables", {}))
+        stack.enter_context(mock.patch.object(call, "_ENTRY", SimpleNamespace(get=lambda _: _entry())))
+        stack.enter_context(mock.patch.object(runtime, "tables", functions.tables))
         stack.enter_context(mock.patch.object(runtime, "_make", guarded_table))
+        yield
+
+
+@contextmanager
+def watched(*, at_start: bool = False) -> Iterator[Guarded]:
+    """Results, scratch and arenas of calls lie between guard pages, which are checked at the end.
+
+    That holds for calls that go through Python, and of functions that were jitted in a ``fenced`` for those by the
+    native entry. Results are gone when the block is left: copy them inside.
+    """
+    guarded, functions = Guarded(at_start), _functions()
+    with ExitStack() as stack:
+        stack.callback(guarded.free)
+        stack.enter_context(fenced())
+        stack.enter_context(mock.patch.object(host_programs, "np", _Watched(guarded)))
+        functions.stack.append(guarded)
+        stack.callback(functions.stack.pop)
         yield guarded
         guarded.check()
 
 
 def compile_traced(traced: TracedFunction, captured: Sequence[Array]) -> LoadedProgram:
-    """Machine code of a trace for this machine."""
+    """Machine code of a trace for this machine, with red zones."""
     record = Record()
-    return compile_program(optimize(traced, host_target(), record), list(captured), X86Backend(host_target()), record)
+    with config.override(red_zones=True):
+        optimized = optimize(traced, host_target(), record)
+    return compile_program(optimized, list(captured), X86Backend(host_target()), record)
 
 
 def run_compiled(program: LoadedProgram, arrays: Sequence[Array], *, at_start: bool = False) -> list[Array]:
-    """The results of a compiled program, its arguments, results and arena between guard pages."""
+    """The results of a compiled program, its arguments, results, scratch and arena between guard pages."""
     with watched(at_start=at_start) as guarded:
         return [np.array(result) for result in program([guarded.copy(array) for array in arrays])]

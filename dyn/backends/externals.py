@@ -16,16 +16,13 @@ import numpy as np
 
 from dyn.backends.runtime import native_runtime
 from dyn.dtypes import DType, from_dlpack
-from dyn.errors import ExternalError
-from dyn.ir.external import Callee, Expected, External, NativeFunction
+from dyn.ir.external import TENSOR, Callee, Expected, External, NativeFunction
 from dyn.ops.custom_call import run_registered
 
 Array = np.ndarray[Any, Any]
 
 #: ``(context, in, out, answer)``: see ``dyn.runtime.callbacks``.
 PYTHON = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_int64))
-#: A tensor: data, dtype, rank, dims, strides.
-_TENSOR = struct.Struct("PIiPP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class _Tensor:
 def _tensors(address: int, bytes: int) -> list[_Tensor]:
     """The tensors that lie one after the other at an address."""
     found: list[_Tensor] = []
-    for data, dtype, rank, dims, _ in _TENSOR.iter_unpack(ctypes.string_at(address, bytes)):
+    for data, dtype, rank, dims, _ in TENSOR.iter_unpack(ctypes.string_at(address, bytes)):
         shape = struct.unpack(f"{rank}q", ctypes.string_at(dims, 8 * rank)) if rank else ()
         found.append(_Tensor(data, from_dlpack(dtype), shape))
     return found
@@ -71,7 +68,7 @@ class PythonCall:
 
     def __call__(self, inputs: int, outputs: int) -> None:
         operands = _tensors(inputs, outputs - inputs)
-        results = _tensors(outputs, _TENSOR.size * self.callee.results)
+        results = _tensors(outputs, TENSOR.size * self.callee.results)
         expected = [Expected(x.dtype, x.shape) for x in results]
         target = self.callee.target
         if isinstance(target, str):
@@ -117,15 +114,7 @@ class Externals:
         """The error that an external function's answer is."""
         target = self.callees[number].target
         assert isinstance(target, External)
-        assert isinstance(target.function, NativeFunction)
-        text = target.function.errors.get(answer)
-        return ExternalError(
-            f"{target.name} failed: it returned {answer}{'' if text is None else f', {text}'}.",
-            loc=target.loc,
-            remedy="what the number means is for the function to say: errors= takes a text for each."
-            if text is None
-            else "",
-        )
+        return target.failure(answer)
 
 
 def call_of(context: int) -> PythonCall:

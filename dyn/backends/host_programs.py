@@ -379,7 +379,8 @@ class LoadedProgram:
             return None if runs_python else self.externals.failure(number, values[-1])
         if host.sites[site] is Fault.LIBRARY:
             return take_error()
-        return render_failure(host, site, values[: len(host.symbols)], sizes)
+        known = len(host.symbols)
+        return render_failure(host, site, values[:known], sizes, values[known:])
 
     def _may_have_written(self, site: int) -> bool:
         """Whether a call that failed there may have written results into arguments: no check comes after that."""
@@ -387,7 +388,7 @@ class LoadedProgram:
             return False
         from dyn.lower.host import Fault
 
-        return self.interface.host().sites[site] in (Fault.NO_MEMORY, Fault.TOO_LONG, Fault.LIBRARY)
+        return self.interface.host().sites[site] in (Fault.NO_MEMORY, Fault.TOO_LONG, Fault.LIBRARY, Fault.OVERRUN)
 
     def _told(self, error: BaseException | None, taken: Sequence[int]) -> BaseException:
         """An error with the arguments that may hold parts of results."""

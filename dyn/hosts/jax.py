@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,20 +20,58 @@ _MOST_SHAPES = 1024
 _WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
-@lru_cache(maxsize=1)
-def putter() -> Callable[[NumpyArray, Any], Any]:
+@dataclass(frozen=True, eq=False)
+class Putter:
     """``put(array, aval)``: a JAX array of that type on the first CPU, over the array's memory where that starts at a
     multiple of 64 bytes; nobody may write to it any more.
 
-    It is what ``jax.device_put`` comes to, which takes ten times as long to get there.
+    It is what ``jax.device_put`` comes to, which takes ten times as long to get there: jaxlib's ``function(aval,
+    sharding, [array], devices, False)``. Where this jaxlib has none, ``function`` is None.
     """
+
+    jax: Any
+    function: Callable[..., Any] | None
+    sharding: Any
+    devices: list[Any]
+
+    def __call__(self, array: NumpyArray, aval: Any) -> Any:
+        if self.function is None:
+            return self.jax.device_put(array)
+        return self.function(aval, self.sharding, [array], self.devices, False)
+
+
+@lru_cache(maxsize=1)
+def putter() -> Putter:
+    """The one of this process."""
     jax = sys.modules["jax"]
     cpu = jax.devices("cpu")[0]
-    batched = getattr(sys.modules.get("jaxlib._jax"), "batched_device_put", None)
-    if batched is None:
-        return lambda array, aval: jax.device_put(array)
-    sharding, devices = jax.sharding.SingleDeviceSharding(cpu), [cpu]
-    return lambda array, aval: batched(aval, sharding, [array], devices, False)
+    function = getattr(sys.modules.get("jaxlib._jax"), "batched_device_put", None)
+    return Putter(jax, function, jax.sharding.SingleDeviceSharding(cpu), [cpu])
+
+
+class JaxMaker:
+    """``make(array)``: a JAX array of an array that nobody else has: one result of a program, weak or not.
+
+    Without a ``dtype`` it has the array's. ``avals`` are the types that have been met, by their shapes.
+    """
+
+    __slots__ = ("_dtype", "_weak", "avals", "put")
+
+    def __init__(self, dtype: Any = None, *, weak: bool = False) -> None:
+        self._dtype, self._weak = dtype, weak
+        self.put = putter()
+        self.avals: dict[tuple[int, ...], Any] = {}
+
+    def __call__(self, array: NumpyArray) -> Any:
+        aval = self.avals.get(array.shape)
+        return self.put(array, self._make(array) if aval is None else aval)
+
+    def _make(self, array: NumpyArray) -> Any:
+        if len(self.avals) >= _MOST_SHAPES:
+            self.avals.clear()
+        dtype = array.dtype if self._dtype is None else self._dtype
+        aval = self.avals[array.shape] = self.put.jax.core.ShapedArray(array.shape, dtype, weak_type=self._weak)
+        return aval
 
 
 class JaxHost:
@@ -41,7 +80,7 @@ class JaxHost:
     name = "jax"
 
     def __init__(self) -> None:
-        self._avals: dict[tuple[Any, tuple[int, ...]], Any] = {}
+        self._makers: dict[np.dtype[Any], JaxMaker] = {}
 
     def view(self, value: Any) -> NumpyArray:
         """The array's own memory, read-only. An array that lies on several devices is put together, which copies it."""
@@ -73,12 +112,12 @@ class JaxHost:
 
         As everywhere in JAX, 64-bit numbers become 32-bit ones unless ``jax_enable_x64`` is set.
         """
-        aval = self._avals.get((array.dtype, array.shape))
-        if aval is None:
-            jax = sys.modules["jax"]
-            if array.dtype.name in _WIDE:
-                return jax.numpy.asarray(array)
-            if len(self._avals) >= _MOST_SHAPES:
-                self._avals.clear()
-            aval = self._avals[array.dtype, array.shape] = jax.core.ShapedArray(array.shape, array.dtype)
-        return putter()(array, aval)
+        made = self.maker(array.dtype)
+        return sys.modules["jax"].numpy.asarray(array) if made is None else made(array)
+
+    def maker(self, dtype: np.dtype[Any]) -> JaxMaker | None:
+        """What makes results of a dtype; None for one that JAX may make narrower."""
+        made = self._makers.get(dtype)
+        if made is None and dtype.name not in _WIDE:
+            made = self._makers[dtype] = JaxMaker()
+        return made

@@ -1,1 +1,1 @@
-"""Front ends, a folder each: StableHLO, JAX, PyTorch, TensorFlow. Empty in this version."""
+"""Front ends, a folder each: StableHLO, JAX, PyTorch."""

@@ -35,7 +35,7 @@ class Demands:
         found = self._inside.get(number)
         if found is None:
             facts = self.facts.within(self.regions[number].demands)
-            found = self._inside[number] = Demands(facts, self.opdef, self.loc)
+            found = self._inside[number] = type(self)(facts, self.opdef, self.loc)
         return found
 
     def grown_regions(self) -> tuple[Region, ...]:
@@ -50,7 +50,10 @@ class Demands:
     def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
         if kind is RelKind.EQ and lhs is rhs:
             return
-        self.facts = self.facts.assume(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+        self._demand(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+
+    def _demand(self, relation: Relation) -> None:
+        self.facts = self.facts.assume(relation)
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer:
         return self.facts.eq(lhs, rhs)
@@ -60,6 +63,17 @@ class Demands:
 
     def unsupported(self, text: str, remedy: str = "") -> Exception:
         return UnsupportedOpError(f"{self.opdef.name}: {text}", loc=self.loc, remedy=remedy)
+
+
+class Restated(Demands):
+    """The :class:`~dyn.ir.opdef.TypeContext` of an op that was made before, over dims equal to those that it has now.
+
+    What it demands was demanded then: a demand that no proof is found for in this form is one more fact, and nothing
+    is learned from it.
+    """
+
+    def _demand(self, relation: Relation) -> None:
+        self.facts = self.facts.restate(relation)
 
 
 class Builder:

@@ -7,13 +7,16 @@ disk, where no Python function has a place.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from dyn.dtypes import DType
+from dyn.dtypes import DType, dtype
+from dyn.errors import ExternalError
 from dyn.ir.core import Op, attrs_key
 from dyn.source import Loc
 
@@ -65,8 +68,50 @@ class External:
     ordered: bool = False
     vmap_method: VmapMethod | None = None
 
+    def failure(self, answer: int) -> ExternalError:
+        """The error that a native function's answer is."""
+        assert isinstance(self.function, NativeFunction)
+        text = self.function.errors.get(answer)
+        return ExternalError(
+            f"{self.name} failed: it returned {answer}{'' if text is None else f', {text}'}.",
+            loc=self.loc,
+            remedy="what the number means is for the function to say: errors= takes a text for each."
+            if text is None
+            else "",
+        )
+
+    def run_native(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> tuple[Array, ...]:
+        """Call a native function with copies of arrays; ExternalError where it answers that it failed."""
+        assert isinstance(self.function, NativeFunction)
+        given = [np.array(x, order="C") for x in arrays]
+        made = [np.empty(x.shape, x.dtype.np) for x in expected]
+        inputs, outputs = _Tensors(given), _Tensors(made)
+        answer = _NATIVE(self.function.address)(self.function.context, inputs.address, outputs.address)
+        if answer != 0:
+            raise self.failure(answer)
+        return tuple(made)
+
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+#: A tensor in memory: data, dtype, rank, dims, strides.
+TENSOR = struct.Struct("PIiPP")
+#: ``(context, in, out)``
+_NATIVE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
+
+
+class _Tensors:
+    """Arrays as native functions are given them, which have to live as long as this does."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._dims = [(ctypes.c_int64 * max(x.ndim, 1))(*x.shape) for x in arrays]
+        records = [
+            TENSOR.pack(x.ctypes.data, dtype(x.dtype).dlpack, x.ndim, ctypes.addressof(dims), 0)
+            for x, dims in zip(arrays, self._dims, strict=True)
+        ]
+        self._memory = ctypes.create_string_buffer(b"".join(records))
+        self.address = ctypes.addressof(self._memory)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -166,6 +166,11 @@ class Encoder(Protocol):
     @property
     def facts(self) -> Facts: ...
 
+    @property
+    def for_xla(self) -> bool:
+        """Whether XLA's results count, where they are not those of the specification."""
+        ...
+
     def ops(
         self,
         name: str,

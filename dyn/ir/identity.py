@@ -18,7 +18,8 @@ from dyn.ir.core import Attr, Dense, Function, Op, Value
 from dyn.ir.external import External
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, exact_text, free_symbols
+from dyn.shapes import Dim, Opaque, Relation, Symbol, SymExpr, as_dim
+from dyn.shapes.text import text_of_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class _Writer:
         self.values: dict[Value, int] = {}
         self.types: dict[TensorType, str] = {}
         self.dims: dict[Dim, str] = {}
+        #: Opaque terms, each of which has a line of its own: sizes that are made of one another share theirs.
+        self.terms: dict[Opaque, str] = {}
         #: External functions by their first appearance: code knows them by their numbers.
         self.externals: dict[External, int] = {}
 
@@ -128,10 +131,34 @@ class _Writer:
     def dim(self, dim: Dim) -> str:
         text = self.dims.get(dim)
         if text is None:
-            for symbol in sorted(free_symbols(dim), key=lambda s: s.uid):
-                self.symbols.setdefault(symbol, f"d{len(self.symbols)}")
-            text = self.dims[dim] = exact_text(dim, self.symbols).replace(" ", "")
+            if isinstance(dim, SymExpr):
+                self.name_terms(dim)
+            text = self.dims[dim] = self.sum(dim)
         return text
+
+    def sum(self, dim: Dim) -> str:
+        """A dim whose symbols and terms have names."""
+        return text_of_terms(dim, self.symbols, self.terms).replace(" ", "")
+
+    def name_terms(self, dim: SymExpr) -> None:
+        """Give names to the symbols and terms of a dim that have none, and write the terms: arguments first."""
+        stack: list[tuple[SymExpr | Opaque, bool]] = [(dim, False)]
+        while stack:
+            node, entered = stack.pop()
+            if isinstance(node, SymExpr):
+                for mono, _ in reversed(node.terms):
+                    for atom, _ in reversed(mono.factors):
+                        if isinstance(atom, Symbol):
+                            self.symbols.setdefault(atom, f"d{len(self.symbols)}")
+                        elif atom not in self.terms:
+                            stack.append((atom, False))
+            elif entered and node not in self.terms:
+                args = ",".join([self.sum(arg) for arg in node.args])
+                name = self.terms[node] = f"t{len(self.terms)}"
+                self.lines.append(f"term {name} {node.kind}({args})")
+            elif not entered:
+                stack.append((node, True))
+                stack.extend([(arg, False) for arg in reversed(node.args) if isinstance(arg, SymExpr)])
 
     def attr(self, value: Attr) -> str:
         """An attribute, with its kind: True is not 1, 1 not 1.0, and a NaN is its bits."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dyn.ir.builder import Builder
+from dyn.ir.builder import Builder, Restated
 from dyn.ir.core import Attr, Function, Op, Region, Value, attrs_key, with_operands
 from dyn.ir.effects import has_own_effect, must_run
 from dyn.ir.nested import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Dim, Facts, last_measured
+from dyn.shapes import Dim, Facts, Relation, RelKind
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -30,6 +30,7 @@ def refine_shapes(function: Function) -> Function:
 
     Needs nothing. Leaves no two different dims in types and attributes that the facts prove equal by substitution, so
     that later passes may compare dims by identity. Parameters remember their own dims, which calls are checked against.
+    What an op demands of the dims that it has now is a fact, where the facts do not prove it.
     """
     refiner = _Refiner(function.facts)
     params = tuple([refiner.value(v) for v in function.params])
@@ -41,10 +42,12 @@ def refine_shapes(function: Function) -> Function:
     )
     ops = tuple([refiner.op(op) for op in function.ops])
     results = tuple([refiner.value(v) for v in function.results])
-    return replace(function, params=params, infos=infos, ops=ops, results=results)
+    return replace(function, params=params, infos=infos, ops=ops, results=results, facts=refiner.facts)
 
 
 class _Refiner(Redimension):
+    """Dims become what the facts simplify them to; the facts grow by demands that lose their proof by that."""
+
     def __init__(self, facts: Facts) -> None:
         super().__init__()
         self.facts = facts
@@ -55,17 +58,43 @@ class _Refiner(Redimension):
             return dim
         found = self.dims.get(dim)
         if found is None:
-            found = self.facts.simplify(dim)
-            if last_measured(found) > last_measured(dim):  # what is measured may not be known yet where the dim is
-                found = dim
-            self.dims[dim] = found
+            found = self.dims[dim] = self.facts.simplify(dim)
         return found
 
     def attrs(self, op: Op) -> Mapping[str, Attr]:
         return op.attrs if op.opdef.kind is OpKind.MEASURE else super().attrs(op)
 
+    def op(self, op: Op) -> Op:
+        made = super().op(op)
+        if not op.regions and made.operands == op.operands and made.results == op.results and made.attrs == op.attrs:
+            return op
+        return self.restated(made)
+
+    def restated(self, op: Op) -> Op:
+        """The op; what its rule demands, and that its results have the types which the rule gives, is known now."""
+        demands = Restated(self.facts, op.opdef, op.loc, op.regions)
+        inferred = op.opdef.types(demands, tuple([v.type for v in op.operands]), op.attrs)
+        for value, expected in zip(op.results, inferred, strict=True):
+            for axis, (a, b) in enumerate(zip(value.shape, expected.shape, strict=True)):
+                demands.require(RelKind.EQ, a, b, f"axis {axis} of the result of {op.opdef.name} has one size")
+        regions = demands.grown_regions()
+        self.facts = demands.facts
+        if op.opdef.kind is not OpKind.CONTROL:  # their regions run wherever the op does
+            for new, old in zip(regions, op.regions, strict=True):
+                self.restate(new.demands[len(old.demands) :])
+        return replace(op, regions=regions)
+
+    def restate(self, demands: Sequence[Relation]) -> None:
+        for relation in demands:
+            self.facts = self.facts.restate(relation)
+
     def region(self, region: Region) -> Region:
-        return self.demanding(region) if region.demands else super().region(region)
+        if region.demands:
+            return self.demanding(region)
+        around = self.facts
+        made = super().region(region)
+        demands, self.facts = self.facts.relations[len(around.relations) :], around
+        return replace(made, demands=demands)
 
     def demanding(self, region: Region) -> Region:
         """A region with facts of its own: they hold for its ops, and not for what it takes and gives.
@@ -74,6 +103,7 @@ class _Refiner(Redimension):
         """
         params = tuple([self.value(v) for v in region.params])
         inner = _Refiner(self.facts.within(region.demands))
+        known = len(inner.facts.relations)
         loc = region.ops[0].loc if region.ops else UNKNOWN
         edge = Builder(inner.facts, loc)
         for old, param in zip(region.params, params, strict=True):
@@ -86,7 +116,8 @@ class _Refiner(Redimension):
         for old in region.results:
             value, shape = inner.value(old), tuple([self.dim(d) for d in old.shape])
             results.append(value if shape == value.shape else edge.op("reshape", value, shape=shape))
-        return Region(params, (*start, *ops, *edge.ops), tuple(results), region.demands)
+        restated = (*edge.facts.relations[known:], *inner.facts.relations[known:])
+        return Region(params, (*start, *ops, *edge.ops), tuple(results), (*region.demands, *restated))
 
 
 def eliminate_common_subexpressions(function: Function) -> Function:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dyn.eager import carried
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
+from dyn.specialize.carried import carried
 from dyn.trace import control
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim

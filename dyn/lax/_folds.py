@@ -15,7 +15,7 @@ from dyn.ir.types import TensorType
 from dyn.ops.reduce import identity
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.lift import is_liftable, lift, yields_to
+from dyn.trace.lift import converted, is_liftable, lift, yields_to
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import Expected, TracedRegion, trace_region
 from dyn.trace.tracer import Tracer, active_trace
@@ -96,7 +96,7 @@ def _initial(what: str, trace: Trace, leaf: Any, array: Value, name: str) -> Val
     if yields_to(value, array.dtype):
         number = trace.builder.uniform(value)
         if number is None:
-            value = trace.emit("convert", value, dtype=array.dtype)
+            value = converted(trace, value, array.dtype)
         else:  # a constant of that dtype at once: it may be an identity
             value = trace.constant(_in_dtype(what, number.item(), array.dtype, name))
     if value.type.rank or value.dtype is not array.dtype:

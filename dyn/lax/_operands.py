@@ -6,7 +6,6 @@ everywhere, and take the dtype of the arrays beside them; and a 0-d array stands
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,14 +13,14 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.eager import call_eagerly
+from dyn.eager import eager_function
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
-from dyn.trace.lift import is_liftable, lift, settled_dtype, yields_to
+from dyn.trace.lift import converted, does_not_fit, is_liftable, lift, settled_dtype, yields_to
 from dyn.trace.measured import measure
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer, active_trace
@@ -40,14 +39,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def raw(fn: F) -> F:
     """Record ``fn`` in the current trace; where there is none, compile and run it."""
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if active_trace(*flatten((args, kwargs))[0]) is None:
-            return call_eagerly(fn, args, kwargs)
-        return fn(*args, **kwargs)
-
-    return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+    return eager_function(
+        fn,
+        lambda args, kwargs: active_trace(*flatten((args, kwargs))[0]),
+        lambda args, kwargs: fn(*args, **kwargs),
+    )
 
 
 def trace_of(*values: Any) -> Trace:
@@ -137,7 +133,7 @@ def in_dtype(what: str, trace: Trace, value: Value, dtype: DType) -> Value:
         )
     number = trace.known_number(value)
     if number is None or value.shape:
-        return trace.emit("convert", value, dtype=dtype)
+        return converted(trace, value, dtype)
     return trace.number(number, _converted(number, dtype))
 
 
@@ -147,11 +143,7 @@ def _converted(number: Any, dtype: DType) -> np.ndarray[Any, Any]:
         with np.errstate(all="ignore"):
             return np.array(number, dtype.np)
     except OverflowError:
-        raise UnsupportedOpError(
-            f"the Python integer {number} does not fit in {dtype.name}.",
-            loc=user_loc(),
-            remedy="convert the array it meets to a wider dtype with .astype.",
-        ) from None
+        raise does_not_fit(number, dtype) from None
 
 
 def settled(trace: Trace, value: Value) -> Value:

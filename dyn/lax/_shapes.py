@@ -30,7 +30,8 @@ from dyn.lax._operands import (
 from dyn.shapes import Dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.lift import settled_dtype
+from dyn.trace.dims import counted_from_front
+from dyn.trace.lift import converted, settled_dtype
 from dyn.trace.tracer import Tracer
 
 Shape = Sequence[Size]
@@ -196,15 +197,10 @@ def slice_in_dim(
     number = axis_of("slice_in_dim", axis, len(x.shape))
     size = x.shape[number]
     start, limit = (
-        default if given is None else _from_front(size_of("slice_in_dim", given), size)
+        default if given is None else counted_from_front(trace.facts, size_of("slice_in_dim", given), size)
         for given, default in ((start_index, 0), (limit_index, size))
     )
     return Tracer(trace, _cut(trace, x, number, start, limit, size_of("slice_in_dim", stride)))
-
-
-def _from_front(place: Dim, size: Dim) -> Dim:
-    """A place counted from the end where it is known to be negative."""
-    return place + size if isinstance(place, int) and place < 0 else place
 
 
 @raw
@@ -212,7 +208,7 @@ def index_in_dim(operand: ArrayLike, index: Size, axis: int = 0, keepdims: bool 
     """The slice at ``index`` along an axis."""
     trace, x = _one("index_in_dim", operand, index)
     number = axis_of("index_in_dim", axis, len(x.shape))
-    place = _from_front(size_of("index_in_dim", index), x.shape[number])
+    place = counted_from_front(trace.facts, size_of("index_in_dim", index), x.shape[number])
     return Tracer(trace, _without(trace, _cut(trace, x, number, place, place + 1, 1), number, keepdims))
 
 
@@ -261,8 +257,10 @@ def _place(what: str, trace: Trace, start: Any, size: Dim) -> Value:
     value = settled(trace, lifted(what, trace, start))
     if value.dtype.kind is dtypes.Kind.UINT:
         return value
-    zero = trace.constant(np.zeros((), value.dtype.np))
-    whole = trace.emit("convert", trace.emit("dim_size", size=size, dtype=dtypes.int64), dtype=value.dtype)
+    if value.dtype is not dtypes.int64:  # the size may be no number of a narrower dtype
+        value = trace.emit("convert", value, dtype=dtypes.int64)
+    zero = trace.constant(np.zeros((), np.int64))
+    whole = trace.emit("convert", trace.emit("dim_size", size=size, dtype=dtypes.int64), dtype=dtypes.int64)
     negative = trace.emit("compare", value, zero, direction="LT")
     return trace.emit("select", negative, trace.emit("add", value, whole), value)
 
@@ -369,7 +367,7 @@ def full(shape: Shape | Size, fill_value: ArrayLike, dtype: DTypeLike = None) ->
     value = lifted("full", trace, fill_value)
     wanted = settled_dtype(value.dtype) if value.type.weak else value.dtype
     wanted = wanted if dtype is None else dtype_of(dtype)
-    value = trace.emit("convert", value, dtype=wanted) if value.type.weak or value.dtype is not wanted else value
+    value = converted(trace, value, wanted) if value.type.weak or value.dtype is not wanted else value
     return Tracer(trace, trace.emit("broadcast_in_dim", value, shape=sizes_of("full", sizes), dims=()))
 
 
@@ -380,5 +378,5 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike = None, shap
     sizes = value.shape if shape is None else sizes_of("full_like", shape)
     fill = lifted("full_like", trace, fill_value)
     wanted = value.dtype if dtype is None else dtype_of(dtype)
-    fill = trace.emit("convert", fill, dtype=wanted)
+    fill = converted(trace, fill, wanted)
     return Tracer(trace, trace.emit("broadcast_in_dim", fill, shape=sizes, dims=()) if sizes else fill)

@@ -95,7 +95,7 @@ class ExprBuilder:
     def index(self, dtype: DType, expr: Dim) -> Expr:
         if isinstance(expr, int):
             return self.const(dtype, expr)
-        if not self.bound.keys().isdisjoint(expr.atoms):
+        if not self.bound.keys().isdisjoint(expr.symbols):
             return self.cast(self._computed(expr), dtype)
         return self._node(("index", dtype, expr), lambda: Index(dtype, expr))
 
@@ -192,7 +192,7 @@ class ExprBuilder:
         return self._sums[dim]
 
     def _is_computed(self, dim: Dim) -> TypeGuard[SymExpr]:
-        return not isinstance(dim, int) and not self.bound.keys().isdisjoint(dim.atoms)
+        return not isinstance(dim, int) and not self.bound.keys().isdisjoint(dim.symbols)
 
     def _sum(self, dim: SymExpr) -> Expr:
         atom = dim.is_atom
@@ -207,7 +207,7 @@ class ExprBuilder:
             part: Expr | None = None
             for factor, power in mono.factors:
                 for _ in range(power):
-                    if self.bound.keys().isdisjoint(atom_dim(factor).atoms):
+                    if self.bound.keys().isdisjoint(factor.symbols):
                         own = own * atom_dim(factor)
                     else:
                         part = self._join(Scalar.MUL, part, self._computed(atom_dim(factor)))
@@ -389,7 +389,7 @@ class Parameters:
                 continue
             # What functions are of comes first, so that no depth of them is a depth of calls.
             functions = [a for mono, _ in stack[-1].terms for a, _ in mono.factors if isinstance(a, Opaque)]
-            mixed = [a for a in functions if not self.inner.isdisjoint(atom_dim(a).atoms)]
+            mixed = [a for a in functions if not self.inner.isdisjoint(a.symbols)]
             args = [arg for function in mixed for arg in function.args]
             waiting = [arg for arg in args if isinstance(arg, SymExpr) and arg not in self.rewritten]
             if waiting:

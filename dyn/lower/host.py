@@ -39,6 +39,7 @@ class Fault(Enum):
     NO_MEMORY = "no memory"
     LIBRARY = "a library call failed"
     TOO_LONG = "too large for LAPACK"
+    OVERRUN = "a red zone was written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,29 @@ class HostProgram:
     scopes: Mapping[Body, Scope] = field(default_factory=dict[Body, Scope])
     #: The large constants, by number: arrays that are there before a call.
     constants: tuple[Dense, ...] = ()
+    #: The bytes of a red zone (``dyn.lower.host_llvm.red_zones``): a multiple of ALIGNMENT, 0 for none.
+    red_zone: int = 0
+
+    def zones(self) -> tuple[tuple[int, int | None], ...]:
+        """The red zones of the arena: the segment of each, and the slot that it is behind, if it is not the first."""
+        if not self.red_zone:
+            return ()
+        zones: list[tuple[int, int | None]] = []
+        for segment in sorted(set(self.segments)):
+            zones += [(segment, None), *((segment, slot) for slot, of in enumerate(self.segments) if of == segment)]
+        return tuple(zones)
+
+    @property
+    def most_written(self) -> int:
+        """How many values a launch writes into the arena at most."""
+        return max((len(self.written(launch)) for launch in walk_launches(self.launches)), default=0)
+
+    def written(self, launch: Launch) -> tuple[Value, ...]:
+        """What a launch writes into the arena, if there are red zones."""
+        if not self.red_zone or launch.bodies or launch.measures is not None:
+            return ()
+        made = {*launch.group.outputs, *launch.temporaries}
+        return tuple(v for v in dict.fromkeys(launch.buffers) if v in made and self.places[v].kind == "arena")
 
     @property
     def arena(self) -> Dim:
@@ -90,7 +114,7 @@ class HostProgram:
         scoped = {slot for scope in self.scopes.values() for slot in scope.slots}
         for number, slot in enumerate(self.slots):
             total = total + (dim_max(slot, 0) if number in scoped else slot)
-        return total
+        return total + self.red_zone * len(self.zones())
 
     def text(self) -> str:
         """The program as people and golden files read it."""
@@ -108,6 +132,8 @@ class HostProgram:
         for number, (slot, segment) in enumerate(zip(self.slots, self.segments, strict=True)):
             when = f", once {measured[segment - 1].name} is known" if segment else ""
             lines.append(f"  slot {number}: {slot} bytes{when}")
+        if self.red_zone:
+            lines.append(f"  red zones of {self.red_zone} bytes")
         for number, dense in enumerate(self.constants):
             lines.append(f"  constant {number}: {dense.array.nbytes} bytes")
         lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
@@ -148,7 +174,11 @@ def site_text(site: Site, names: Sequence[str]) -> str:
 
 
 def build_host(
-    plan: Plan, launches: tuple[Launch, ...], guards: tuple[Relation, ...], reuses: tuple[Reuse, ...] = ()
+    plan: Plan,
+    launches: tuple[Launch, ...],
+    guards: tuple[Relation, ...],
+    reuses: tuple[Reuse, ...] = (),
+    red_zone: int = 0,
 ) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
@@ -174,15 +204,18 @@ def build_host(
     sites += [relation for relation in function.facts.relations if relation not in guards]
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
-    dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *_launch_dims(launches)))
+    dividing = any(divides(dim) for dim in (*(found.dim for found in located_dims(function)), *launch_dims(launches)))
     sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if dividing else []), Fault.NO_MEMORY]
     if any(launch.call is not None and launch.callee is None for launch in walk_launches(launches)):
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
+    if red_zone:
+        sites += [Fault.OVERRUN]
     layout = lay_out(plan, launches)
     return HostProgram(
         function, tuple(symbols), binding.binds, tuple(sites), tuple(layout.slots),
         tuple(layout.segments), layout.places, layout.sizes,
         launches, guards, reuses, layout.loops, layout.variables, layout.scopes, tuple(layout.constants.values()),
+        red_zone,
     )  # fmt: skip
 
 
@@ -217,7 +250,7 @@ def _op_dims(ops: tuple[Op, ...], *, inside: bool) -> Iterator[LocatedDim]:
             yield from _op_dims(region.ops, inside=True)
 
 
-def _launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
+def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
     """What the launches are chosen and sized by."""
     for launch in walk_launches(launches):
         for variant in launch.variants:

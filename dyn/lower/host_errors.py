@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dyn.errors import ShapeError
+from dyn.errors import OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
-from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, located_dims
+from dyn.ir.core import Op
+from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
+from dyn.lower.launch import walk_launches
+from dyn.lower.layout import Place
 from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes.expr import atom_dim
 
 
-def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]]) -> Exception:
+def render_failure(
+    program: HostProgram, site: int, values: Sequence[int], sizes: Sequence[Sequence[int]], more: Sequence[int] = ()
+) -> Exception:
     """The error that a failed check is, with the names, the values and the user's line.
 
-    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs.
+    ``values`` are those of ``program.symbols``, ``sizes`` the shapes of the inputs, ``more`` what was reported behind
+    the values.
     """
     env = dict(zip(program.symbols, values, strict=True))
     what = program.sites[site]
@@ -37,29 +44,68 @@ def render_failure(program: HostProgram, site: int, values: Sequence[int], sizes
         )
     shapes = ", ".join(f"{info.name} {tuple(s)}" for info, s in zip(infos, sizes, strict=True) if not info.hidden)
     if what in (Fault.TOO_LARGE, Fault.NO_VALUE):
-        return _nonsense(program, env) or ShapeError(
+        too_large = ShapeError(
             f"an array of this call would have more than 2^63 bytes (arguments: {shapes}).",
             remedy="pass smaller arguments.",
         )
+        found = _nonsense(program, env, located_dims(program.function))
+        if found is None and not _has_large_array(program.function.ops, env):
+            found = _nonsense(program, env, [LocatedDim(dim, None) for dim in launch_dims(program.launches)])
+        return too_large if found is None else found
     if what is Fault.TOO_LONG:
         return ShapeError(
             f"a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits "
             f"(arguments: {shapes}).",
             remedy="pass smaller matrices.",
         )
+    if what is Fault.OVERRUN:
+        return _overrun(program, more[0], more[1])
     arena = _arena_bytes(program, env)
     what_for = f"{arena} bytes of intermediate arrays" if arena else "the scratch of its kernels"
     return MemoryError(f"{program.function.name}: no memory for {what_for} (arguments: {shapes})")
 
 
+def _overrun(program: HostProgram, number: int, zone: int) -> OverrunError:
+    """What wrote a red zone: the launch of that number."""
+    launch = next(itertools.islice(walk_launches(program.launches), number, None))
+    callee = launch.callee
+    if callee is not None:
+        who, remedy = f"the function {callee.name}", "write no more than the sizes that the function is told."
+    else:
+        who = f"the {'kernel' if launch.call is None else 'library call'} {launch.group.name}"
+        remedy = "report the program: this is an error of dyn."
+    most = program.most_written
+    if zone < most:
+        where = f"behind {program.written(launch)[zone].type}, which it makes"
+    else:
+        segment, slot = program.zones()[zone - most]
+        slot_ahead = program.segments.index(segment) if slot is None else slot
+        around = "before" if slot is None else "behind"
+        place = Place("arena", slot_ahead)
+        types = dict.fromkeys(str(v.type) for v, at in program.places.items() if at == place)
+        where = f"{around} slot {slot_ahead} of the arena, which is for {', '.join(types)}"
+    return OverrunError(f"{who} wrote {where}.", loc=launch.group.ops[-1].loc, remedy=remedy)
+
+
 def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:
+    return max(0, _value(program.arena, env))
+
+
+def _has_large_array(ops: Sequence[Op], env: Mapping[Symbol, int]) -> bool:
+    """Whether a value is an array of more than 2^63 bytes, as far as its size is known."""
+    values = [value for op in ops for value in op.results if free_symbols(value.type.size) <= env.keys()]
+    large = any(_passes(_value(value.type.nbytes, env)) for value in values)
+    return large or any(_has_large_array(region.ops, env) for op in ops for region in op.regions)
+
+
+def _value(dim: Dim, env: Mapping[Symbol, int]) -> int:
     try:
-        return max(0, evaluate(program.arena, env))
-    except ShapeError:  # of a region that does not run some sizes may have no value
+        return evaluate(dim, env)
+    except ShapeError:  # of a region that does not run
         return 0
 
 
-def _nonsense(program: HostProgram, env: dict[Symbol, int]) -> ShapeError | None:
+def _nonsense(program: HostProgram, env: Mapping[Symbol, int], dims: Iterable[LocatedDim]) -> ShapeError | None:
     """The first size that has no value, or passes 64 bits; None where all are what they should be.
 
     Sizes in regions and of data come last: a region that does not run may have any, and what has not been measured yet
@@ -69,7 +115,7 @@ def _nonsense(program: HostProgram, env: dict[Symbol, int]) -> ShapeError | None
     def order(found: LocatedDim) -> bool:
         return found.inside or any(symbol.measured for symbol in free_symbols(found.dim))
 
-    for located in sorted(located_dims(program.function), key=order):
+    for located in sorted(dims, key=order):
         dim, loc = located.dim, located.loc
         if not env.keys() >= free_symbols(dim):
             continue
@@ -139,6 +185,6 @@ def _steps(dim: Dim, env: Mapping[Symbol, int]) -> Iterator[tuple[Dim, int]]:
             yield step, evaluate(step, env)
 
 
-def _origins(program: HostProgram, dims: tuple[Dim, ...], env: dict[Symbol, int]) -> tuple[str, ...]:
+def _origins(program: HostProgram, dims: tuple[Dim, ...], env: Mapping[Symbol, int]) -> tuple[str, ...]:
     symbols = sorted({s for d in dims for s in free_symbols(d)}, key=lambda s: s.uid)
     return tuple(f"{s.name} is {s.origin} = {env[s]}" for s in symbols if s in env)

@@ -27,7 +27,7 @@ from dyn.lower.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Relation, Symbol, SymExpr, product
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, product
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -146,12 +146,7 @@ class Launch:
 
 def divides(dim: Dim) -> bool:
     """Whether a dim divides by something that may be 0."""
-    return isinstance(dim, SymExpr) and any(
-        isinstance(atom, Opaque)
-        and atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
-        and isinstance(atom.args[1], SymExpr)
-        for atom in dim.atoms
-    )
+    return isinstance(dim, SymExpr) and dim.divides
 
 
 def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:

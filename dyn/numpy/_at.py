@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from dyn.eager import call_eagerly, is_array
+from dyn.eager import call_eagerly
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._portable_index import index_of, portable
 from dyn.numpy._public import Array, ArrayLike, found_trace
 from dyn.numpy._update import Options, items_of, taken, updated
 from dyn.source import user_loc
+from dyn.specialize.carried import is_array
 from dyn.trace.tracer import Tracer
 
 __all__ = ["At", "AtIndex"]

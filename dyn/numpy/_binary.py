@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from dyn.dtypes import Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import InvalidValueError, UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
 from dyn.numpy._operands import cast, common_dtype, emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, Exponent, public
@@ -153,13 +153,13 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
 def power(x: ArrayLike, y: Exponent, /) -> Array:
     """``x ** y``. Small whole numbers written as such multiply, and 0.5 is a square root.
 
-    Raises UnsupportedOpError for an integer array and a negative whole number, as NumPy does.
+    Raises InvalidValueError for an integer array and a negative whole number, as NumPy does.
     """
     if type(y) in (int, float):
         (base,) = promote("power", x)
         result_of, _ = common_dtype([base, y])
         if not result_of.is_inexact and y < 0:
-            raise UnsupportedOpError(
+            raise InvalidValueError(
                 f"integers to negative integer powers are not whole: x ** {y}.",
                 loc=user_loc(),
                 remedy="convert the array with .astype('float32'), or use dyn.numpy.float_power.",

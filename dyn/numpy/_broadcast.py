@@ -22,6 +22,7 @@ from dyn.shapes import (
     broadcast,
     format_dim,
     format_shape,
+    joined_from,
 )
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -63,7 +64,7 @@ def _join(what: str, trace: Trace, axis: int, a: Dim, b: Dim, shapes: Sequence[t
         return b
     facts = trace.facts
     for whole, part in ((a, b), (b, a)):
-        if set(_parts(part)) <= set(_parts(whole)):
+        if set(joined_from(part)) <= set(joined_from(whole)):  # that they fit was demanded where it was made
             return whole
     if facts.eq(a, b).proved:
         return facts.simplify(a)
@@ -83,12 +84,6 @@ def _join(what: str, trace: Trace, axis: int, a: Dim, b: Dim, shapes: Sequence[t
     else:
         trace.require(Relation(RelKind.BROADCASTS, a, b, reason))
     return trace.facts.simplify(broadcast(a, b))
-
-
-def _parts(dim: Dim) -> tuple[Dim, ...]:
-    """The sizes that ``dim`` is broadcast from; that they fit was demanded where it was made."""
-    atom = dim.is_atom if isinstance(dim, SymExpr) else None
-    return atom.args if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST else (dim,)
 
 
 def _cut(trace: Trace, whole: Dim, part: Dim) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError
 from dyn.numpy._axes import all_axes, one_axis, text_of
 from dyn.numpy._binary import remainder
 from dyn.numpy._indexing import getitem
@@ -99,7 +99,7 @@ def gradient(f: ArrayLike, /, *varargs: ArrayLike, axis: Axis = None, edge_order
     if isinstance(axis, tuple | list):
         axes = tuple(one_axis("gradient", a, value.ndim) for a in axis)
     if edge_order not in (1, 2):
-        raise UnsupportedOpError(f"gradient: the edge order is {edge_order!r}.", loc=user_loc(), remedy="use 1 or 2.")
+        raise InvalidValueError(f"gradient: the edge order is {edge_order!r}.", loc=user_loc(), remedy="use 1 or 2.")
     spacings = list(varargs) if varargs else [1.0]
     if len(spacings) == 1:
         spacings = spacings * len(axes)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
-from dyn.errors import UnsupportedOpError
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, emit, promote, shape_of
+from dyn.numpy._options import no_choice
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._search import demand_elements, vector
 from dyn.numpy._unary import conj
 from dyn.shapes import Dim, dim_max, dim_min, floordiv, mod
-from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 __all__ = ["convolve", "correlate"]
@@ -34,7 +33,7 @@ def _part(what: str, mode: str, n: Dim, m: Dim) -> tuple[Dim, Dim]:
         return floordiv(short - 1, 2), long
     if mode == "valid":
         return short - 1, long - short + 1
-    raise UnsupportedOpError(f"{what}: {mode!r} is no mode.", loc=user_loc(), remedy="use 'full', 'same' or 'valid'.")
+    raise no_choice(what, "mode", mode, ("full", "same", "valid"))
 
 
 def _slid(x: Tracer, kernel: Tracer, start: Dim, length: Dim, reverse: bool) -> Tracer:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
@@ -15,6 +16,7 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
 from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import cast, emit, like, measured, operand, promote, shape_of, to_float
+from dyn.numpy._options import check_rising, numbers_in, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
 from dyn.numpy._reductions import min as min_of
@@ -95,22 +97,34 @@ def bincount(
 # ---- bins ------------------------------------------------------------------------------------------------------------
 
 
+#: NumPy's rules for the number of bins.
+_RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
+
+
 def _bin_count(what: str, bins: Any) -> int:
     if isinstance(bins, str):
+        one_of(what, "rule for bins", bins, _RULES)
         raise NotYetError(
             f"{what} with bins={bins!r} has a data-dependent shape; data-dependent shapes come later.",
             loc=user_loc(),
             remedy="give the number of bins, or their edges.",
         )
-    count = int(bins)
-    if count < 1:
-        raise ShapeError(f"{what}: {bins!r} is no number of bins.", loc=user_loc(), remedy="use 1 or more.")
-    return count
+    return whole_number(what, "the number of bins", bins, 1)
+
+
+def _check_limits(what: str, limits: Any) -> None:
+    """Check the two ends of bins as far as they are numbers that are known."""
+    numbers = numbers_in(list(limits))
+    if len(limits) != 2 or not all(map(math.isfinite, numbers)) or numbers != sorted(numbers):
+        raise InvalidValueError(
+            f"{what}: range is {limits!r}.", loc=user_loc(), remedy="give two finite numbers, the lower one first."
+        )
 
 
 def _edges(what: str, x: Tracer, bins: Any, limits: Any, element: DType) -> Tracer:
     """The edges of bins: as they are given, or of equal width between the limits, or the least and the greatest."""
     if (hasattr(bins, "shape") and getattr(bins, "shape", ()) != ()) or isinstance(bins, list | tuple):
+        check_rising(what, "bins", bins)
         return vector(what, array_of(what, bins, x))
     count = _bin_count(what, bins)
     low: Array
@@ -121,6 +135,7 @@ def _edges(what: str, x: Tracer, bins: Any, limits: Any, element: DType) -> Trac
         nothing = emit("compare", size_of(x, product(shape_of(x))), like(size_of(x, 0), 0), direction="EQ")
         low, high = where(nothing, 0.0, low), where(nothing, 1.0, high)
     else:
+        _check_limits(what, limits)
         low, high = (cast(promote(what, x, v)[1], element) for v in limits)
     same = low == high
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)

@@ -12,9 +12,9 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.array import asarray as own_asarray
+from dyn.array import needs_copy
 from dyn.dtypes import DType
-from dyn.eager import is_array
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
@@ -31,15 +31,18 @@ from dyn.numpy._operands import (
     operand,
     promote,
     shape_of,
+    tracer,
 )
+from dyn.numpy._options import one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
+from dyn.specialize.carried import is_array
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
-from dyn.trace.lift import settled_dtype
+from dyn.trace.lift import check_integers, settled_dtype
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -153,7 +156,7 @@ def arange(
                 remedy="use an int, or a dimension such as x.shape[0].",
             )
     if isinstance(step, SymbolicDim | Tracer) or int(step) == 0:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use an int other than 0."
         )
     first, last, stride = unwrap_dim(low), unwrap_dim(high), int(step)
@@ -186,8 +189,14 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
             remedy="compute dyn.numpy.arange(n) * step + start.",
         )
     if step == 0:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"arange does not take {step!r} for a step.", loc=user_loc(), remedy="use a number other than 0."
+        )
+    if not all(math.isfinite(v) for v in (low, high, step)):
+        raise InvalidValueError(
+            f"arange has no end: it is from {low!r} to {high!r} by {step!r}.",
+            loc=user_loc(),
+            remedy="use numbers that are finite.",
         )
     count = max(math.ceil((high - low) / step), 0)
     element = default_float() if dtype is None else dtype_of(dtype)
@@ -257,6 +266,11 @@ def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) 
     return emit("compare", columns, _scaled(rows, k, 1), direction=direction)
 
 
+def _check_diagonal(what: str, k: Any) -> None:
+    if isinstance(k, float | complex):
+        whole_number(what, "the diagonal", k)
+
+
 @public
 def eye(
     n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None
@@ -264,6 +278,7 @@ def eye(
     """Ones on the k-th diagonal, zeros elsewhere."""
     check_device("eye", device)
     trace = trace_of(n_rows, n_cols, k)
+    _check_diagonal("eye", k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "eye")
     return cast(diagonal_mask(trace, shape, k, "EQ"), default_float() if dtype is None else dtype_of(dtype))
 
@@ -278,12 +293,14 @@ def identity(n: Size, dtype: DTypeLike = None) -> Array:
 def tri(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
     """Ones at and below the k-th diagonal, zeros above."""
     trace = trace_of(n_rows, n_cols, k)
+    _check_diagonal("tri", k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "tri")
     return cast(diagonal_mask(trace, shape, k, "LE"), default_float() if dtype is None else dtype_of(dtype))
 
 
 def _triangle(what: str, x: ArrayLike, k: Any, direction: str) -> Tracer:
     value = operand(what, x, k)
+    _check_diagonal(what, k)
     if value.ndim == 0:
         raise ShapeError(f"{what}: an array without axes is no matrix.", loc=user_loc(), remedy="pass a matrix.")
     if value.ndim < 2:
@@ -309,6 +326,7 @@ def triu(x: ArrayLike, /, k: Any = 0) -> Array:
 @public
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
     """1-d arrays as the coordinates of a grid, rows first with ``"ij"``, columns first with ``"xy"``."""
+    one_of("meshgrid", "indexing", indexing, ("xy", "ij"))
     values = [operand("meshgrid", x, *arrays) for x in arrays]
     rank = len(values)
     places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
@@ -327,26 +345,27 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
 
     Outside of a trace it is a ``dyn.Array``, a copy as ``x`` may change; see ``dyn.asarray``. In a trace a NumPy array
     is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back itself
-    unless ``copy`` is True. Raises ValueError where ``copy`` is False and a copy is needed.
+    unless ``copy`` is True. Raises InvalidValueError where ``copy`` is False and a copy is needed.
     """
     check_device("asarray", device)
     if found_trace(x) is None:
         parts = isinstance(x, list | tuple) and _holds_arrays(x)
         if parts and copy is False:
-            raise ValueError(f"asarray: a {type(x).__name__} of arrays becomes an array by copying, and copy is False.")
+            raise needs_copy("asarray", f"a {type(x).__name__} of arrays")
         return own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
     value = _in_trace(x, dtype)
     if copy is False and not (value is x or (is_array(x) and value.dtype == x.dtype)):
-        raise ValueError(f"asarray: a {type(x).__name__} becomes an array by copying, and copy is False.")
+        raise needs_copy("asarray", f"a {type(x).__name__}")
     return value.renewed() if copy else value
 
 
 def _in_trace(x: Any, dtype: DTypeLike) -> Tracer:
     if isinstance(x, list | tuple | range):
-        value = _from_list(trace_of(x), x)
+        value = _from_list(trace_of(x), x, None if dtype is None else dtype_of(dtype))
     else:
         (value,) = promote("asarray", x)
-        value = cast(value, _strong(value.element_type, value.weak))
+        if dtype is None:
+            return cast(value, _strong(value.element_type, value.weak))
     return value if dtype is None else cast(value, dtype_of(dtype))
 
 
@@ -371,9 +390,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return asarray(x, device=device, copy=copy)
 
 
-def _from_list(trace: Trace, items: Any) -> Tracer:
+def _from_list(trace: Trace, items: Any, dtype: DType | None = None) -> Tracer:
+    """Nested lists as an array in the dtype that their elements have, all of which ``dtype`` has to have too."""
     if _holds_arrays(items):
-        parts = [_from_list(trace, v) if isinstance(v, list | tuple) else v for v in items]
+        parts = [_from_list(trace, v, dtype) if isinstance(v, list | tuple) else v for v in items]
+        if dtype is not None:
+            return stack([cast(tracer(trace, v, "asarray"), dtype) for v in parts])
         values = promote("asarray", *parts)
         element = _strong(values[0].element_type, values[0].weak)
         return stack([cast(v, element) for v in values])
@@ -384,6 +406,8 @@ def _from_list(trace: Trace, items: Any) -> Tracer:
             loc=user_loc(),
             remedy="make the lists equally long.",
         )
+    if dtype is not None:
+        check_integers(items, dtype)
     if array.dtype == np.float64:
         array = array.astype(default_float().np)
     if array.ndim == 0 or array.size == 1:

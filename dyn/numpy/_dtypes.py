@@ -10,7 +10,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import InvalidValueError
 from dyn.numpy._operands import combine, dtype_of
 from dyn.numpy._public import ArrayLike, DTypeLike
 from dyn.source import user_loc
@@ -35,7 +35,7 @@ def result_type(*values: ArrayLike | DTypeLike) -> np.dtype[Any]:
         else:
             strong.append(_own(value))
     if not strong and not weak:
-        raise UnsupportedOpError("result_type of nothing.", loc=user_loc(), remedy="give an array or a dtype.")
+        raise InvalidValueError("result_type of nothing.", loc=user_loc(), remedy="give an array or a dtype.")
     return combine(strong, weak)[0].np
 
 
@@ -87,7 +87,7 @@ def finfo(type: ArrayLike | DTypeLike, /) -> FloatLimits:
     """The limits of a float dtype, or of an array's; of complex ones those of their parts."""
     own = _own(type)
     if not own.is_inexact:
-        raise UnsupportedOpError(f"finfo: {own.name} is no float dtype.", loc=user_loc(), remedy="use dyn.numpy.iinfo.")
+        raise InvalidValueError(f"finfo: {own.name} is no float dtype.", loc=user_loc(), remedy="use dyn.numpy.iinfo.")
     info: Any = ml_dtypes.finfo(own.np)
     eps, most, least, normal = (float(getattr(info, name)) for name in ("eps", "max", "min", "smallest_normal"))
     return FloatLimits(int(info.bits), eps, most, least, normal, np.dtype(info.dtype), info)
@@ -97,7 +97,7 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> Any:
     """The limits of an integer dtype, or of an array's: ``bits``, ``max``, ``min`` and ``dtype``."""
     own = _own(type)
     if not own.is_integer:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"iinfo: {own.name} is no integer dtype.", loc=user_loc(), remedy="use dyn.numpy.finfo."
         )
     return np.iinfo(own.np)

@@ -19,6 +19,7 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import broadcast_to, moveaxis, view
 from dyn.numpy._operands import cast, emit, made, operand, promote, shape_of
+from dyn.numpy._options import no_choice, one_of
 from dyn.numpy._public import Array, ArrayLike, Shape, public
 from dyn.numpy._search import array_of, never_empty
 from dyn.numpy._selection import where
@@ -306,7 +307,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     elif mode == "clip":
         numbers = clip(numbers, 0, size - 1)
     elif mode is not None:
-        raise UnsupportedOpError(f"put: {mode!r} is no mode.", loc=user_loc(), remedy="use 'clip' or 'wrap'.")
+        raise no_choice("put", "mode", mode, ("clip", "wrap"))
     new = _flat(cast(array_of("put", v, value), value.element_type))
     order = made(value._trace, "iota", shape=shape_of(numbers), dimension=0, dtype=dtypes.int64)
     own = _cycled(new, size_of(new, shape_of(new)[0]), order)
@@ -333,8 +334,7 @@ def choose(a: ArrayLike, choices: Any, *, mode: str = "clip") -> Array:
     """The element of the choice that each integer says; all broadcast. ``mode`` is "clip" or "wrap"."""
     number = array_of("choose", a, choices)
     parts = list(choices) if isinstance(choices, list | tuple) else _rows("choose", choices, number)
-    if mode not in ("clip", "wrap"):
-        raise UnsupportedOpError(f"choose: {mode!r} is no mode.", loc=user_loc(), remedy="use 'clip' or 'wrap'.")
+    one_of("choose", "mode", mode, ("clip", "wrap"))
     if not parts:
         raise ShapeError("choose: there are no choices.", loc=user_loc(), remedy="give at least one.")
     index = remainder(number, len(parts)) if mode == "wrap" else clip(number, 0, len(parts) - 1)

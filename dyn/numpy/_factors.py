@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dyn.errors import ArgumentError
+from dyn.errors import InvalidValueError
 from dyn.numpy._binary import multiply
 from dyn.numpy._manipulation import expand_dims
 from dyn.numpy._operands import emit, emit_all
@@ -77,7 +77,7 @@ def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
     ``"r"`` R is given alone. Complete factors of more rows than columns have no derivative.
     """
     if mode not in ("reduced", "complete", "r"):
-        raise ArgumentError(
+        raise InvalidValueError(
             f"qr: mode is 'reduced', 'complete' or 'r', not {mode!r}.", loc=user_loc(), remedy="use 'reduced'."
         )
     stacks, value = one_stack("qr", x)
@@ -90,7 +90,7 @@ def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
 
 def _eigh(what: str, x: ArrayLike, uplo: str | None, symmetrize: bool | None) -> tuple[Tracer, Tracer]:
     if uplo not in (None, "L", "U"):
-        raise ArgumentError(f"{what}: UPLO is 'L' or 'U', not {uplo!r}.", loc=user_loc(), remedy="use 'L'.")
+        raise InvalidValueError(f"{what}: UPLO is 'L' or 'U', not {uplo!r}.", loc=user_loc(), remedy="use 'L'.")
     stacks, value = one_square_stack(what, x)
     if symmetrize or (symmetrize is None and uplo is None):
         value = symmetrized(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -18,7 +19,8 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
 from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
-from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, public, trace_of
+from dyn.numpy._options import check_numbers, no_choice, one_of, whole_number
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, checked, public, trace_of
 from dyn.numpy._search import array_of, never_empty, places_in
 from dyn.numpy._sorting import cumsum
 from dyn.numpy._take import size_of
@@ -108,10 +110,7 @@ def _triangle_size(trace: Trace, n: Dim, m: Dim, k: int, what: str) -> Dim:
 def _triangle(what: str, n: Size, k: Any, m: Size | None, upper: bool) -> tuple[Array, Array]:
     """Rows and columns: the elements of the rows one after the other, whose numbers say in which row one lies."""
     trace = trace_of(n, m)
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise UnsupportedOpError(
-            f"{what}: the diagonal is an int, not the {type(k).__name__} {k!r}.", loc=user_loc(), remedy="pass an int."
-        )
+    k = whole_number(what, "the diagonal", k)
     rows, columns = shape_in(trace, (n, n if m is None else m), what)
     below = _triangle_size(trace, rows, columns, k - 1 if upper else k, what)
     total = trace.facts.simplify(product((rows, columns)) - below if upper else below)
@@ -198,11 +197,21 @@ def _sizes(trace: Trace, shape: Any, what: str) -> list[Dim]:
     return list(shape_in(trace, shape if isinstance(shape, tuple | list) else (shape,), what))
 
 
+def _in_an_array(indices: Any = 0, shape: Any = (), **_: Any) -> None:
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    if isinstance(indices, int) and all(isinstance(size, int) for size in sizes):
+        total = math.prod(sizes)
+        remedy = f"use one from {-total} to {total - 1}."
+        check_numbers("unravel_index", "the index", indices, lambda number: -total <= number < total, remedy)
+
+
+@checked(_in_an_array)
 @public
 def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
     """The index on each axis of the elements that have these numbers in an array of that shape.
 
-    As in JAX: negative numbers count from the end, and what is out of range takes the nearest element.
+    As in JAX: negative numbers count from the end, and what is out of range takes the nearest element; a Python number
+    that is out of range is an InvalidValueError.
     """
     value = array_of("unravel_index", indices, shape)
     dims = _sizes(value._trace, shape, "unravel_index")
@@ -227,12 +236,22 @@ def _integers(what: str, x: Tracer) -> Tracer:
     return x
 
 
+def _on_its_axis(multi_index: Any = (), dims: Any = (), mode: Any = None, order: str = "C") -> None:
+    sizes = dims if isinstance(dims, tuple | list) else (dims,)
+    for place, size in zip(multi_index, sizes, strict=False):
+        if mode is None and isinstance(place, int) and isinstance(size, int):
+            remedy = f"use one from 0 to {size - 1}."
+            check_numbers("ravel_multi_index", "an index", place, lambda number: 0 <= number < size, remedy)  # noqa: B023
+
+
+@checked(_on_its_axis)
 @public
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Shape, mode: Any = None, order: str = "C") -> Array:
     """The numbers of elements in an array of the shape ``dims`` that have these indices on its axes.
 
-    ``mode``, one for all axes or one for each, is "wrap" or "clip"; without it indices are taken as they are, because
-    nothing that compiled code reads can be an error. ``order`` is "C" or "F".
+    ``mode``, one for all axes or one for each, is "wrap" or "clip"; without it indices in arrays are taken as they are,
+    because nothing that compiled code reads can be an error, and Python numbers out of range are an InvalidValueError.
+    ``order`` is "C" or "F".
     """
     parts = [_integers("ravel_multi_index", array_of("ravel_multi_index", x, *multi_index, dims)) for x in multi_index]
     trace = trace_of(*multi_index, dims)
@@ -244,8 +263,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Shape, mode: Any =
             loc=user_loc(),
             remedy="give one index for each axis.",
         )
-    if order not in ("C", "F"):
-        raise UnsupportedOpError(f"ravel_multi_index: {order!r} is no order.", loc=user_loc(), remedy="use 'C' or 'F'.")
+    one_of("ravel_multi_index", "order", order, ("C", "F"))
     places = [cast(p, dtypes.int64) for p in align("ravel_multi_index", promote("ravel_multi_index", *parts))]
     result: Array = None
     steps = list(zip(places, sizes, modes, strict=True))
@@ -273,4 +291,4 @@ def _no_mode(mode: Any) -> NoReturn:
             loc=user_loc(),
             remedy="leave mode out, or use 'clip' or 'wrap'.",
         )
-    raise UnsupportedOpError(f"ravel_multi_index: {mode!r} is no mode.", loc=user_loc(), remedy="use 'clip' or 'wrap'.")
+    raise no_choice("ravel_multi_index", "mode", mode, ("clip", "wrap"))

@@ -21,7 +21,7 @@ from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, 
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.dims import SymbolicDim
+from dyn.trace.dims import SymbolicDim, counted_from_front
 from dyn.trace.lift import is_liftable
 from dyn.trace.tracer import Tracer
 
@@ -246,21 +246,11 @@ def _never_negative(trace: Trace, dim: Dim) -> bool:
 
 def _from_end(trace: Trace, dim: Dim, size: Dim, *, backwards: bool = False) -> Dim:
     """A bound counted from the front; below 0 where it lies before the first element."""
-    if isinstance(dim, int):
-        return dim if dim >= 0 else size + dim
-    if _never_negative(trace, dim):
+    facts = trace.facts
+    one_sign = isinstance(dim, int) or facts.ge(dim, 0).proved or facts.ge(-1, dim).proved
+    if not one_sign and _negative_is_nothing(trace, dim, size, -1 if backwards else 0):
         return dim
-    if trace.facts.ge(-1, dim).proved:
-        return size + dim
-    if _negative_is_nothing(trace, dim, size, -1 if backwards else 0):
-        return dim
-    # ``size`` is added once where the bound is negative. Of ``size - c`` it is where ``size <= c - 1``: then
-    # ``(c - 1) * (c - size)`` is at least as much, and elsewhere it is at most 0. That is linear, and so more of it is
-    # proved.
-    short = size - dim
-    if isinstance(short, int):
-        return dim + dim_min(size, short - 1, (short - 1) * dim_max(short - size, 0))
-    return dim + size * dim_min(dim_max(-dim, 0), 1)
+    return counted_from_front(facts, dim, size)
 
 
 def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim, last: int) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of, times_in
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
@@ -342,7 +342,15 @@ def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
     if axis is None:
         return view(roll(view(value, (product(shape_of(value)),)), shift, 0), shape_of(value))
     axes = all_axes("roll", axis, value.ndim) if not isinstance(axis, tuple | list) else tuple(axis)
-    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
+    shifts = tuple(shift) if isinstance(shift, tuple | list) else (shift,)
+    count = max(len(axes), len(shifts))
+    axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
+    if len(axes) != len(shifts):
+        raise InvalidValueError(
+            f"roll: there are {len(shifts)} shifts and {len(axes)} axes.",
+            loc=user_loc(),
+            remedy="give one shift for each axis, or one for all.",
+        )
     for a, s in zip(axes, shifts, strict=True):
         number = one_axis("roll", a, value.ndim)
         size = shape_of(value)[number]

@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dyn.errors import ShapeError
+from dyn.errors import InvalidValueError, ShapeError
 from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, sizes_in, text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._operands import cast, dtype_of, emit, operand, shape_of, tracer
+from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
 from dyn.shapes import (
@@ -307,8 +308,10 @@ def fliplr(x: ArrayLike, /) -> Array:
 def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``x`` turned by ``k`` quarters in the plane of two axes, from the first towards the second."""
     value = operand("rot90", x)
+    if len(axes) != 2:
+        raise InvalidValueError(f"rot90: axes are {axes!r}.", loc=user_loc(), remedy="name the two of a plane.")
     a, b = distinct_axes("rot90", tuple(axes), value.ndim)
-    quarters = k % 4
+    quarters = whole_number("rot90", "k", k) % 4
     if quarters == 0:
         return value
     if quarters == 2:
@@ -375,7 +378,15 @@ def broadcast_shapes(*shapes: Shape) -> tuple[Size, ...]:
     """The shape that shapes broadcast to. Outside of a trace the sizes are ints, and NumPy answers."""
     trace = found_trace(*shapes)
     if trace is None:
-        return np.broadcast_shapes(*shapes)
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            listed = ", ".join(map(str, shapes))
+            raise ShapeError(
+                f"broadcast_shapes: {listed} do not broadcast: {error}.",
+                loc=user_loc(),
+                remedy="sizes must be equal, or 1, aligned at the last axis.",
+            ) from None
     dims = [tuple(sizes_in(trace, shape, "broadcast_shapes")) for shape in shapes]
     return tuple(wrap_dim(trace, d) for d in join_shapes("broadcast_shapes", trace, dims))
 

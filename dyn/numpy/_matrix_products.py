@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dyn.errors import ArgumentError, ShapeError
+from dyn.errors import InvalidValueError, ShapeError
 from dyn.numpy._axes import one_axis, text_of
 from dyn.numpy._binary import multiply, subtract
 from dyn.numpy._broadcast import align
@@ -84,7 +84,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
     the product goes from the left.
     """
     if len(arrays) < 2:
-        raise ArgumentError(
+        raise InvalidValueError(
             f"multi_dot takes 2 arrays or more, not {len(arrays)}.", loc=user_loc(), remedy="pass a longer list."
         )
     values = promote("multi_dot", *arrays)

@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from dyn.dtypes import Kind
-from dyn.errors import ArgumentError
+from dyn.errors import InvalidValueError
 from dyn.numpy._axes import distinct_axes
 from dyn.numpy._binary import add, multiply, power
 from dyn.numpy._logic import not_equal
@@ -34,7 +34,7 @@ def _squares(x: Tracer) -> Tracer:
 
 def _vector(x: Tracer, axis: Axis, keepdims: bool, ord: Any) -> Tracer:
     if isinstance(ord, str | bool):
-        raise ArgumentError(
+        raise InvalidValueError(
             f"norm: a vector has no norm of order {ord!r}.", loc=user_loc(), remedy="use a number, inf or -inf."
         )
     if ord is None or ord == 2:
@@ -59,7 +59,7 @@ def _matrix(x: Tracer, keepdims: bool, ord: Any) -> Tracer:
         result = sum(s, -1) if ord == "nuc" else max(s, -1, initial=0.0) if ord == 2 else min(s, -1)
         return expand_dims(result, (-2, -1)) if keepdims else result
     if ord not in (1, -1, _INF, -_INF):
-        raise ArgumentError(
+        raise InvalidValueError(
             f"norm: matrices have no norm of order {ord!r}.",
             loc=user_loc(),
             remedy="use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.",
@@ -109,7 +109,7 @@ def norm(x: ArrayLike, /, ord: Any = None, axis: Any = None, keepdims: bool = Fa
     if len(axes) == 1:
         return stacks.back(_vector(value, axes[0], keepdims, ord))
     if len(axes) != 2:
-        raise ArgumentError(
+        raise InvalidValueError(
             f"norm: axis has {len(axes)} axes; a norm is of one or two.",
             loc=user_loc(),
             remedy="use vector_norm for more axes.",

@@ -20,7 +20,7 @@ from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
-from dyn.trace.lift import WEAK_DTYPES, default_float, is_liftable, lift
+from dyn.trace.lift import WEAK_DTYPES, default_float, demand_fits, does_not_fit, fitting, is_liftable, lift
 from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
@@ -98,11 +98,7 @@ def _scalar(value: bool | int | float | complex, dtype: DType) -> np.ndarray[Any
         with np.errstate(all="ignore"):
             return np.array(value, dtype.np)
     except OverflowError:
-        raise UnsupportedOpError(
-            f"the Python integer {value} does not fit in {dtype.name}.",
-            loc=user_loc(),
-            remedy="convert the array it meets to a wider dtype with .astype.",
-        ) from None
+        raise does_not_fit(value, dtype) from None
 
 
 def like(x: Tracer, value: bool | int | float) -> Tracer:
@@ -111,9 +107,11 @@ def like(x: Tracer, value: bool | int | float) -> Tracer:
 
 
 def cast(x: Tracer, dtype: DType, *, weak: bool = False) -> Tracer:
-    """``x`` in another dtype; itself where it has it."""
+    """``x`` in another dtype; itself where it has it. A Python integer or a size has to be one of its numbers."""
     if x.element_type is dtype and x.weak == weak:
         return x
+    if x.weak:
+        demand_fits(x._trace, x._value, dtype)
     return emit("convert", x, dtype=dtype, **({"weak": True} if weak else {}))
 
 
@@ -186,6 +184,7 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
         _check_home(trace, item)
         if dtype.kind is Kind.BOOL:
             return cast(made(trace, "dim_size", size=item.dim, dtype=dtypes.int64), dtype)
+        trace.builder.adopt(fitting(item.dim, dtype))
         return made(trace, "dim_size", size=item.dim, dtype=dtype)
     return number(trace, item, dtype, weak=weak)
 

@@ -12,6 +12,7 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, size_in
+from dyn.numpy._options import one_of
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import sum as sum_of
 from dyn.shapes import dim_max, floordiv, product
@@ -23,8 +24,7 @@ __all__ = ["packbits", "unpackbits"]
 
 
 def _along(what: str, x: ArrayLike, axis: int | None, bitorder: str) -> tuple[Tracer, int]:
-    if bitorder not in ("big", "little"):
-        raise UnsupportedOpError(f"{what}: {bitorder!r} is no order.", loc=user_loc(), remedy="use 'big' or 'little'.")
+    one_of(what, "order", bitorder, ("big", "little"))
     value = operand(what, x)
     if axis is None:
         return view(value, (product(shape_of(value)),)), 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
-from dyn.errors import NotYetError, ShapeError
+from dyn.errors import InvalidValueError, NotYetError, ShapeError
 from dyn.numpy._axes import shape_in, text_of
 from dyn.numpy._binary import maximum, minimum, remainder, subtract
 from dyn.numpy._operands import cast, emit, made, operand, promote, shape_of
+from dyn.numpy._options import one_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.ops.gather import take_attrs
 from dyn.shapes import Dim, dim_max
@@ -33,9 +34,14 @@ def pad(x: ArrayLike, /, pad_width: Any, mode: str = "constant", *, constant_val
     widths = [_sizes(value, pair) for pair in _pairs(value, pad_width, "widths")]
     if mode == "constant":
         return _constant(value, widths, _pairs(value, constant_values, "values"))
-    if mode not in _MODES:
-        known = f"pad with mode={mode!r} comes later" if mode in _LATER else f"pad has no mode {mode!r}"
-        raise NotYetError(f"{known}.", loc=user_loc(), remedy=f"use 'constant', {', '.join(map(repr, _MODES))}.")
+    if mode in _LATER:
+        known = ", ".join(map(repr, _MODES))
+        raise NotYetError(f"pad with mode={mode!r} comes later.", loc=user_loc(), remedy=f"use 'constant', {known}.")
+    one_of("pad", "mode", mode, ("constant", *_MODES))
+    if type(constant_values) is not int or constant_values != 0:
+        raise InvalidValueError(
+            f"pad with mode={mode!r} has no constant_values.", loc=user_loc(), remedy="leave them out."
+        )
     for axis, (before, after) in enumerate(widths):
         if before != 0 or after != 0:
             value = _own_elements(value, axis, before, after, mode)

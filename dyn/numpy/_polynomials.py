@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dyn import dtypes
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.errors import NotYetError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import align
 from dyn.numpy._convolving import convolve
@@ -12,6 +12,7 @@ from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import expand_dims, flip, view
 from dyn.numpy._operands import cast, constant, emit, like, promote, shape_of, to_float
+from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._search import array_of, vector
 from dyn.numpy._unary import filled
@@ -86,9 +87,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
 
 def _times(what: str, m: int) -> range:
-    if isinstance(m, bool) or m < 0:
-        raise UnsupportedOpError(f"{what}: the order is {m!r}.", loc=user_loc(), remedy="use 0 or more.")
-    return range(m)
+    return range(whole_number(what, "the order", m, 0))
 
 
 @public

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dyn.eager import is_array
 from dyn.errors import ShapeError
 from dyn.numpy._update import Options, items_of
 from dyn.source import user_loc
+from dyn.specialize.carried import is_array
 
 
 def fits(value: Any, dtype: np.dtype[Any]) -> bool:

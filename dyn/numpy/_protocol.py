@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -19,17 +18,9 @@ from dyn.numpy._update import assigned
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable
+from dyn.trace.methods import METHODS
 from dyn.trace.tracer import Tracer
 
-#: Methods that are the function of the same name with the array in front.
-_METHODS = frozenset(
-    {
-        "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
-        "cumprod", "cumsum", "diagonal", "nonzero", "partition", "searchsorted", "sort",
-        "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "round", "squeeze", "std",
-        "sum", "swapaxes", "take", "trace", "var",
-    }
-)  # fmt: skip
 #: Attributes that are a function of the array.
 _ATTRIBUTES = {"real": "real", "imag": "imag"}
 #: The modules of NumPy whose functions dyn has.
@@ -57,7 +48,9 @@ class NumpyNamespace:
         return sys.modules["dyn.numpy"]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(self.module(), name)
+        found = getattr(self.module(), name)
+        self.__dict__[name] = found  # operators ask for it at each call
+        return found
 
     def standard(self, api_version: str | None) -> ModuleType:
         """``dyn.numpy``, for a version of the array API standard."""
@@ -86,15 +79,9 @@ class NumpyNamespace:
         return At(x)
 
     def method(self, x: Tracer, name: str) -> Any:
-        """``x.name``: a bound method, or an attribute that is computed."""
-        if name in _METHODS:
-            return functools.partial(getattr(self, name), x)
+        """``x.name``, where the class does not have it: an attribute that is computed."""
         if name in _ATTRIBUTES:
             return getattr(self, _ATTRIBUTES[name])(x)
-        if name == "reshape":
-            return functools.partial(_reshape, x)
-        if name == "transpose":
-            return functools.partial(_transpose, x)
         if name in ("itemsize", "nbytes"):
             itemsize = x.element_type.itemsize
             return itemsize if name == "itemsize" else x.size * itemsize
@@ -104,7 +91,7 @@ class NumpyNamespace:
         text = f"an array that is being traced ({x!r}) has no attribute {name!r}."
         if name in self._names():
             return f"{text} There is a function: dyn.numpy.{name}(x)."
-        near = get_close_matches(name, [*_METHODS, *_ATTRIBUTES, "reshape", "transpose"], 1)
+        near = get_close_matches(name, [*METHODS, *_ATTRIBUTES], 1)
         return f"{text} Did you mean {near[0]!r}?" if near else text
 
     def _names(self) -> list[str]:
@@ -173,16 +160,6 @@ class NumpyNamespace:
                 loc=user_loc(),
                 remedy="leave out what dyn.numpy's function of that name does not have.",
             ) from None
-
-
-def _reshape(x: Tracer, *shape: Any, order: str = "C") -> Any:
-    given = shape[0] if len(shape) == 1 else shape
-    return NAMESPACE.reshape(x, given, order)
-
-
-def _transpose(x: Tracer, *axes: Any) -> Any:
-    given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes
-    return NAMESPACE.transpose(x, given if given else None)
 
 
 NAMESPACE = NumpyNamespace()

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dyn.eager import EagerFunction, call_eagerly
+from dyn.eager import eager_function
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.tracer import Tracer
@@ -33,19 +33,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def public(fn: F) -> F:
     """Record ``fn`` in the current trace; where there is none, compile and run it."""
+    return eager_function(
+        fn,
+        lambda args, kwargs: found_trace(*args, *kwargs.values()),
+        lambda args, kwargs: _own(fn(*args, **kwargs), (*args, *kwargs.values())),
+    )
 
-    def slow(*args: Any, **kwargs: Any) -> Any:
-        if found_trace(*args, *kwargs.values()) is None:
-            return call_eagerly(fn, args, kwargs, eager)
-        return _own(fn(*args, **kwargs), (*args, *kwargs.values()))
 
-    eager = EagerFunction(slow)
+def checked(check: Callable[..., None]) -> Callable[[F], F]:
+    """Look at the arguments of a public function before it is called: at numbers, which are arrays in its program."""
 
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return eager.function(*args, **kwargs)
+    def decorate(fn: F) -> F:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check(*args, **kwargs)
+            return fn(*args, **kwargs)
 
-    return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+        return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+    return decorate
 
 
 def _own(result: Any, given: tuple[Any, ...]) -> Any:

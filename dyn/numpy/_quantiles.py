@@ -18,7 +18,8 @@ from dyn.numpy._broadcast import expand
 from dyn.numpy._logic import isnan, logical_not
 from dyn.numpy._manipulation import moveaxis, permuted, view
 from dyn.numpy._operands import cast, emit, operand, shape_of, to_float
-from dyn.numpy._public import Array, ArrayLike, Axis, public
+from dyn.numpy._options import check_numbers, one_of
+from dyn.numpy._public import Array, ArrayLike, Axis, checked, public
 from dyn.numpy._reductions import fold
 from dyn.numpy._search import array_of, never_empty
 from dyn.numpy._selection import where
@@ -189,10 +190,7 @@ def _at(ordered: Tracer, place: Tracer, count: Tracer) -> Tracer:
 
 def _quantiles(what: str, x: ArrayLike, q: Tracer, axis: Axis, method: str, keepdims: bool, ignore_nan: bool) -> Tracer:
     """``q`` is of float64, and any shape, whose axes come first in the result."""
-    if method not in _METHODS:
-        raise UnsupportedOpError(
-            f"{what}: {method!r} is no method.", loc=user_loc(), remedy=f"use one of {', '.join(map(repr, _METHODS))}."
-        )
+    one_of(what, "method", method, _METHODS)
     rows, axes = _rows(what, x, axis, q)
     *lead, _ = shape_of(rows)
     flat = view(q, (q._value.type.size,))
@@ -240,6 +238,14 @@ def _shares(what: str, x: ArrayLike, q: ArrayLike, scale: float) -> Tracer:
     return share if scale == 1 else share / scale
 
 
+def _in_range(what: str, most: int) -> Callable[..., None]:
+    def check(x: Any = None, q: Any = 0, **_: Any) -> None:
+        check_numbers(what, "q", q, lambda number: 0 <= number <= most, f"use numbers from 0 to {most}.")
+
+    return check
+
+
+@checked(_in_range("quantile", 1))
 @public
 def quantile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -247,11 +253,13 @@ def quantile(
     """What a share ``q``, from 0 to 1, of the elements along ``axis`` does not exceed, by any of NumPy's methods.
 
     Shape: that of ``q``, then that of ``x`` without the axes. Integers give the default float, unless the method
-    chooses an element. NaN where an element is NaN, and of no elements (NumPy raises).
+    chooses an element. NaN where an element is NaN, and of no elements (NumPy raises). Numbers ``q`` outside of their
+    range are an InvalidValueError; elements of an array count as the nearest in it.
     """
     return _quantiles("quantile", x, _shares("quantile", x, q, 1), axis, method, keepdims, False)
 
 
+@checked(_in_range("percentile", 100))
 @public
 def percentile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -260,6 +268,7 @@ def percentile(
     return _quantiles("percentile", x, _shares("percentile", x, q, 100), axis, method, keepdims, False)
 
 
+@checked(_in_range("nanquantile", 1))
 @public
 def nanquantile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -268,6 +277,7 @@ def nanquantile(
     return _quantiles("nanquantile", x, _shares("nanquantile", x, q, 1), axis, method, keepdims, True)
 
 
+@checked(_in_range("nanpercentile", 100))
 @public
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False

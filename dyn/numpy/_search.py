@@ -6,7 +6,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import asarray
@@ -15,7 +15,8 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import isnan, logical_not
 from dyn.numpy._manipulation import flip, view
 from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, to_float, tracer
-from dyn.numpy._public import Array, ArrayLike, public, trace_of
+from dyn.numpy._options import check_rising, one_of
+from dyn.numpy._public import Array, ArrayLike, checked, public, trace_of
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._reductions import fold
 from dyn.numpy._selection import where
@@ -79,8 +80,7 @@ def before(x: Tracer, y: Tracer) -> Tracer:
 
 
 def _sided(side: str) -> bool:
-    if side not in ("left", "right"):
-        raise UnsupportedOpError(f"searchsorted: {side!r} is no side.", loc=user_loc(), remedy="use 'left' or 'right'.")
+    one_of("searchsorted", "side", side, ("left", "right"))
     return side == "right"
 
 
@@ -152,6 +152,11 @@ def _real(what: str, x: Tracer) -> Tracer:
     return x
 
 
+def _monotonic(x: Any = None, bins: Any = (), *_: Any, **__: Any) -> None:
+    check_rising("digitize", "bins", bins, either=True)
+
+
+@checked(_monotonic)
 @public
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that each element lies in, as int64: 0 before the first edge.
@@ -221,7 +226,7 @@ def interp(
     points._trace.require(Relation(RelKind.EQ, shape_of(points)[0], shape_of(vector("interp", heights))[0], reason))
     if period is not None:
         if period == 0:
-            raise UnsupportedOpError("interp: the period is 0.", loc=user_loc(), remedy="leave it out.")
+            raise InvalidValueError("interp: the period is 0.", loc=user_loc(), remedy="leave it out.")
         values, points, heights = _on_a_circle(values, points, heights, abs(period))
         left = right = None
     return _on_the_line(values, points, heights, left, right)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ArgumentError, InvalidValueError
 from dyn.numpy._axes import one_axis
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._indexing import getitem
@@ -13,6 +13,7 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, emit, operand, promote, shape_of, tracer
+from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
@@ -34,7 +35,7 @@ def where(
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             "where takes both values or none.", loc=user_loc(), remedy="write where(condition, x, y)."
         )
     trace = trace_of(condition, x, y)
@@ -49,6 +50,20 @@ def where(
 @public
 def select(condlist: list[ArrayLike], choicelist: list[ArrayLike], default: ArrayLike = 0) -> Array:
     """The choice whose condition is the first to be true, else ``default``."""
+    if not condlist or len(condlist) != len(choicelist):
+        raise InvalidValueError(
+            f"select: there are {len(condlist)} conditions and {len(choicelist)} choices.",
+            loc=user_loc(),
+            remedy="give one choice for each condition, and one condition at least.",
+        )
+    for place, condition in enumerate(condlist):
+        dtype = operand("select", condition, *choicelist).element_type
+        if dtype is not dtypes.bool_:
+            raise ArgumentError(
+                f"select: condition {place} is {dtype.name}, not bool.",
+                loc=user_loc(),
+                remedy="compare, for example with != 0.",
+            )
     result = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         result = where(condition, choice, result)
@@ -82,8 +97,7 @@ def diff(
     """Each element less the one before it, ``n`` times over; first with arrays (or numbers) before and after ``x``."""
     value = operand("diff", x, prepend, append)
     number = one_axis("diff", axis, value.ndim)
-    if n < 0:
-        raise UnsupportedOpError(f"diff: n is {n}.", loc=user_loc(), remedy="take differences 0 or more times.")
+    n = whole_number("diff", "n", n, 0)
     if n and (prepend is not None or append is not None):
         value = concatenate([_edge(v, value, number) for v in (prepend, value, append) if v is not None], axis=number)
     for _ in range(n):

@@ -11,7 +11,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import InvalidValueError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing import getitem
@@ -227,7 +227,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
     value = array_of("trim_zeros", filt)
     ends = trim.lower()
     if ends not in ("f", "b", "fb", "bf"):
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"trim_zeros: {trim!r} names no ends.", loc=user_loc(), remedy="use 'f' for the front, 'b' for the back."
         )
     axes, mask = all_axes("trim_zeros", axis, value.ndim), truth(value)

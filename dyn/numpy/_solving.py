@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, ShapeError
+from dyn.errors import InvalidValueError, ShapeError
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import divide, multiply, subtract
 from dyn.numpy._broadcast import expand
@@ -19,6 +19,7 @@ from dyn.numpy._logic import greater, isnan, logical_and, logical_not
 from dyn.numpy._manipulation import expand_dims, moveaxis, squeeze, view
 from dyn.numpy._norms import matrix_norm
 from dyn.numpy._operands import cast, emit, emit_all, promote, shape_of
+from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import any as any_of
 from dyn.numpy._reductions import count_nonzero, max, min, sum
@@ -158,7 +159,7 @@ def tensorinv(x: ArrayLike, /, ind: int = 2) -> Array:
     """The inverse of ``tensordot(x, ·, x.ndim - ind)``: the first ``ind`` axes go behind the others."""
     (value,) = promote("tensorinv", x)
     if not 0 < ind <= value.ndim:
-        raise ArgumentError(
+        raise InvalidValueError(
             f"tensorinv: ind is {ind}, and {text_of(value)} has {value.ndim} axes.",
             loc=user_loc(),
             remedy="name a number of axes from 1 on.",
@@ -198,12 +199,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative. ``n`` is an int."""
     (value,) = promote("matrix_power", x)
     require_square("matrix_power", value)
-    index = None if isinstance(n, bool) else getattr(type(n), "__index__", None)
-    if index is None:
-        raise ArgumentError(
-            f"matrix_power: n is an int, not the {type(n).__name__} {n!r}.", loc=user_loc(), remedy="pass an int."
-        )
-    count = int(index(n))
+    count = whole_number("matrix_power", "n", n)
     if count == 0:
         return eye_of(value)
     power: Tracer = inv(value) if count < 0 else value
@@ -223,6 +219,8 @@ def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool 
     ``rtol`` is a number, or one for each matrix; ``max(m, n) * eps`` unless given. Of fewer than two axes: whether an
     element is not 0.
     """
+    if tol is not None and rtol is not None:
+        raise InvalidValueError("matrix_rank: both tol and rtol are given.", loc=user_loc(), remedy="give one of them.")
     stacks = Stacks("matrix_rank", x)
     (value,) = stacks.arrays
     if value.ndim < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import InvalidValueError, UnsupportedOpError
 from dyn.numpy._axes import one_axis
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import view
@@ -88,7 +88,7 @@ def _standard(
 ) -> Tracer:
     value = operand(what, x)
     if axis is None and value.ndim != 1:
-        raise UnsupportedOpError(
+        raise InvalidValueError(
             f"{what} of an array with {value.ndim} axes needs axis=.", loc=user_loc(), remedy="name the axis."
         )
     result, number = _running(what, combine, value, 0 if axis is None else axis, dtype)

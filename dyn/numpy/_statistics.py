@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dyn import dtypes
-from dyn.errors import ShapeError
+from dyn.errors import ArgumentError, ShapeError
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import clip, power, true_divide
 from dyn.numpy._creation import linspace
@@ -15,6 +15,7 @@ from dyn.numpy._linalg import matmul
 from dyn.numpy._logic import isnan
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of, to_float
+from dyn.numpy._options import check_numbers, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
 from dyn.numpy._reductions import average
 from dyn.numpy._reductions import sum as sum_of
@@ -48,7 +49,14 @@ def _covariance(x: Array, ddof: float, fweights: ArrayLike | None, aweights: Arr
     own: Array = None
     for given, frequency in ((fweights, True), (aweights, False)):
         if given is not None:
-            one = cast(vector("cov", array_of("cov", given, x)), to_float(real(x).element_type))
+            counts = vector("cov", array_of("cov", given, x))
+            if frequency and not counts.element_type.is_integer:
+                raise ArgumentError(
+                    f"cov: fweights are {counts.element_type.name}, not integers.",
+                    loc=user_loc(),
+                    remedy="use aweights, or convert them with .astype('int64').",
+                )
+            one = cast(counts, to_float(real(x).element_type))
             weights = one if weights is None else weights * one
             own = own if frequency else one
     if weights is None:
@@ -73,7 +81,7 @@ def cov(
     unless it is given, and 0 with ``bias``. ``fweights`` say how often an observation was made, ``aweights`` how much
     it counts. Where the divisor is not positive the result is infinite or NaN.
     """
-    less = (0.0 if bias else 1.0) if ddof is None else ddof
+    less = (0.0 if bias else 1.0) if ddof is None else whole_number("cov", "ddof", ddof)
     made = _covariance(_variables("cov", m, y, rowvar), less, fweights, aweights)
     return view(made, ()) if shape_of(made) == (1, 1) else made
 
@@ -127,7 +135,12 @@ def logspace(
 
 @public
 def geomspace(start: Any, stop: Any, /, num: Size = 50, *, endpoint: bool = True, dtype: DTypeLike = None) -> Array:
-    """``num`` numbers from ``start`` to ``stop``, of one sign, each the one before times the same number."""
+    """``num`` numbers from ``start`` to ``stop``, of one sign, each the one before times the same number.
+
+    Raises InvalidValueError where an end is the number 0.
+    """
+    for name, end in (("start", start), ("stop", stop)):
+        check_numbers("geomspace", name, end, lambda number: number != 0, "use numbers other than 0.")
     line: Array = linspace(0.0, 1.0, num, dtype=dtypes.float64, endpoint=endpoint)
     _, first, last = (cast(v, dtypes.float64) for v in promote("geomspace", line, start, stop))
     low: Array = first

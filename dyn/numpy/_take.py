@@ -19,6 +19,7 @@ from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._logic import greater_equal, less, logical_and
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, emit, made, operand, promote, shape_of
+from dyn.numpy._options import no_choice
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.ops.gather import gather_attrs, take_attrs
 from dyn.ops.scatter import scatter_attrs
@@ -74,7 +75,7 @@ def _no_mode(what: str, mode: str) -> NoReturn:
             loc=user_loc(),
             remedy="leave mode out, or use 'clip', 'wrap' or 'fill'.",
         )
-    raise UnsupportedOpError(f"{what}: {mode!r} is no mode.", loc=user_loc(), remedy="use 'clip', 'wrap' or 'fill'.")
+    raise no_choice(what, "mode", mode, ("clip", "wrap", "fill"))
 
 
 def _places(what: str, x: Tracer, indices: ArrayLike) -> Tracer:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.errors import UnsupportedOpError
 from dyn.numpy._broadcast import elementwise
 from dyn.numpy._operands import cast, emit, like, promote, shape_of, to_float
+from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -230,11 +231,21 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @public
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1; NaN where ``x`` is; of complex numbers ``x / abs(x)``. Zeros have no sign, unlike in ``dyn.lax``."""
+    """The sign of each element: -1, 0 or 1; of complex numbers ``x / abs(x)``.
+
+    Args:
+        x: array of any dtype but bool.
+
+    Returns:
+        An array of the shape and dtype of ``x``: NaN where ``x`` is, and 0 for -0, where ``dyn.lax.sign`` gives -0.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is of booleans.
+    """
     found = emit("sign", _not_bool("sign", x, "convert them with .astype first."))
     if found.element_type.kind not in (Kind.FLOAT, Kind.COMPLEX):
         return found
-    return emit("add", found, filled(found, 0))  # -0 + 0 is 0
+    return emit("select", flag("EQ", found, 0), filled(found, 0), found)  # XLA takes x + 0 for x, of -0 too
 
 
 def _rounded(name: str, what: str, x: ArrayLike) -> Tracer:
@@ -270,7 +281,15 @@ def ceil(x: ArrayLike, /) -> Array:
 
 @public
 def rint(x: ArrayLike, /) -> Array:
-    """The nearest whole number, the even one of two, as a float; of complex numbers part by part."""
+    """Round to the nearest whole number, and to the even one of two that are as near.
+
+    Args:
+        x: array of any dtype.
+
+    Returns:
+        An array of the shape of ``x``, of its dtype where that is float or complex (each part by itself), else of the
+        default float dtype.
+    """
     (value,) = promote("rint", x, choose=to_float)
     if value.element_type.kind is Kind.COMPLEX:
         return _of_parts(rint, value)
@@ -289,14 +308,28 @@ def trunc(x: ArrayLike, /) -> Array:
 
 @public
 def round(x: ArrayLike, /, decimals: int = 0) -> Array:
-    """``x`` rounded to that many decimals, half to even, as ``numpy.round`` computes it; complex parts each."""
+    """Round to a number of decimals, and to the even one of two numbers that are as near.
+
+    As NumPy computes it: ``x`` is multiplied by ``10**decimals``, rounded to whole numbers, and divided again.
+
+    Args:
+        x: array of any dtype but bool; of complex numbers each part is rounded.
+        decimals: places behind the point; negative: rounds to tens, hundreds, …
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ArgumentError: if ``decimals`` is no integer.
+    """
+    decimals = whole_number("round", "decimals", decimals)
     value = _one("round", x)
     if value.element_type.kind is Kind.COMPLEX:
         return _of_parts(lambda part: round(part, decimals), value)
     if decimals == 0 or (value.element_type.is_integer and decimals > 0):
         return _rounded("round_nearest_even", "round", value)
     if value.element_type.is_integer:
-        raise NotYetError("round of integers to tens and hundreds comes later.", loc=user_loc())
+        return cast(round(cast(value, dtypes.float64), decimals), value.element_type)
     scale = filled(value, 10.0 ** (decimals if decimals > 0 else -decimals))
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return emit(back, emit("round_nearest_even", emit(there, value, scale)), scale)

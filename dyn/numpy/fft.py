@@ -14,13 +14,14 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, text_of
 from dyn.numpy._binary import multiply
 from dyn.numpy._joining import cut, roll
 from dyn.numpy._manipulation import moveaxis
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, made, operand, promote, shape_of, to_float
-from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, public, trace_of
+from dyn.numpy._options import check_numbers
+from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, checked, public, trace_of
 from dyn.numpy._standard import check_device
 from dyn.numpy._unary import conj, sqrt
 from dyn.ops.fft import half_length
@@ -70,6 +71,10 @@ def _resized(what: str, x: Tracer, axis: int, size: Dim) -> Tracer:
     return emit("pad", x, zero, edge_padding_low=none, edge_padding_high=more, interior_padding=none)
 
 
+def _some_distance(n: Any = None, d: Any = 1.0, **_: Any) -> None:
+    check_numbers("fftfreq", "d", d, lambda number: number != 0, "pass the distance of two samples.")
+
+
 def _length(what: str, trace: Any, n: Size) -> Dim:
     (size,) = shape_in(trace, n, what)
     return size
@@ -86,7 +91,7 @@ def _transformed(x: Tracer, kind: str, axes: Sequence[int], lengths: Sequence[Di
 def _scaled(what: str, x: Tracer, norm: str | None, lengths: Sequence[Dim], inverse: bool) -> Tracer:
     """The result of a transform with the factor that ``norm`` says; the op's own is 1, and ``1 / n`` of an inverse."""
     if norm not in (None, "backward", "forward", "ortho"):
-        raise ArgumentError(
+        raise InvalidValueError(
             f"{what}: norm is 'backward', 'forward' or 'ortho', not {norm!r}.", loc=user_loc(), remedy="use 'ortho'."
         )
     if norm in (None, "backward"):
@@ -325,6 +330,7 @@ def _everywhere(x: Tracer, like: Tracer) -> Tracer:
     return emit("broadcast_in_dim", x, shape=shape_of(like), dims=())
 
 
+@checked(_some_distance)
 @public
 def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequency of each number of :func:`fft` of ``n`` samples ``d`` apart, in turns for each unit of ``d``."""
@@ -332,6 +338,7 @@ def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: 
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
+@checked(_some_distance)
 @public
 def rfftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequency of each number of :func:`rfft` of ``n`` samples ``d`` apart."""

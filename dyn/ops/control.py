@@ -20,7 +20,7 @@ from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops import control_rules as transform
 from dyn.ops.codecs import control as codec
-from dyn.shapes import Facts, RelKind, format_dim
+from dyn.shapes import Facts, RelKind, format_dim, value_conditions
 from dyn.source import UNKNOWN
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +54,10 @@ def _sizes(ctx: TypeContext, region: Region, values: Sequence[Value]) -> None:
     """Demand that shapes which a region's results lend to those of the op are sizes even if the region does not run."""
     if region.demands:
         for dim in (d for v in values for d in v.shape):
-            ctx.require(RelKind.GE, dim, 0, f"{format_dim(dim)} is a size of a result, whether the region runs or not")
+            text = f"{format_dim(dim)} is a size of a result, whether the region runs or not"
+            for kind, lhs, rhs in value_conditions(dim):
+                ctx.require(kind, lhs, rhs, text)
+            ctx.require(RelKind.GE, dim, 0, text)
 
 
 # --- while --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Op, Value
 from dyn.ir.external import Expected, External, NativeFunction
 from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
@@ -99,7 +99,7 @@ def _run(
     if isinstance(target, str):
         return run_registered(target, attributes, arrays, expected)
     if isinstance(target.function, NativeFunction):
-        raise NotYetError(f"custom_call: {target.name} is called by compiled code alone.", loc=target.loc)
+        return target.run_native(arrays, expected)
     return tuple(target.function([np.array(x) for x in arrays], expected))
 
 

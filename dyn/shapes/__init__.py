@@ -20,9 +20,19 @@ from dyn.shapes.expr import (
     product,
 )
 from dyn.shapes.facts import Declaration, Facts, numel_relation
-from dyn.shapes.joins import broadcast, dim_max, dim_min
+from dyn.shapes.joins import broadcast, dim_max, dim_min, joined_from
 from dyn.shapes.parse import parse_dim
-from dyn.shapes.relation import Answer, Outcome, Reason, Relation, RelKind, Verdict, first_broken, format_shape
+from dyn.shapes.relation import (
+    Answer,
+    Outcome,
+    Reason,
+    Relation,
+    RelKind,
+    Verdict,
+    first_broken,
+    format_shape,
+    value_conditions,
+)
 from dyn.shapes.symbols import OpaqueKind, Symbol, symbol
 from dyn.shapes.text import exact_text, format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
@@ -57,6 +67,7 @@ __all__ = [
     "format_dim",
     "format_shape",
     "free_symbols",
+    "joined_from",
     "last_measured",
     "linear_in",
     "mod",
@@ -67,4 +78,5 @@ __all__ = [
     "product",
     "substitute",
     "symbol",
+    "value_conditions",
 ]

@@ -117,10 +117,10 @@ def _unfold(s: Simplifier, e: SymExpr, atom: Opaque) -> Dim | None:
 
 
 def replace_atom(dim: Dim, atom: Atom, value: Dim) -> Dim:
-    """The expression with an atom replaced, inside opaque terms too.
+    """The expression with an atom replaced, inside opaque terms too; a large one as it is, which has the same value.
 
     Raises :class:`~dyn.errors.ShapeError` where nothing is left that has a value.
     """
-    if isinstance(dim, int) or not mentions(dim, atom):
+    if isinstance(dim, int) or dim.is_large or not mentions(dim, atom):
         return dim
     return replace_deeply(dim, atom.symbols, lambda other: value if other is atom else None)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from dyn.shapes.bound import Hypotheses
 from dyn.shapes.cases import cases, extrema, never_negative
-from dyn.shapes.expr import Dim, Opaque, OpaqueKind, SymExpr, atom_dim, content, divide_exactly, product
+from dyn.shapes.expr import Dim, SymExpr, atom_dim, content, divide_exactly, product
+from dyn.shapes.joins import joined_from
 from dyn.shapes.poly import exact_quotient, single
 from dyn.shapes.relation import Relation, RelKind, Verdict
 from dyn.shapes.simplify import Simplifier
@@ -47,15 +48,8 @@ def _joins_more(gap: Dim) -> bool:
     dims = [single(dict(mono.factors), 1) for mono, _ in gap.terms]
     if gap.terms[0][1] * gap.terms[1][1] != -1:
         return False
-    left, right = (_joined(dim) for dim in dims)
+    left, right = (frozenset(joined_from(dim)) for dim in dims)
     return left < right or right < left
-
-
-def _joined(dim: Dim) -> frozenset[Dim]:
-    """The sizes that one was broadcast from; that size itself where it was not."""
-    atom = dim.is_atom if isinstance(dim, SymExpr) else None
-    joined = isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST
-    return frozenset(atom.args) if joined and isinstance(atom, Opaque) else frozenset([dim])
 
 
 def ge(s: Simplifier, a: Dim, b: Dim) -> Verdict:

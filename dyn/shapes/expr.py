@@ -41,6 +41,7 @@ _KEPT_ATOMS = 96
 _WHOLE_KEY = 12
 #: What has more levels is large, however few its atoms are: the solver's recursion follows the levels.
 MAX_HEIGHT = 24
+_DIVISIONS = (OpaqueKind.FLOORDIV, OpaqueKind.MOD)
 #: Weights are counted up to here.
 _HEAVIEST = 1 << 20
 
@@ -63,16 +64,18 @@ class _Interned:
 class Opaque(_Interned):
     """``kind(*args)``, treated as an unknown by the arithmetic. Made by :func:`opaque`.
 
-    ``height`` counts the levels of opaque terms, ``weight`` the atoms that its text has (up to a million), and
-    ``natural`` are bounds that hold whatever is known of the sizes, which are at least 0.
+    ``height`` counts the levels of opaque terms, ``weight`` the atoms that its text has (up to a million),
+    ``divides`` says whether something in it is divided by what is no number, and so may be 0, and ``natural`` are
+    bounds that hold whatever is known of the sizes, which are at least 0.
     """
 
-    __slots__ = ("args", "digest", "dim", "height", "key", "kind", "natural", "symbols", "weight")
+    __slots__ = ("args", "digest", "dim", "divides", "height", "key", "kind", "natural", "symbols", "weight")
     kind: OpaqueKind
     args: tuple[Dim, ...]
     key: tuple[Any, ...]
     height: int
     weight: int
+    divides: bool
     symbols: frozenset[Symbol]
     natural: Interval
     dim: Any
@@ -105,17 +108,18 @@ class SymExpr(_Interned):
 
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
     constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
-    where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height`` and ``weight``
-    are as those of :class:`Opaque`. Made by arithmetic, :func:`as_dim` and the functions of this package.
+    where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height``, ``weight`` and
+    ``divides`` are as those of :class:`Opaque`. Made by arithmetic, :func:`as_dim` and the functions of this package.
     """
 
-    __slots__ = ("atoms", "constant", "height", "is_large", "key", "symbols", "terms", "weight")
+    __slots__ = ("atoms", "constant", "divides", "height", "is_large", "key", "symbols", "terms", "weight")
     terms: tuple[tuple[Monomial, int], ...]
     constant: int
     atoms: frozenset[Atom]
     symbols: frozenset[Symbol]
     height: int
     weight: int
+    divides: bool
     is_large: bool
     key: tuple[Any, ...]
 
@@ -293,6 +297,9 @@ def opaque(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
                 inner = [arg for arg in args if isinstance(arg, SymExpr)]
                 found.height = 1 + max([arg.height for arg in inner], default=0)
                 found.weight = min(1 + sum([arg.weight for arg in inner]), _HEAVIEST)
+                found.divides = any(arg.divides for arg in inner) or (
+                    kind in _DIVISIONS and isinstance(args[1], SymExpr)
+                )
                 found.symbols = _union([arg.symbols for arg in inner])
                 found.natural = bounds_by_definition(kind, [natural_bounds(arg) for arg in args])
                 found.key = _opaque_key(found)
@@ -337,7 +344,7 @@ def _summarize(dim: SymExpr) -> None:
         outer = list(dict.fromkeys([atom for mono, _ in dim.terms for atom, _ in mono.factors]))
     dim.symbols = _union([atom.symbols for atom in outer])
     dim.height = dim.weight = 0
-    dim.is_large = False
+    dim.is_large = dim.divides = False
     atoms: set[Atom] = set(outer)
     for atom in outer:
         if isinstance(atom, Symbol):
@@ -345,6 +352,7 @@ def _summarize(dim: SymExpr) -> None:
             continue
         dim.height = max(dim.height, atom.height)
         dim.weight += atom.weight
+        dim.divides = dim.divides or atom.divides
         for arg in atom.args:
             if isinstance(arg, SymExpr) and not dim.is_large:
                 if arg.is_large:
@@ -518,6 +526,18 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 def _floordiv_by_int(a: SymExpr, k: int) -> Dim:
     if k == 1:
         return a
+    for m, c in a.terms:  # c*(x % j) is c*x - c*j*(x // j): of use where x is in the sum already
+        atom = m.factors[0][0]
+        if len(m.factors) == 1 and m.factors[0][1] == 1 and isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD:
+            x, j = atom.args
+            if not isinstance(j, int):
+                continue
+            rest = a + c * (x - atom_dim(atom))
+            if c * j % k == 0 and _is_shorter(rest, a):
+                return floordiv(rest, k) - c * j // k * floordiv(x, j)
+            rest = rest - c * j * floordiv(x, j)
+            if _is_shorter(rest, a):
+                return floordiv(rest, k)
     whole = {m: c // k for m, c in a.terms if c % k == 0}
     rest = {m: c for m, c in a.terms if c % k}
     if not rest:
@@ -538,6 +558,11 @@ def _floordiv_by_int(a: SymExpr, k: int) -> Dim:
         if isinstance(j, int):  # floor((floor(x / j) + c) / k) == floor((x + j*c) / (j*k))
             return polynomial(whole, outside) + floordiv(x + j * (constant // shared), j * k)
     return polynomial(whole, outside) + opaque(OpaqueKind.FLOORDIV, (inner, k))
+
+
+def _is_shorter(a: Dim, b: SymExpr) -> bool:
+    """Whether a sum has fewer terms than another."""
+    return isinstance(a, int) or len(a.terms) < len(b.terms)
 
 
 def mod(a: Dim, b: Dim) -> Dim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -13,12 +14,13 @@ from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
 from dyn.shapes.learn import ContradictionError, learn
-from dyn.shapes.models import Model, Models, first_models, may_always_hold, satisfying, turning_points
+from dyn.shapes.models import Model, Models, first_models, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
 from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
 from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
+from dyn.shapes.walk import last_measured
 
 _ASKED = Reason("it was asked")
 #: Steps after which more models are made, before the rest of a question's budget is spent.
@@ -59,7 +61,9 @@ class Facts:
 
     Every symbol is a size, at least 0, declared or not. PROVED and REFUTED hold for every assignment of integers that
     satisfies the declarations and the relations and under which the expressions asked about have values; integers are
-    unbounded. Each question has a budget of steps, and is UNKNOWN where it runs out.
+    unbounded. What is said of dims rests on no relation about dims that are measured after them: when a program
+    computes with them, that has not been checked yet. Each question has a budget of steps, and is UNKNOWN where it
+    runs out.
     """
 
     __slots__ = (
@@ -67,10 +71,13 @@ class Facts:
         "_assumed",
         "_declarations",
         "_decided",
+        "_earlier",
         "_last_measured",
+        "_levels",
         "_memo",
         "_models",
         "_relations",
+        "_root",
         "_state",
         "_tried",
     )
@@ -85,13 +92,19 @@ class Facts:
         self._assumed: dict[tuple[object, ...], Why] = {} if older is None else older._assumed
         #: The age of the youngest measured symbol that a relation is about; -1 where there is none.
         self._last_measured: int = -1 if older is None else older._last_measured
+        #: The snapshots before a relation was about dims measured later than those of all others, oldest first.
+        self._earlier: tuple[Facts, ...] = () if older is None else older._earlier
+        #: What is known up to an age (:meth:`known_by`), with how many of these relations were looked at for that.
+        self._levels: dict[int, tuple[int, Facts]] = {} if older is None else older._levels.copy()
         #: The relations that mention a symbol.
         self._about: dict[Symbol, tuple[Relation, ...]] = {} if older is None else older._about
         #: What was proved or refuted under fewer facts is so under more.
         self._decided: dict[tuple[object, ...], Answer] = {} if older is None else older._decided.copy()
         self._models = models
-        #: Sizes that were tried in a model, whether it is one now or not.
+        #: Sizes that were tried in a model, and that something known forbids there.
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
+        #: No facts, with the memory of the same program; None of such facts themselves.
+        self._root: Facts | None = None if older is None else older._free()
 
     @staticmethod
     def none() -> Facts:
@@ -100,6 +113,12 @@ class Facts:
         ``EMPTY``, which lives as long as the process, remembers nothing.
         """
         return Facts(State(), {}, first_models())
+
+    def _free(self) -> Facts:
+        """No facts, with the memory of this program."""
+        if self is Facts.EMPTY:
+            return Facts.none()
+        return self if self._root is None else self._root
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -159,9 +178,8 @@ class Facts:
     def assume(self, relation: Relation) -> Facts:
         """These facts and a relation; the same object where the relation is proved already.
 
-        What is about dims that are known earlier than those of which it follows is kept all the same, and so is what a
-        relation says of such dims by what they are equal to: it is checked when they are known, before anything is
-        computed with them.
+        What a relation says of dims by what they are equal to, and those are known earlier, is kept too: it is checked
+        when they are known, before anything is computed with them.
 
         Raises :class:`~dyn.errors.ShapeError` where it cannot hold.
         """
@@ -173,8 +191,7 @@ class Facts:
                 return self.assume(plain)
         answer = self.ask(relation)
         if answer.proved:
-            late = self._is_known_later(relation, answer.why)
-            return self._and(relation, self._state, {}, self._models) if late else self
+            return self
         if answer.refuted:
             raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
         facts = self._facts_of(relation)
@@ -187,21 +204,41 @@ class Facts:
         )
         return self._and(relation, state, memo, models)
 
+    def restate(self, relation: Relation) -> Facts:
+        """These facts and a relation that they imply, by a proof that the solver may not find.
+
+        It is checked as the others are, so nothing hangs on that it was implied. Nothing is learned from it: a dim
+        stays simplified as it was.
+        """
+        return self._and(relation, self._state, {}, self._models) if self.ask(relation).unknown else self
+
     def _and(self, relation: Relation, state: State, memo: Memo, models: Models) -> Facts:
         """These facts with one more relation, under the state in which it is known."""
         new = Facts(state, memo, models, self)
         new._relations = (*self._relations, relation)
         new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
         new._decided.pop(_key(relation), None)  # for another reason
-        new._last_measured = max(self._last_measured, relation.last_measured())
+        age = relation.last_measured()
+        if age > self._last_measured:
+            new._last_measured, new._earlier = age, (*self._earlier, self)
         about = {sym: (*self._about.get(sym, ()), relation) for sym in relation.symbols()}
         new._about = {**self._about, **about}
         return new
 
-    def _is_known_later(self, relation: Relation, why: Why) -> bool:
-        """Whether a relation follows only of dims that are measured after its own."""
-        age = relation.last_measured()
-        return self._last_measured > age and any(r.last_measured() > age and r.reason in why for r in self._relations)
+    def known_by(self, age: int) -> Facts:
+        """These facts without those about dims that are measured after the ones of an age (``last_measured``)."""
+        if self._last_measured <= age:
+            return self
+        seen, facts = self._levels.get(age, (0, None))
+        if facts is None:
+            facts = next(f for f in reversed(self._earlier) if f._last_measured <= age)
+            seen = len(facts._relations)
+        for relation in self._relations[seen:]:
+            if relation.last_measured() <= age:
+                with contextlib.suppress(ShapeError):  # it contradicts the others: no call satisfies these facts
+                    facts = facts.assume(relation)
+        self._levels[age] = len(self._relations), facts
+        return facts
 
     def within(self, relations: tuple[Relation, ...]) -> Facts:
         """These facts and what is demanded in a part of the program besides: the facts that hold there.
@@ -289,6 +326,8 @@ class Facts:
         """Whether the relation holds."""
         key = _key(relation)
         hit = self._decided.get(key)
+        if hit is None and relation.last_measured() < self._last_measured:
+            return self.known_by(relation.last_measured()).ask(relation)
         if hit is None:
             asked = self._memo.get(("ask", key))
             hit = None if asked is None else asked[0]
@@ -325,42 +364,39 @@ class Facts:
             models = self._more_models(relation)
             if _disagree(models, relation):
                 return _UNKNOWN
-        return _UNKNOWN if self is Facts.EMPTY else self._always(relation)
+        return _UNKNOWN if self._root is None else self._always(relation, self._root)
 
     def _more_models(self, relation: Relation) -> Models:
-        """The models, and those with a size at which a side of the relation takes another course."""
+        """The models, and one with a size at which a side of the relation takes another course, if there is one."""
         models = self._present_models()
-        found: list[Model] = []
+        outcomes = {model.outcome(relation) for model in models}
         for sym, size in itertools.islice(turning_points((relation.lhs, relation.rhs)), _TURNS):
-            if (sym, size) in self._tried:
-                continue
-            if self is not Facts.EMPTY:
-                self._tried.add((sym, size))
-            for model in models[:_TURNED]:
+            for model in models[:_TURNED] if (sym, size) not in self._tried else ():
                 changed = model.but(sym, size)
+                if {changed.outcome(relation)} <= {None, *outcomes}:
+                    continue
                 if self._check(changed, sym):
-                    found.append(changed)
-        if found and self is not Facts.EMPTY:
-            self._models = (*models[:_TURNED], *[*models[_TURNED:], *found][-_KEPT:])
-        return (*models, *found)
+                    if self is not Facts.EMPTY:
+                        self._models = (*models[:_TURNED], *[*models[_TURNED:], changed][-_KEPT:])
+                    return (*models, changed)
+                if self is not Facts.EMPTY:
+                    self._tried.add((sym, size))
+        return models
 
-    def _always(self, relation: Relation) -> Answer:
+    def _always(self, relation: Relation, root: Facts) -> Answer:
         """What holds of all sizes holds under any facts, even if they make the question a harder one.
 
         Few questions that are undecided come this far: nearly all are false of some of the sizes that are tried.
         """
-        if not may_always_hold(relation):
+        if any(model.outcome(relation) is False for model in root._models):
             return _UNKNOWN
         if relation.symbols().isdisjoint(self._about) and relation.symbols().isdisjoint(self._declarations):
             return _UNKNOWN  # nothing that is known has made it any harder
-        models = Facts.EMPTY._more_models(relation)
-        if any(model.outcome(relation) is False for model in models):
-            return _UNKNOWN
-        try:
-            verdict = decide_relation(Simplifier(Facts.EMPTY._state, Work({}, models, _ALWAYS_STEPS)), relation)
-        except OutOfBudgetError:
-            return _UNKNOWN
-        return _PROVED if verdict is Verdict.PROVED else _UNKNOWN
+        key = "always", _key(relation)
+        hit = root._memo.get(key)
+        if hit is None:
+            hit = root._memo[key] = root._ask(relation, _ALWAYS_STEPS), ()
+        return hit[0] if hit[0].proved else _UNKNOWN
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
         """Whether a claim is proved wherever a premise holds besides these facts."""
@@ -415,6 +451,8 @@ class Facts:
             return dim
         if not dim.height and not self._state.values and not self._state.rows:
             return dim
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).simplify(dim)
         hit = self._memo.get(("simplify", dim))
         if hit is not None:
             return hit[0]
@@ -430,6 +468,8 @@ class Facts:
 
     def bounds(self, dim: Dim) -> Interval:
         """``(lo, hi)``, inclusive; None where no bound is known."""
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).bounds(dim)
         s = Simplifier(self._state, self._work(self._present_models()))
         try:
             return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
@@ -438,6 +478,8 @@ class Facts:
 
     def multiple(self, dim: Dim) -> int:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
+        if self._last_measured > last_measured(dim):
+            return self.known_by(last_measured(dim)).multiple(dim)
         s = Simplifier(self._state, self._work(self._present_models()))
         try:
             return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))
@@ -496,9 +538,15 @@ def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Re
     return Relation(RelKind.SAME_NUMEL, product(a), product(b), reason, a, b)
 
 
+#: The relations that say the same with their sides exchanged.
+_SYMMETRIC = (RelKind.EQ, RelKind.BROADCASTS, RelKind.SAME_NUMEL)
+
+
 def _key(relation: Relation) -> tuple[object, ...]:
-    if relation.lhs_shape is not None:
-        return relation.kind, relation.lhs_shape, relation.rhs_shape
+    if relation.kind in _SYMMETRIC:
+        if relation.lhs_shape is not None:
+            return relation.kind, frozenset((relation.lhs_shape, relation.rhs_shape))
+        return relation.kind, frozenset((relation.lhs, relation.rhs))
     return relation.kind, relation.lhs, relation.rhs
 
 

@@ -44,7 +44,31 @@ def broadcast(*dims: Dim) -> Dim:
             size = broadcast_sizes(size, dim)
     if size != 1 or not rest:
         rest[size] = None
+    for dim in tuple(rest) if len(rest) > 1 else ():  # what another is joined from adds nothing
+        parts = joined_from(dim)
+        for part in parts if len(parts) > 1 else ():
+            rest.pop(part, None)
     return _join(OpaqueKind.BROADCAST, list(rest))
+
+
+def joined_from(dim: Dim) -> tuple[Dim, ...]:
+    """The sizes that one was broadcast from; that size itself where it was not."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    return atom.args if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST else (dim,)
+
+
+def has_part(whole: Dim, part: Dim) -> bool:
+    """Whether a size was broadcast from another, among others."""
+    stack, seen = [whole], {whole}
+    while stack:
+        parts = joined_from(stack.pop())
+        if len(parts) > 1:
+            if part in parts:
+                return True
+            more = [dim for dim in parts if isinstance(dim, SymExpr) and dim not in seen]
+            seen.update(more)
+            stack += more
+    return False
 
 
 def broadcast_sizes(a: int, b: int, context: str = "") -> int:

@@ -33,11 +33,12 @@ from dyn.shapes.expr import (
 )
 from dyn.shapes.gather import implied
 from dyn.shapes.interval import Interval, highest, lowest
+from dyn.shapes.joins import joined_from
 from dyn.shapes.models import Models
 from dyn.shapes.poly import common_factor, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
 from dyn.shapes.retract import Fact, withdraw, withdraw_broadcasts, withdraw_rows
-from dyn.shapes.simplify import Simplifier, broadcast_key
+from dyn.shapes.simplify import Simplifier
 from dyn.shapes.state import BUDGET, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
 from dyn.shapes.walk import last_measured, mentions, split_linear
 
@@ -107,7 +108,7 @@ class _Learner:
         fact = Fact(fact.kind, dim, _join(fact.why, s), other)
         if any(isinstance(side, SymExpr) and side.is_large for side in (dim, other)):
             if fact.kind is RelKind.BROADCASTS:  # nothing follows from it, and it is found when it is asked for
-                self.state.broadcasts[broadcast_key(dim, other)] = fact.why
+                self.state.add_broadcast(dim, other, fact.why)
         elif not self._one_case(s, fact):
             self.rules[fact.kind](s, fact)
 
@@ -324,8 +325,7 @@ class _Learner:
 
     def _is_waited_for(self, atom: Atom) -> bool:
         """Whether there is a fact that better bounds of the atom may decide."""
-        pairs = [dim for pair in self.state.broadcasts for dim in pair if isinstance(dim, SymExpr)]
-        return any(mentions(dim, atom) for dim in (*self.state.rows, *pairs))
+        return any(mentions(dim, atom) for dim in (*self.state.rows, *self.state.broadcasts))
 
     def _bound_factors(self, s: Simplifier, e: Dim, why: Why) -> None:
         """What ``c*M + constant >= 0`` says of the factors of ``M``, where they are sizes."""
@@ -488,17 +488,18 @@ class _Learner:
         a, b, why = fact.dim, fact.other, fact.why
         if decide(s, RelKind.BROADCASTS, a, b) is Verdict.REFUTED:
             raise ContradictionError(_join(why, s))
-        if s.fits(a, b):
+        if s.fits(a, b, as_parts=False):  # of a part of what fits more may follow
             return
         for joined, other in ((a, b), (b, a)):  # what is joined from sizes is 1 only where all are: each of them fits
-            atom = joined.is_atom if isinstance(joined, SymExpr) else None
-            if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
-                for arg in atom.args:
-                    self.push(RelKind.BROADCASTS, arg, _join(why, s), other)
+            parts = joined_from(joined)
+            for part in parts if len(parts) > 1 else ():
+                # Elsewhere that is found when it is asked for, and nothing follows from it.
+                if s.bounds.nonzero(other - 1) or s.bounds.nonzero(part - 1):
+                    self.push(RelKind.BROADCASTS, part, _join(why, s), other)
         if s.bounds.nonzero(a - 1) and s.bounds.nonzero(b - 1):
             self.push(RelKind.EQ, a - b, _join(why, s))
             return
-        self.state.broadcasts[broadcast_key(a, b)] = why
+        self.state.add_broadcast(a, b, why)
         self._note(a, b)
         self._changed()
         for size, other in ((a, b), (b, a)):
@@ -525,7 +526,8 @@ class _Learner:
         self._touch(atom)
         if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
             # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
-            self.state.broadcasts_into.update({(arg, value): why for arg in atom.args if arg is not value})
+            into = self.state.broadcasts_into
+            into.update({arg: {**into.get(arg, {}), value: why} for arg in atom.args if arg is not value})
         self._changed()
         for other, old in list(self.state.values.items()):
             if mentions(old.dim, atom):

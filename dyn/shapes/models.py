@@ -13,11 +13,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dyn.errors import ShapeError
 from dyn.shapes.expr import Dim, Opaque, SymExpr
 from dyn.shapes.relation import Relation, RelKind, truth
 from dyn.shapes.symbols import Symbol
-from dyn.shapes.walk import apply_opaque, linear_in, opaques_below
+from dyn.shapes.walk import linear_in, opaques_below, value_of_opaque
 
 #: The size that each of the first models gives to a symbol, from 32 random bits of its own.
 _SIZES: tuple[Callable[[int], int], ...] = (
@@ -31,8 +30,10 @@ _SIZES: tuple[Callable[[int], int], ...] = (
     lambda bits: 1 - (bits >> 11) % 2,
     lambda bits: 1 if (bits >> 13) % 2 else 17 + (bits >> 15) % 500,
 )
-#: How many are kept.
+#: How many are kept, how many more are remembered, and how many values of expressions one of them remembers.
 _MOST = 20
+_REMEMBERED = 64
+_VALUES = 4096
 #: Sizes that are tried for one that has to change, besides those that the relation says.
 _OTHERS = (0, 1, 2, 3, 64, 1000, 10**6)
 
@@ -44,13 +45,18 @@ class NoValueError(Exception):
 
 
 class Model:
-    """Sizes of all symbols: those in ``sizes``, and of others what ``default`` says. Values of terms are kept."""
+    """Sizes of all symbols: those in ``chosen``, and of others what ``default`` says. Values of terms are kept.
 
-    __slots__ = ("default", "sizes", "terms", "values")
+    Made by :func:`first_models` and :meth:`but`.
+    """
 
-    def __init__(self, sizes: Mapping[Symbol, int], default: Callable[[int], int]) -> None:
-        self.sizes = dict(sizes)
+    __slots__ = ("chosen", "default", "sizes", "table", "terms", "values")
+
+    def __init__(self, table: _Table, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> None:
+        self.table = table
         self.default = default
+        self.chosen = chosen
+        self.sizes = dict(chosen)
         self.terms: dict[Opaque, int | None] = {}
         self.values: dict[SymExpr, int | None] = {}
 
@@ -67,6 +73,9 @@ class Model:
             return dim
         if dim in self.values:
             return self.values[dim]
+        if len(self.values) >= _VALUES:
+            self.values.clear()
+            self.terms.clear()
         value: int | None = None
         try:
             for atom in opaques_below(dim) if dim.is_large else ():
@@ -96,8 +105,10 @@ class Model:
             return self.terms[atom]
         result: int | None
         try:
-            result = apply_opaque(atom, [arg if isinstance(arg, int) else self._value(arg) for arg in atom.args])
-        except (NoValueError, ShapeError):
+            result = value_of_opaque(
+                atom.kind, [arg if isinstance(arg, int) else self._value(arg) for arg in atom.args]
+            )
+        except NoValueError:
             result = None
         self.terms[atom] = result
         return result
@@ -109,20 +120,38 @@ class Model:
 
     def but(self, symbol: Symbol, size: int) -> Model:
         """These sizes, with one of them changed."""
-        return Model({**self.sizes, symbol: size}, self.default)
+        return self.table.model(self.default, {**self.chosen, symbol: size})
+
+
+class _Table:
+    """The models of one program, each of them once, so that what was evaluated is not evaluated again.
+
+    Those that have not been asked for longest are forgotten.
+    """
+
+    __slots__ = ("models",)
+
+    def __init__(self) -> None:
+        self.models: dict[tuple[object, frozenset[tuple[Symbol, int]]], Model] = {}
+
+    def model(self, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> Model:
+        key = default, frozenset(chosen.items())
+        found = self.models.pop(key, None)
+        if found is None:
+            found = Model(self, default, chosen)
+            for oldest in [*self.models][: max(len(self.models) - _REMEMBERED, 0)]:
+                self.models.pop(oldest, None)
+        self.models[key] = found
+        return found
 
 
 Models = tuple[Model, ...]
 
 
 def first_models() -> Models:
-    """Models of no facts at all."""
-    return tuple([Model({}, default) for default in _SIZES])
-
-
-def may_always_hold(relation: Relation) -> bool:
-    """Whether no sizes that are tried contradict the relation; those for which a side has no value do not."""
-    return not any(model.outcome(relation) is False for model in first_models())
+    """Models of no facts at all, of a program that begins."""
+    table = _Table()
+    return tuple([table.model(default, {}) for default in _SIZES])
 
 
 def satisfying(models: Models, relation: Relation, check: Check) -> Models:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
 from dyn.errors import ShapeError
-from dyn.shapes.expr import Dim, Symbol, SymExpr
+from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, all_atoms
 from dyn.shapes.text import format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_measured
 from dyn.source import Loc
@@ -197,6 +198,22 @@ def first_broken(guards: Iterable[Relation], env: Mapping[Symbol, int]) -> Relat
     function would come to the same question with these sizes: its ShapeError is raised.
     """
     return next((guard for guard in guards if not guard.decided(env)), None)
+
+
+def value_conditions(dim: Dim) -> list[tuple[RelKind, Dim, Dim]]:
+    """The relations that hold wherever an expression has a value, and without one of which it has none.
+
+    They say that the sizes broadcast which are broadcast in it, and that no divisor is 0.
+    """
+    found: list[tuple[RelKind, Dim, Dim]] = []
+    for atom in all_atoms(dim):
+        if not isinstance(atom, Opaque):
+            continue
+        if atom.kind is OpaqueKind.BROADCAST:
+            found += [(RelKind.BROADCASTS, a, b) for a, b in itertools.combinations(atom.args, 2)]
+        elif atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD) and not isinstance(atom.args[1], int):
+            found.append((RelKind.NONZERO, atom.args[1], 0))
+    return found
 
 
 def format_dim_name(sym: Symbol, names: Mapping[Symbol, str] | None) -> str:

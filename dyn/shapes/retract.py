@@ -29,10 +29,13 @@ def withdraw(state: State, atom: Atom) -> list[Fact]:
             facts.append(Fact(RelKind.EQ, atom_dim(other) - value.dim, value.why))
     facts += withdraw_rows(state, atom)
     facts += withdraw_broadcasts(state, atom)
-    for (part, whole), why in list(state.broadcasts_into.items()):
-        if mentions(part, atom) or mentions(whole, atom):
-            del state.broadcasts_into[part, whole]
-            facts.append(Fact(RelKind.EQ, broadcast(part, whole) - whole, why))
+    for part, wholes in list(state.broadcasts_into.items()):
+        gone = (
+            wholes if mentions(part, atom) else {whole: why for whole, why in wholes.items() if mentions(whole, atom)}
+        )
+        if gone:
+            state.broadcasts_into[part] = {whole: why for whole, why in wholes.items() if whole not in gone}
+            facts += [Fact(RelKind.EQ, broadcast(part, whole) - whole, why) for whole, why in gone.items()]
     for dim, why in list(state.nonzeros.items()):
         if mentions(dim, atom):
             del state.nonzeros[dim]
@@ -55,10 +58,13 @@ def withdraw_rows(state: State, atom: Atom) -> list[Fact]:
 def withdraw_broadcasts(state: State, atom: Atom) -> list[Fact]:
     """Remove the pairs that are known to broadcast and mention an atom."""
     facts: list[Fact] = []
-    for (a, b), why in list(state.broadcasts.items()):
-        if mentions(a, atom) or mentions(b, atom):
-            del state.broadcasts[a, b]
-            facts.append(Fact(RelKind.BROADCASTS, a, why, b))
+    for a, others in list(state.broadcasts.items()):
+        if mentions(a, atom):
+            del state.broadcasts[a]
+            for b, why in others.items():
+                if b in state.broadcasts:
+                    state.broadcasts[b] = {dim: why for dim, why in state.broadcasts[b].items() if dim is not a}
+                facts.append(Fact(RelKind.BROADCASTS, a, why, b))
     return facts
 
 

@@ -15,14 +15,14 @@ from dyn.shapes.expr import (
     Symbol,
     SymExpr,
     atom_dim,
-    dim_key,
     floordiv,
     mod,
     polynomial,
 )
 from dyn.shapes.interval import Interval
-from dyn.shapes.joins import broadcast
+from dyn.shapes.joins import broadcast, has_part, joined_from
 from dyn.shapes.poly import common_factor, divide, over, reduce_scaled, remove_factor, single
+from dyn.shapes.relation import Why
 from dyn.shapes.state import State, Work
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
@@ -78,6 +78,8 @@ class Simplifier:
                 result = self._multiply_out(result)
             if isinstance(result, SymExpr):
                 result = self._fold(result)
+            if isinstance(result, SymExpr):
+                result = self._whole_multiples(result)
             if isinstance(result, SymExpr) and self.state.rows:
                 result = self._rewrite(result)
             if result is before:
@@ -206,24 +208,17 @@ class Simplifier:
 
     def _broadcast(self, atom: Opaque) -> Dim:
         kept = list(atom.args)
+        sizes = {x: [model.value(x) for model in self.work.models] for x in kept}
         for x, y in itertools.combinations(atom.args, 2):
-            if x in kept and y in kept and self.is_zero(x - y):
+            if x in kept and y in kept and not _differ(sizes[x], sizes[y]) and self.is_zero(x - y):
                 kept.remove(y)
-        for x, y in itertools.permutations(kept, 2):
-            why = self.state.broadcasts_into.get((y, x)) if x in kept and y in kept else None
-            if why is not None:
-                self.work.use(why)
-                kept.remove(y)
-        for (
-            part,
-            whole,
-        ), why in self.state.broadcasts_into.items():  # by what is joined from others that are here
-            joined = whole.is_atom if isinstance(whole, SymExpr) else None
-            if part not in kept or not isinstance(joined, Opaque) or joined.kind is not OpaqueKind.BROADCAST:
-                continue
-            if part not in joined.args and all(arg in kept for arg in joined.args):
-                self.work.use(why)
-                kept.remove(part)
+        for part in tuple(kept):
+            for whole, why in self.state.broadcasts_into.get(part, {}).items():
+                joined = joined_from(whole)  # by a size that is here, or by what is joined from such
+                if whole is not part and (whole in kept or (part not in joined and all(arg in kept for arg in joined))):
+                    self.work.use(why)
+                    kept.remove(part)
+                    break
         for x in kept:  # a size that is not 1, and that the others fit
             if self.bounds.nonzero(x - 1) and all(self.fits(x, y) for y in kept if y is not x):
                 return x
@@ -269,14 +264,12 @@ class Simplifier:
             whole = self.simplify(whole)
         finally:
             self._asked -= 1
-        parts = part.is_atom if isinstance(part, SymExpr) else None
-        if isinstance(parts, Opaque) and parts.kind is OpaqueKind.BROADCAST:  # each of them, and so what they make up
-            return all(own == 1 or self._is_one_or(own, whole) for own in parts.args)
-        why = self.state.broadcasts_into.get((part, whole))
-        atom = whole.is_atom if isinstance(whole, SymExpr) else None
-        if why is None and not (
-            isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST and part in atom.args
-        ):  # which has a value only where its parts are 1 or it
+        parts = joined_from(part)
+        if len(parts) > 1:  # each of them, and so what they make up
+            return all(own == 1 or self._is_one_or(own, whole) for own in parts)
+        why = self.state.broadcasts_into.get(part, {}).get(whole)
+        wholes = joined_from(whole)  # which has a value only where its parts are 1 or it
+        if why is None and (len(wholes) < 2 or part not in wholes):
             return False
         if not self.bounds.at_least(part, 0):
             return False
@@ -287,6 +280,17 @@ class Simplifier:
         if isinstance(b, int):
             return self.bounds.multiple(a) % b == 0
         return self.simplify(mod(a, b)) == 0
+
+    def _whole_multiples(self, dim: SymExpr) -> Dim:
+        """``n - n % 8`` is ``8*(n // 8)``, where that makes the sum a shorter one."""
+        for mono, c in dim.terms:
+            atom, power = mono.factors[0]
+            if len(mono.factors) == power == 1 and isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD:
+                a, b = atom.args
+                shorter = dim - c * atom_dim(atom) + c * (a - b * floordiv(a, b))
+                if isinstance(shorter, int) or len(shorter.terms) < len(dim.terms):
+                    return shorter
+        return dim
 
     def _fold(self, dim: SymExpr) -> Dim:
         """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text."""
@@ -354,27 +358,36 @@ class Simplifier:
             result = self.simplify(result)
         return result if isinstance(result, int) else dim
 
-    def fits(self, a: Dim, b: Dim) -> bool:
-        """Whether sizes ``a`` and ``b`` are known to broadcast together."""
+    def fits(self, a: Dim, b: Dim, *, as_parts: bool = True) -> bool:
+        """Whether sizes ``a`` and ``b`` are known to broadcast together.
+
+        Without ``as_parts`` it is not enough that what one of them is a part of is known to fit the other.
+        """
         if a is b or a == 1 or b == 1:
             return True
         for model in self.work.models:
             sizes = model.value(a), model.value(b)
             if None not in sizes and sizes[0] != sizes[1] and 1 not in sizes:
                 return False
-        for table, pair in (
-            (self.state.broadcasts, broadcast_key(a, b)),
-            (self.state.broadcasts_into, (a, b)),
-            (self.state.broadcasts_into, (b, a)),
-        ):
-            why = table.get(pair)
-            if why is None:
-                continue
-            self.work.use(why)
-            return True
+        into = self.state.broadcasts_into
+        for why in (self._known_to_fit(a, b, as_parts), into.get(a, {}).get(b), into.get(b, {}).get(a)):
+            if why is not None:
+                self.work.use(why)
+                return True
         if self.is_zero(a - b) or self.is_zero(a - 1) or self.is_zero(b - 1) or self._few_sizes(a, b):
             return True
         return self._all_fit(a, b) or self._all_fit(b, a)
+
+    def _known_to_fit(self, a: Dim, b: Dim, as_parts: bool) -> Why | None:
+        """Why it is known that two sizes fit, or two that they are parts of."""
+        for part, other in ((a, b), (b, a)):
+            known = self.state.broadcasts.get(other, {})
+            why = known.get(part)
+            if why is None and as_parts:
+                why = next((why for whole, why in known.items() if has_part(whole, part)), None)
+            if why is not None:
+                return why
+        return None
 
     def _few_sizes(self, a: Dim, b: Dim) -> bool:
         """Whether only one size that is not 1 is left to either: 0 with 0 or 1, 1 or 2 with 2."""
@@ -385,10 +398,13 @@ class Simplifier:
 
     def _all_fit(self, a: Dim, b: Dim) -> bool:
         """Whether ``a`` is joined from sizes that each fit ``b``, or from ``b`` itself: it is one of them."""
-        atom = a.is_atom if isinstance(a, SymExpr) else None
-        if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.BROADCAST:
-            return False
-        return b in atom.args or all(self.fits(arg, b) for arg in atom.args)
+        parts = joined_from(a)
+        return len(parts) > 1 and (b in parts or all(self.fits(arg, b) for arg in parts))
+
+
+def _differ(a: list[int | None], b: list[int | None]) -> bool:
+    """Whether the sizes of two dims differ in some model."""
+    return a != b and any(x != y and x is not None and y is not None for x, y in zip(a, b, strict=True))
 
 
 def _at_least_one(dim: Dim) -> Dim:
@@ -418,8 +434,3 @@ def _quotient(mono: Monomial, coefficient: int, atom: Opaque, b: Dim) -> Dim | N
     if coefficient % k or any(n < 0 for n in powers.values()):
         return None
     return single(powers, coefficient // k)
-
-
-def broadcast_key(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """The pair in canonical order."""
-    return (a, b) if dim_key(a) <= dim_key(b) else (b, a)

@@ -6,7 +6,7 @@ A :class:`State` is changed only by the learner that is building it (:mod:`dyn.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,12 +68,18 @@ class State:
         #: by nothing else, by that symbol alone.
         self.orders: dict[Atom, tuple[Inequality, ...]] = {}
         self.nonzeros: dict[SymExpr, Why] = {}
-        #: Pairs, in canonical order, of which the two are equal or one is 1.
-        self.broadcasts: dict[tuple[Dim, Dim], Why] = {}
-        #: Pairs of which the first, broadcast with the second, gives the second: it is that size or 1.
-        self.broadcasts_into: dict[tuple[Dim, Dim], Why] = {}
+        #: Sizes that fit each of some others, and these that one: the two are equal or one is 1. What they are joined
+        #: from fits too, and is not kept.
+        self.broadcasts: dict[Dim, Mapping[Dim, Why]] = {}
+        #: Sizes that broadcast with each of some others give that other: they are it or 1.
+        self.broadcasts_into: dict[Dim, Mapping[Dim, Why]] = {}
         #: The opaque terms in the facts, and perhaps some that were in them, by each atom inside them.
         self.occurrences: dict[Atom, tuple[Opaque, ...]] = {}
+
+    def add_broadcast(self, a: Dim, b: Dim, why: Why) -> None:
+        """Keep that two sizes fit."""
+        for one, other in ((a, b), (b, a)):
+            self.broadcasts[one] = {**self.broadcasts.get(one, {}), other: why}
 
     def copy(self) -> State:
         new = State()

@@ -77,6 +77,11 @@ def exact_text(dim: Dim, names: Mapping[Symbol, str] | None = None) -> str:
     return f"let({', '.join([prefix, *shared, _sum(dim, names, write)])})"
 
 
+def text_of_terms(dim: Dim, names: Mapping[Symbol, str], terms: Mapping[Opaque, str]) -> str:
+    """The text of a sum whose opaque terms are written as ``terms`` says."""
+    return _arg(dim, names, terms.__getitem__)
+
+
 def _parts(dim: SymExpr) -> tuple[list[Opaque], dict[Opaque, int]]:
     """The opaque terms in an expression, arguments first, and how often each is mentioned."""
     order: list[Opaque] = []

@@ -6,6 +6,7 @@ opaque terms are, arguments first.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Set
 
 from dyn.errors import ShapeError
@@ -95,26 +96,37 @@ def _evaluate_opaque(atom: Opaque, env: Mapping[Symbol, int], seen: dict[Opaque,
 
 def apply_opaque(atom: Opaque, values: list[int]) -> int:
     """The value of an opaque term, from those of its arguments. ShapeError where it has none."""
-    match atom.kind:
+    value = value_of_opaque(atom.kind, values)
+    if value is not None:
+        return value
+    if atom.kind is OpaqueKind.BROADCAST:
+        a, b = itertools.islice(dict.fromkeys([value for value in values if value != 1]), 2)
+        broadcast_sizes(a, b, f" in {atom!r}")  # which raises
+    raise ShapeError(
+        f"{atom!r} divides by zero: {atom.args[1]} is 0.",
+        remedy="use max(n, 1) as a divisor that may be 0.",
+    )
+
+
+def value_of_opaque(kind: OpaqueKind, values: list[int]) -> int | None:
+    """The value of an opaque term, from those of its arguments; None where it has none."""
+    match kind:
         case OpaqueKind.MIN:
             return min(values)
         case OpaqueKind.MAX:
             return max(values)
+        case OpaqueKind.FLOORDIV:
+            return values[0] // values[1] if values[1] else None
+        case OpaqueKind.MOD:
+            return values[0] % values[1] if values[1] else None
         case OpaqueKind.BROADCAST:
             result = 1
             for value in values:
-                if result != value and 1 not in (result, value):
-                    broadcast_sizes(result, value, f" in {atom!r}")  # which raises
-                result = value if result == 1 else result
+                if value not in (1, result):
+                    if result != 1:
+                        return None
+                    result = value
             return result
-        case OpaqueKind.FLOORDIV | OpaqueKind.MOD:
-            a, b = values
-            if b == 0:
-                raise ShapeError(
-                    f"{atom!r} divides by zero: {atom.args[1]} is 0.",
-                    remedy="use max(n, 1) as a divisor that may be 0.",
-                )
-            return a // b if atom.kind is OpaqueKind.FLOORDIV else a % b
 
 
 def substitute(dim: Dim, env: Mapping[Symbol, Dim]) -> Dim:

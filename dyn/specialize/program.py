@@ -79,7 +79,7 @@ class Program:
         _import_passes()
         from dyn.pipeline import optimize
 
-        with config.override(optimize=self._settings.optimize):
+        with config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones):
             return optimize(self.traced, self._backend.target, record)
 
     @property

@@ -16,7 +16,7 @@ from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.comparison import side_by_side
 from dyn.trace.context import Trace
-from dyn.trace.lift import yields_to
+from dyn.trace.lift import fitting_of, yields_to
 
 
 def closed(trace: Trace, regions: Sequence[Region]) -> tuple[list[Region], list[Value]]:
@@ -80,6 +80,7 @@ def fitted(
         value = results[i]
         if value.dtype is not type.dtype and yields_to(value, type.dtype):
             inner.loc = user_loc()
+            inner.adopt(fitting_of(next((op for op in region.ops if value in op.results), None), type.dtype))
             results[i] = value = inner.op("convert", value, dtype=type.dtype)
         if value.dtype is not type.dtype or value.type.rank != type.rank:
             raise TraceError(

@@ -14,7 +14,7 @@ from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Opaque, RelKind, SymExpr, dim_max
+from dyn.shapes import Dim, RelKind, SymExpr, dim_max
 from dyn.source import user_loc
 from dyn.trace.closures import carrying, closed, fitted, taking
 from dyn.trace.comparison import described, side_by_side
@@ -316,4 +316,4 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
 
 def _plainest(sizes: Sequence[Dim]) -> Dim:
     """Of sizes that are equal where their branches run, one that means something whichever does."""
-    return min(sizes, key=lambda size: isinstance(size, SymExpr) and any(isinstance(a, Opaque) for a in size.atoms))
+    return min(sizes, key=lambda size: isinstance(size, SymExpr) and size.height > 0)

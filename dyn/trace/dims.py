@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
 from dyn.trace.asker import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
@@ -308,6 +308,22 @@ def _plain_size(value: object) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu":
         return int(value)  # np.int64(3) == n arrives as an array
     return value if isinstance(value, SymbolicDim) else unwrap_dim(value)
+
+
+def counted_from_front(facts: Facts, place: Dim, size: Dim) -> Dim:
+    """A place on an axis of ``size`` elements: where it is negative it counts from the end, ``size`` more."""
+    if isinstance(place, int):
+        return place if place >= 0 else size + place
+    if facts.ge(place, 0).proved:
+        return place
+    if facts.ge(-1, place).proved:
+        return size + place
+    # Of ``size - c``, ``size`` is added where ``size <= c - 1``: then ``(c - 1) * (c - size)`` is at least as much, and
+    # elsewhere it is at most 0. That is linear, and so more of it is proved.
+    short = size - place
+    if isinstance(short, int):
+        return place + dim_min(size, short - 1, (short - 1) * dim_max(short - size, 0))
+    return place + size * dim_min(dim_max(-place, 0), 1)
 
 
 def min_dim(a: Any, b: Any) -> Any:

@@ -11,7 +11,11 @@ import numpy as np
 from dyn import config, dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError, UnsupportedOpError
-from dyn.ir.core import Value
+from dyn.integers import INT64, IntegerType
+from dyn.ir.builder import literal
+from dyn.ir.core import Op, Value
+from dyn.ops.shape import dim_size
+from dyn.shapes import Dim, Reason, Relation, RelKind, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
@@ -62,6 +66,61 @@ def settled_dtype(dtype: DType) -> DType:
 def yields_to(value: Value, dtype: DType) -> bool:
     """Whether a weak value takes ``dtype`` beside an array of it."""
     return value.type.weak and dtypes.weak_promote(value.dtype.kind, dtype, default_float()) is dtype
+
+
+def fitting(size: Dim, dtype: DType) -> tuple[Relation, ...]:
+    """That a size which becomes a number of an integer dtype is one, as NumPy demands it of a Python integer."""
+    if not dtype.is_integer:
+        return ()
+    numbers = IntegerType(dtype.bits, dtype.kind is Kind.INT)
+    if isinstance(size, int):
+        if not numbers.least <= size <= numbers.most:
+            raise does_not_fit(size, dtype)
+        return ()
+    reason = Reason(f"the size {format_dim(size)} becomes a number of {dtype.name}", user_loc())
+    high = Relation(RelKind.GE, numbers.most, size, reason)
+    low = Relation(RelKind.GE, size, numbers.least, reason)
+    return (*[high] * (numbers.most < INT64.most), *[low] * (numbers.least > INT64.least))
+
+
+def fitting_of(op: Op | None, dtype: DType) -> tuple[Relation, ...]:
+    """:func:`fitting` of the weak value that an op made, where that is a size or an integer."""
+    if op is None or not op.result.type.weak or not op.result.dtype.is_integer:
+        return ()
+    if op.opdef is dim_size:
+        return fitting(op.attrs["size"], dtype)
+    number = literal(op)
+    return () if number is None or number.element is None else fitting(int(number.element), dtype)
+
+
+def demand_fits(trace: Trace, value: Value, dtype: DType) -> None:
+    """Demand of a weak value which is a size or an integer that an integer dtype, in which it is put, has it."""
+    trace.builder.adopt(fitting_of(trace.builder.producer(value), dtype))
+
+
+def converted(trace: Trace, value: Value, dtype: DType) -> Value:
+    """A weak value in the dtype of what it stands beside. A size or an integer has to be one of its numbers."""
+    demand_fits(trace, value, dtype)
+    return trace.emit("convert", value, dtype=dtype)
+
+
+def check_integers(given: Any, dtype: DType) -> None:
+    """Raise UnsupportedOpError where a number, or one in a list, is a Python integer that an integer dtype lacks."""
+    if dtype.is_integer:
+        try:
+            np.array(given, dtype.np)
+        except OverflowError:
+            least, most = np.min(given), np.max(given)
+            raise does_not_fit(most if most > np.iinfo(dtype.np).max else least, dtype) from None
+
+
+def does_not_fit(number: object, dtype: DType) -> UnsupportedOpError:
+    """The error for a Python integer that a dtype does not have."""
+    return UnsupportedOpError(
+        f"the Python integer {number} does not fit in {dtype.name}.",
+        loc=user_loc(),
+        remedy="convert the array it meets to a wider dtype with .astype.",
+    )
 
 
 def is_liftable(value: object) -> bool:

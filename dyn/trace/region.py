@@ -16,7 +16,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
 from dyn.trace.context import Trace, tracing
-from dyn.trace.lift import is_liftable, lift, yields_to
+from dyn.trace.lift import converted, is_liftable, lift, yields_to
 from dyn.trace.measured import refuse_escape
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
@@ -94,7 +94,7 @@ def trace_region(
 
 def _as_expected(trace: Trace, value: Value, wanted: TensorType, path: str, why: str) -> Value:
     if not wanted.weak and yields_to(value, wanted.dtype):
-        value = trace.emit("convert", value, dtype=wanted.dtype)
+        value = converted(trace, value, wanted.dtype)
     if not same_type(value.type, wanted, trace.facts):
         raise TraceError(
             f"{trace.name} gives {value.type} ({path}), where {why} are {wanted}.",

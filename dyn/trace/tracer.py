@@ -16,8 +16,10 @@ from dyn.trace.asker import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax
+from dyn.trace.methods import has_methods
 
 
+@has_methods
 class Tracer:
     """An array that is not there yet. It has NumPy's attributes, operators and methods, and dyn's symbolic dims.
 
@@ -207,7 +209,6 @@ class Tracer:
         return self._trace.namespace.standard(api_version)
 
     def __getattr__(self, name: str) -> Any:
-        # NumPy's methods (x.sum(), x.reshape(...)) are the namespace's functions with the array as first argument.
         # Protocols that others ask for (__dlpack__, _repr_html_, …) are not there.
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -313,11 +314,14 @@ def renewed(leaf: Any) -> Any:
     return leaf.renewed() if isinstance(leaf, Tracer) else leaf
 
 
+_TRACED = (Tracer, SymbolicDim)
+
+
 def active_trace(*values: Any) -> Trace | None:
     """The trace that an operation on ``values`` belongs to: a tracer's own, or the current one where that is in it."""
     current = current_trace()
     for value in values:
-        if isinstance(value, Tracer | SymbolicDim):
+        if isinstance(value, _TRACED):
             own = value._trace if isinstance(value, Tracer) else value.trace
             return current if current is not None and own.encloses(current) else own
     return current

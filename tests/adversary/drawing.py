@@ -111,6 +111,11 @@ class _Draw:
         return fitting[-1] if self.random.random() < 0.45 else self.random.choice(fitting)
 
 
+def _rounds(d: _Draw) -> str:
+    """The rounds of a loop that the reference goes through too."""
+    return f"low({d.short()}, 99)" if d.huge else d.short()
+
+
 def _in(text: str) -> str:
     """An operand, in brackets where it has to be."""
     return (
@@ -169,7 +174,7 @@ def _sliced(d: _Draw) -> Made | None:
         (f"{name}[{d.random.randint(0, 5)}]", rank - 1, kind), (f"{name}[i]", rank - 1, kind), (f"{name}[j]", rank, kind),
         (f"{name}[K]", rank, kind), (f"{name}[dnp.arange({d.short()})]", rank, kind), (f"{name}[None]", rank + 1, kind),
         (f"{name}[..., None]", rank + 1, kind), (f"dnp.take({name}, j, {d.random.randrange(rank)}, mode='clip')", rank, kind),
-        (f"dyn.lax.slice_in_dim({name}, most({d.short()}, 0), most({d.short()}, 0), {d.random.randint(1, 3)})", rank, kind),
+        (f"dyn.lax.slice_in_dim({name}, {d.short()}, {d.short()}, {d.random.randint(1, 3)})", rank, kind),
         (f"dyn.lax.dynamic_slice_in_dim({name}, i, {d.short()}, {d.random.randrange(rank)})", rank, kind),
         (f"dyn.lax.dynamic_update_slice_in_dim({name}, {name}[{_index(d)}], i, 0)", rank, kind),
         (f"dnp.diff({name})", rank, kind), (f"dnp.split({name}, 2)[{d.random.randint(0, 1)}]", rank, kind),
@@ -214,6 +219,7 @@ def _shaped(d: _Draw) -> Made | None:
         (f"dnp.reshape({name}, {w.name}.shape)", w.rank, kind), (f"{name} + dnp.zeros({w.name}.shape)", max(rank, w.rank), "f"),
         (f"dnp.squeeze({name}, {axis})", rank - 1, kind), (f"dnp.broadcast_to({name}, {w.name}.shape)", w.rank, kind),
         (f"dnp.swapaxes({name}, 0, {axis})", rank, kind), (f"dnp.broadcast_to({name}[:1], {name}.shape)", rank, kind),
+        (f"dnp.full(({size},), {d.size(1)}, '{d.one('int8', 'uint8', 'int32')}')", 1, "i"), (f"({name} > 0).astype('int8') + {d.short()}", rank, "i"),
     ]  # fmt: skip
     return d.random.choice(options)
 
@@ -297,7 +303,7 @@ def _controlled(d: _Draw) -> Made | None:
         (f"dyn.lax.switch(i, [lambda a: {one}, lambda a: {two}, lambda a: {three}], {name})", rank, "f"),
         (f"dyn.lax.fori_loop(0, {d.short()}, lambda k, a: ({one}).astype(a.dtype), {name})", rank, "f"),
         (f"dyn.lax.fori_loop({d.short()}, {d.short()}, lambda k, a: (dnp.clip(a + k, -99, 99)).astype(a.dtype), {name})", rank, "f"),
-        (f"dyn.lax.while_loop(lambda s: s[0] < {d.short()}, lambda s: (s[0] + 1, (lambda a: {one})(s[1]).astype({name}.dtype)), (0, {name}))[1]", rank, "f"),
+        (f"dyn.lax.while_loop(lambda s: s[0] < {_rounds(d)}, lambda s: (s[0] + 1, (lambda a: {one})(s[1]).astype({name}.dtype)), (0, {name}))[1]", rank, "f"),
     ]  # fmt: skip
     if rank:
         inner = body(d, "a", rank - 1, same=False)

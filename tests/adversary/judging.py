@@ -19,7 +19,7 @@ from tests.adversary.drawing import make_program
 from tests.adversary.plain import Outcome, failed, run_plain, run_traced
 from tests.adversary.programs import Program, Shapes, program_of, values
 from tests.adversary.sizes import Chooser, pattern
-from tests.canary import watched
+from tests.canary import fenced, watched
 
 Array = np.ndarray[Any, Any]
 #: Calls of one program.
@@ -63,6 +63,13 @@ def judge(
     count: int = 0, progress: Path | None = None,
 ) -> Report:  # fmt: skip
     """Call a program: at ``calls``, or at ``count`` calls that are chosen on the way."""
+    with fenced():
+        return _judge(program, seed, calls, random, count, progress)
+
+
+def _judge(
+    program: Program, seed: int | None, calls: Sequence[Call], random: Random | None, count: int, progress: Path | None
+) -> Report:
     report = Report(seed)
     function = program.jitted()
     chooser = None if random is None else Chooser(program, random)
@@ -106,7 +113,7 @@ _REFUSED = ("undecided", "NotYetError", "ArgumentError")
 
 
 def judge_call(program: Program, function: dyn.Jitted, call: Call, number: int) -> Said:
-    """One call, in Python between guard pages, through the native entry, and with several threads."""
+    """One call, in Python, through the native entry, and with several threads; all between guard pages."""
     shapes, index = call
     arrays = values(program, shapes)
     arrays = [
@@ -116,8 +123,9 @@ def judge_call(program: Program, function: dyn.Jitted, call: Call, number: int) 
     expected = run_plain(program, arrays)
     if expected.kind == "large":
         return Said("large")
+    at_start = number % 3 == 2
     try:
-        actual = _fenced(function, arrays, at_start=number % 3 == 2)
+        actual = _fenced(function, arrays, at_start, fast_call=False)
     except AssertionError as error:
         return Said("beside", str(error))
     said = compare(expected, actual)
@@ -126,8 +134,10 @@ def judge_call(program: Program, function: dyn.Jitted, call: Call, number: int) 
     if said.problem or actual.kind != "arrays":
         return said
     for what, settings in (("by the native entry", {}), ("with three threads", {"num_threads": 3})):
-        with dyn.config.override(**settings):
-            again = _called(function, arrays)
+        try:
+            again = _fenced(function, arrays, at_start, **settings)
+        except AssertionError as error:
+            return Said("beside", f"{what}: {error}")
         if again.kind != "arrays" or any(
             a.tobytes() != b.tobytes() for a, b in zip(actual.arrays, again.arrays, strict=True)
         ):
@@ -145,8 +155,8 @@ def _called(function: dyn.Jitted, arrays: Sequence[Array]) -> Outcome:
         return failed(error)
 
 
-def _fenced(function: dyn.Jitted, arrays: Sequence[Array], *, at_start: bool) -> Outcome:
-    with watched(at_start=at_start) as guarded, dyn.config.override(fast_call=False):
+def _fenced(function: dyn.Jitted, arrays: Sequence[Array], at_start: bool, **settings: Any) -> Outcome:
+    with watched(at_start=at_start) as guarded, dyn.config.override(**settings):
         return _called(function, [guarded.copy(a) for a in arrays])
 
 
@@ -198,7 +208,8 @@ def work(task: tuple[int, int, str]) -> Report:
     """What a process does with a task: a seed, a number of calls, and a folder for the call that it is at."""
     seed, calls, folder = task
     progress = Path(folder) / f"{seed}.json"
-    with dyn.config.override(verify_ir=True, optimize=seed % 4 == 0):  # quick code takes thrice as long to make
+    # Quick code takes thrice as long to make. Without red zones memory is laid out as for users.
+    with dyn.config.override(verify_ir=True, optimize=seed % 4 == 0, red_zones=seed % 3 != 0):
         report = judge_seed(seed, calls, progress)
     progress.unlink(missing_ok=True)
     return report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,16 @@ import numpy as np
 import dyn
 from dyn.backends.reference import bind_symbols, run_reference
 from dyn.errors import DynError, ShapeError, UndecidedDimError, UnsupportedOpError
-from dyn.ir.core import Function
-from dyn.shapes import evaluate, free_symbols
+from dyn.ir.core import Function, Op
+from dyn.ir.opdef import Control
+from dyn.shapes import Dim, Symbol, evaluate, free_symbols
 from dyn.trace.function import TracedFunction
 from tests.adversary.programs import Program
 
 Array = np.ndarray[Any, Any]
 #: Outcomes that come of the sizes of a call.
 SIZES_ALONE = ("shape", "large")
-#: More elements than this a value shall not have.
+#: More elements than this a value shall not have, and more rounds than this a loop shall not take.
 _LARGEST = 20_000
 
 
@@ -42,8 +43,8 @@ def error_kind(error: BaseException) -> str:
         return "shape"
     if isinstance(error, MemoryError | OverflowError):
         return "large"
-    if isinstance(error, UnsupportedOpError) and "does not fit in int64" in str(error):
-        return "large"
+    if isinstance(error, UnsupportedOpError) and "does not fit in" in str(error):
+        return "large" if "int64" in str(error) else "shape"
     if isinstance(error, UndecidedDimError):
         return "undecided"
     if isinstance(error, ValueError) and not isinstance(error, DynError):
@@ -85,12 +86,27 @@ def _interpreted(function: dyn.Jitted, arrays: Sequence[Array]) -> tuple[Outcome
 
 
 def _largest(function: Function, given: Sequence[Array]) -> int:
-    """The elements of the largest value of a call, as far as sizes tell."""
-    env = bind_symbols(function, given)
+    """The elements of the largest value of a call, or the rounds of its longest loop, as far as sizes tell."""
+    return _largest_of(function.ops, bind_symbols(function, given), 1)
+
+
+def _largest_of(ops: Sequence[Op], env: Mapping[Symbol, int], rounds: int) -> int:
     found = 0
-    for op in function.ops:
-        for value in op.results:
-            if all(free_symbols(d) <= env.keys() for d in value.shape):
-                with contextlib.suppress(ShapeError):
-                    found = max(found, math.prod(evaluate(d, env) for d in value.shape))
+    for op in ops:
+        shapes = [value.shape for value in op.results]
+        own = rounds
+        if op.opdef.loops is Control.SCAN:
+            own *= max(_count([op.attrs["length"]], env), 1)
+            found = max(found, own)
+        found = max([found, *[_count(shape, env) for shape in shapes]])
+        found = max([found, *[_largest_of(region.ops, env, own) for region in op.regions]])
     return found
+
+
+def _count(sizes: Sequence[Dim], env: Mapping[Symbol, int]) -> int:
+    """The product of sizes; 0 where one is not known or has no value."""
+    if not all(free_symbols(d) <= env.keys() for d in sizes):
+        return 0
+    with contextlib.suppress(ShapeError):
+        return math.prod(evaluate(d, env) for d in sizes)
+    return 0

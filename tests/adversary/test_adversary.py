@@ -125,5 +125,5 @@ def test_results_and_arenas_of_calls_lie_between_guard_pages() -> None:
         for _ in range(2):
             result = np.array(two_kernels(guarded.copy(x)))
         assert len(guarded.buffers) >= 4
-        assert not guarded.arenas
+        assert not guarded.blocks
     assert result.tolist() == np.cumsum(x * 2).tolist()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import pickle
+import sys
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +16,8 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn import eager, lax
+from dyn.numpy._public import Size, public
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -84,3 +90,191 @@ def test_they_are_functions_as_before() -> None:
     x = np.ones(3, "f4")
     assert not np.shares_memory(dnp.add(x, 0), x)
     assert dnp.add(x, x).flags.writeable
+
+
+# ---- sizes and numbers -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the functions whose calls went through Python."""
+    found: list[str] = []
+    made = eager.call_eagerly
+
+    def counted(fn: Any, *rest: Any) -> Any:
+        found.append(fn.__name__)
+        return made(fn, *rest)
+
+    monkeypatch.setattr(eager, "call_eagerly", counted)
+    return found
+
+
+X, V, OWN = np.arange(6, dtype="f4").reshape(2, 3), np.arange(12, dtype="f4"), dyn.asarray(np.arange(12, dtype="f4"))
+CALLS: dict[str, Callable[[int], Any]] = {
+    "zeros": dnp.zeros,
+    "ones of several": lambda n: dnp.ones((n, 2), dtype="int32"),
+    "full": lambda n: dnp.full([n, 2], n / 7),
+    "arange": lambda n: dnp.arange(n, n + 4),
+    "eye": lambda n: dnp.eye(n, n + 1),
+    "random": lambda n: dyn.random.normal(KEY, (n, 2)),
+    "broadcast_to": lambda n: dnp.broadcast_to(X, (n, 2, 3)),
+    "reshape": lambda n: dnp.reshape(V, (2**n % 5, -1)),
+    "method": lambda n: OWN.reshape(-1, 2**n % 5),
+    "float": lambda n: dnp.add(X, n / 7),
+    "int": lambda n: dnp.multiply(n * 1000 + 17, X),
+    "complex": lambda n: dnp.add(X, complex(n, n / 7)),
+    "where": lambda n: dnp.where(X, n / 7, X),
+    "operator": lambda n: OWN * (n / 7) + (n + 1000),
+    "lax of a size": lambda n: lax.iota("float32", n),
+    "lax of a shape": lambda n: lax.broadcast_in_dim(V, (n, 12), (1,)),
+    "lax of a number": lambda n: lax.add(X, n / 7),
+    "lax of arrays": lambda n: lax.sin(X),
+}
+KEY = dyn.random.key(0)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_other_sizes_and_numbers_are_calls_of_the_entry(name: str, slow_calls: list[str]) -> None:
+    call = CALLS[name]
+    sizes = (1, 2, 5, 6, 9, 10) if name in ("reshape", "method") else (3, 0, 1, 2, 7, 1000)
+    with dyn.config.override(fast_call=False):
+        wanted = [outcome(lambda n=n: call(n)) for n in sizes]
+    for n in sizes[:3]:
+        outcome(lambda n=n: call(n))
+    slow_calls.clear()
+    assert [outcome(lambda n=n: call(n)) for n in sizes] == wanted
+    assert slow_calls == []
+
+
+def test_sizes_that_are_none() -> None:
+    kinds: tuple[Any, ...] = (
+        5,
+        -1,
+        -5,
+        True,
+        np.int64(4),
+        np.array(3),
+        2.0,
+        None,
+        "5",
+        2**63,
+        2**64,
+        2**62,
+        (),
+        (2, 5),
+    )
+    for size in kinds:
+        same(lambda size=size: dnp.zeros(size))
+        same(lambda size=size: dnp.zeros((size, 0)))
+        same(lambda size=size: dnp.reshape(X, (size, -1)))
+        same(lambda size=size: dnp.reshape(np.zeros((0, 3), "f4"), (size, -1)))
+        same(lambda size=size: dnp.broadcast_to(X, (2, size)))
+        same(lambda size=size: dnp.eye(3, size))
+        same(lambda size=size: lax.iota("int32", size))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u4", "i8", "u8", "f2", "?", "bfloat16"])
+def test_integers_that_do_not_fit(dtype: str, slow_calls: list[str]) -> None:
+    x = np.zeros(3, dyn.bfloat16.np if dtype == "bfloat16" else dtype)
+    edges = [
+        b + d for b in (0, 2**7, -(2**7), 2**8, 2**31, -(2**31), 2**32, 2**63, -(2**63), 2**64) for d in (-1, 0, 1)
+    ]
+    for value in edges:
+        same(lambda value=value: dnp.add(x, value))
+        same(lambda value=value: dnp.maximum(value, x))
+        same(lambda value=value: dnp.add(dyn.asarray(x), value))
+    slow_calls.clear()
+    for value in range(20, 100):
+        dnp.add(x, value)
+    assert slow_calls == [] or dtype == "bfloat16"  # NumPy has no such type
+
+
+def test_zeros_of_both_signs_and_numbers_that_are_none() -> None:
+    x = np.ones(3, "f4")
+    for _ in range(4):
+        assert np.signbit(dnp.copysign(x, 0.0)).tolist() == [False] * 3
+        assert np.signbit(dnp.copysign(x, -0.0)).tolist() == [True] * 3
+        for value in (0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-320):
+            same(lambda value=value: dnp.copysign(x, value))
+            same(lambda value=value: dnp.multiply(x, value))
+            same(lambda value=value: dnp.clip(x, value, 0.0))
+
+
+def test_a_thousand_literals_are_few_programs() -> None:
+    x = np.ones(3, "f4")
+    scope: dict[str, Any] = {"dnp": dnp, "x": x}
+    before = len(eager._PROGRAMS)
+    for k in range(1000):
+        value = f"{k}.03125"
+        exec(f"def call(): return dnp.hypot(x, {value})", scope)
+        np.testing.assert_allclose(scope["call"](), np.hypot(x, float(value)), rtol=1e-6)
+    assert len(eager._PROGRAMS) - before <= eager.MOST_LITERALS + 1
+
+
+def test_a_size_that_a_function_has_to_know() -> None:
+    """A function that cannot be traced for a size that is a dim has a program for each size."""
+    traced: list[Any] = []
+
+    @public
+    def rows(n: Size) -> Any:
+        traced.append(n)
+        return dnp.stack([dnp.ones(2) for _ in range(n)])
+
+    for _ in range(3):
+        for n in (2, 3):
+            assert rows(n).shape == (n, 2)
+    assert len(traced) <= 6
+    with pytest.raises(Exception, match="at least one"):
+        rows(0)
+
+
+# ---- results that are dyn.Array --------------------------------------------------------------------------------------
+
+
+def test_results_of_the_entry_are_arrays_like_others() -> None:
+    a = dyn.asarray(np.arange(6, dtype="f4").reshape(2, 3))
+    for _ in range(4):
+        b = a + a
+    assert type(b) is dyn.Array
+    assert gc.is_tracked(b) == gc.is_tracked(a)
+    seen = weakref.ref(b)
+    data = np.asarray(b)
+    assert sys.getrefcount(b) == 2
+    del b
+    assert seen() is None
+    assert data.tolist() == [[0, 2, 4], [6, 8, 10]]
+
+
+def test_calls_leave_nothing_behind() -> None:
+    a, big = dyn.asarray(np.ones(3, "f4")), dyn.asarray(np.ones(1 << 20, "f4"))
+
+    def calls(count: int) -> None:
+        for k in range(count):
+            _ = (a + k / 7)[1:] * a[1:], dnp.zeros((k % 5, 2)), a.sum(), a.reshape(-1, 1)
+            _ = big + big if k % 100 == 0 else None
+
+    calls(300)
+    gc.collect()
+    before, kept = sys.getrefcount(dyn.Array), len(gc.get_objects())
+    calls(20_000)
+    gc.collect()
+    assert sys.getrefcount(dyn.Array) - before < 20
+    assert len(gc.get_objects()) - kept < 100
+
+
+def test_threads_that_call_with_numbers_of_their_own() -> None:
+    a = dyn.asarray(np.arange(4, dtype="f4"))
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for k in range(2000):
+            number, size = seed * 10_000 + k, (seed + k) % 9
+            if (a + number).tolist() != [number + i for i in range(4)] or dnp.ones(size).tolist() != [1] * size:
+                wrong.append((seed, k))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

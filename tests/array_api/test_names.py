@@ -15,7 +15,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import ArgumentError, DynError, UnsupportedOpError
+from dyn.errors import ArgumentError, DynError, InvalidValueError, UnsupportedOpError
 from dyn.trace.tracer import Tracer
 
 VERSION = "2024.12"
@@ -268,6 +268,39 @@ def test_copies() -> None:
         return y, copied
 
     assert [y.tolist() for y in dyn.jit(inside)(np.array([1.0, 2.0]))] == [[1, 2], [7, 2]]
+
+
+def test_copies_that_are_not_wanted() -> None:
+    """Memory of any strides is taken over; what would have to be copied is an error."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for own in (x, x.T, x[::-1, ::2], np.asfortranarray(x), x[:, :0], x[1, 1:2].reshape(())):
+        taken = dnp.asarray(own, copy=False)
+        np.testing.assert_array_equal(taken, own)
+        assert own.size == 0 or np.shares_memory(np.asarray(taken), own)
+        np.testing.assert_array_equal(dnp.add(taken, 1), own + 1)
+    swapped = x.astype(">f4")
+    packed = np.zeros(3, np.dtype([("a", "i1"), ("b", "f4")]))["b"]
+    for value, kind in (
+        (swapped, "a ndarray whose elements are not aligned, or have another byte order, becomes an array"),
+        (packed, "a ndarray whose elements are not aligned, or have another byte order, becomes an array"),
+        (x.astype(np.float64), "a ndarray of float64 becomes an array of float32"),
+        ([1.0], "a list becomes an array"),
+        (1.0, "a float becomes an array"),
+    ):
+        dtype = np.float32 if isinstance(value, np.ndarray) and value.dtype == np.float64 else None
+        for make in (dnp.asarray, dyn.asarray):
+            with pytest.raises(InvalidValueError) as caught:
+                make(value, dtype, copy=False)
+            assert caught.value.problem == f"asarray: {kind} by copying, and copy is False."
+
+
+def test_tensors_that_have_to_be_copied() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    np.testing.assert_array_equal(dnp.asarray(x.T, copy=False), x.T)
+    with pytest.raises(InvalidValueError) as caught:
+        dnp.asarray(torch.complex(x, x).conj(), copy=False)
+    assert caught.value.problem == "asarray: a Tensor becomes an array by copying, and copy is False."
 
 
 # ---- dtypes ----------------------------------------------------------------------------------------------------------

@@ -117,6 +117,18 @@ def test_a_function_of_a_library(library: Path) -> None:
     close(dyn.jit(lambda x: outer(dnp.transpose(x)[0], x[:, 0]))(floats(4, 5)), 2 * np.outer(*[floats(4, 5)[:, 0]] * 2))
 
 
+def test_the_reference_calls_it_too(library: Path) -> None:
+    outer = outer_of(library, context=ctypes.c_float(2), errors={7: "it takes float32"})
+    f = dyn.jit(lambda x, y: outer(x + 1, y[::2]) + 1)
+    for n in (0, 1, 3):
+        close(f.reference(floats(n), floats(5)), f(floats(n), floats(5)))
+    scalar = dyn.ffi_call(plus_one, dyn.ShapeDtypeStruct((), "float32"))
+    close(dyn.jit(scalar).reference(np.float32(2)), 3)
+    with pytest.raises(ExternalError) as caught:
+        dyn.jit(outer).reference(floats(2).astype(np.float64), floats(2))
+    assert caught.value.problem == "ffi_call of outer failed: it returned 7, it takes float32."
+
+
 def test_its_errors_by_number(library: Path) -> None:
     outer = outer_of(library, errors={7: "it takes float32"})
     wide = floats(2).astype(np.float64)

@@ -14,10 +14,12 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax import export, lax  # noqa: E402
 
+import dyn  # noqa: E402
 from dyn.interop import jax as djax  # noqa: E402  # needs JAX
 from tests.interop.xla_cases import GROUPS, LINE, Array  # noqa: E402  # needs JAX
 
 #: Relative errors of functions: dyn's and XLA's are not the same to the last bit.
+NARROW = ("float16", "bfloat16", "float64")
 TOLERANCES = {1: 0.2, 2: 2e-2, 4: 1e-5, 8: 1e-12}
 
 
@@ -111,3 +113,50 @@ def test_divisions_by_zero_in_loops() -> None:
 
     x, y = np.array([7, 8, -9], np.int32), np.array([0, 3, 0], np.int32)
     np.testing.assert_array_equal(djax.jit(divided)(x, y), jax.jit(divided)(x, y))
+
+
+# --- dyn's programs, which XLA computes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [g for g in GROUPS if g.rpartition(" ")[2] not in ("int8", "int64", *NARROW)])
+def test_xla_computes_what_dyn_does(group: str) -> None:
+    """Of modules as the specification has them, whose programs go back to XLA."""
+    args, cases = GROUPS[group]
+
+    def program(*arrays: Any) -> dict[str, Any]:
+        return {name: fn(*arrays) for name, fn in cases.items()}
+
+    with jax.enable_x64(True):
+        module = export.export(jax.jit(program))(*args)
+        names = [
+            jax.tree_util.keystr(path)
+            for path, _ in jax.tree_util.tree_leaves_with_path(module.out_tree.unflatten(module.out_avals))
+        ]
+        function = load(module.mlir_module_serialized, trusted=True)
+        given = [args[i] for i in module.module_kept_var_idx]
+        actual = djax.exported(function.trace(*given)).call(*given)
+    for name, one, other in zip(names, actual, function(*given), strict=True):
+        assert_alike(one, other, f"{group}: {name}")
+
+
+def test_xla_computes_windows_and_scatters_of_dyn_at_every_size() -> None:
+    """One module: what lies partly outside, on either side or on both, and padding that is made of initial values."""
+    numbers = dyn.lax.ScatterDimensionNumbers((0,), (), (0,))
+
+    @dyn.jit(shapes="n, w, 1")
+    def program(x: Any, u: Any, i: Any) -> Any:
+        half: Any = lambda a, b: a * np.float32(0.5) + b  # noqa: E731
+        return (
+            dyn.lax.scatter_add(x, i, u, numbers),
+            dyn.lax.scatter(x, i, u, numbers),
+            dyn.lax.reduce_window(x, np.float32(2), half, (3,), (2,), "SAME"),
+            dyn.lax.reduce_window(x, np.float32(2), lambda a, b: a * b, (2,), (1,), ((1, 0),), base_dilation=(2,)),
+        )
+
+    i32, f32 = np.int32, np.float32
+    once = djax.exported(program.trace(np.ones(5, f32), np.ones(3, f32), np.ones(1, i32)))
+    for size, width in ((1, 1), (1, 3), (2, 3), (3, 3), (8, 3), (8, 1)):
+        for place in (-(2**31), -width, -1, 0, 1, size - width, size - 1, size, 2**31 - 1):
+            args = np.arange(size, dtype=f32) + 1, 10 + np.arange(width, dtype=f32), np.array([place], i32)
+            for one, other in zip(once.call(*args), program(*args), strict=True):
+                np.testing.assert_array_equal(one, other, f"{size}, {width}, {place}")

@@ -184,6 +184,6 @@ def test_modules_are_refined_to_static_shapes(name: str) -> None:
     function, calls = MODELS[name]()
     traced = function.trace(*calls[0])
     for args in [c for c in calls if all(a.size for a in leaves_of(c))]:
-        text = refined(mlir.write(module_of(traced, refined=True)), leaves_of(args))
+        text = refined(mlir.write(module_of(traced, for_xla=True)), leaves_of(args))
         assert not re.search(r"tensor<[^>]*\?", text), f"{name} has symbolic sizes left"
         assert "dynamic_" not in text.replace("dynamic_slice", "").replace("dynamic_update_slice", "")

@@ -311,6 +311,45 @@ def test_parameters_remember_their_own_dims() -> None:
     assert str(error.value).startswith("k == l is required, but k is 3 and l is 4")
 
 
+#: ``n = 10 // (3 - x_0)``, ``x[:n][: n // (3 - x_0)]`` after a branch on ``n >= 4``: by that the first limit is simpler,
+#: and what the second slice demands of it follows from no rule that the solver knows.
+LOST_PROOF = """
+func @b(%x: f64[x_0] "x") -> (f64[max(0, min(min(1, max(0, -floordiv(-floordiv(-10, x_0 - 3), x_0 - 3)))*min(x_0, floordiv(-10, x_0 - 3)) + floordiv(-floordiv(-10, x_0 - 3), x_0 - 3), x_0, floordiv(-10, x_0 - 3)))]) {
+  dim x_0: "x.shape[0]"
+  fact -x_0 + 3 nonzero 0 "10 is divided by -x_0 + 3" @ model.py:2
+  fact floordiv(-10, x_0 - 3) >= 4 "the branch on floordiv(-10, x_0 - 3) >= 4" @ model.py:2
+  fact max(0, min(x_0*min(1, max(0, -floordiv(-10, x_0 - 3))) + floordiv(-10, x_0 - 3), x_0)) >= max(0, min(min(1, max(0, -floordiv(-floordiv(-10, x_0 - 3), x_0 - 3)))*min(x_0, floordiv(-10, x_0 - 3)) + floordiv(-floordiv(-10, x_0 - 3), x_0 - 3), x_0, floordiv(-10, x_0 - 3))) "a slice of axis 0 ends inside" @ model.py:2
+  fact 3 >= floordiv(-floordiv(-10, x_0 - 3), x_0 - 3) "the branch on not floordiv(-floordiv(-10, x_0 - 3), x_0 - 3) >= 4" @ model.py:2
+  %0 = slice(%x) {limit = [max(0, min(x_0*min(1, max(0, -floordiv(-10, x_0 - 3))) + floordiv(-10, x_0 - 3), x_0))], start = [0], strides = [1]} : f64[max(0, min(x_0*min(1, max(0, -floordiv(-10, x_0 - 3))) + floordiv(-10, x_0 - 3), x_0))]  @ model.py:2
+  %1 = slice(%0) {limit = [max(0, min(min(1, max(0, -floordiv(-floordiv(-10, x_0 - 3), x_0 - 3)))*min(x_0, floordiv(-10, x_0 - 3)) + floordiv(-floordiv(-10, x_0 - 3), x_0 - 3), x_0, floordiv(-10, x_0 - 3)))], start = [0], strides = [1]} : f64[max(0, min(min(1, max(0, -floordiv(-floordiv(-10, x_0 - 3), x_0 - 3)))*min(x_0, floordiv(-10, x_0 - 3)) + floordiv(-floordiv(-10, x_0 - 3), x_0 - 3), x_0, floordiv(-10, x_0 - 3)))]  @ model.py:2
+  return %1
+}
+"""
+
+
+@pytest.mark.parametrize("where", ["a function", "a region"])
+def test_what_was_demanded_of_dims_is_known_of_what_they_become(where: str) -> None:
+    text = LOST_PROOF
+    if where == "a region":
+        head, *body, end = text.strip().splitlines()
+        shape = head.partition("->")[2].strip(" {()")
+        inner = "\n".join(line.replace("%x", "%r") for line in body if not line.strip().startswith(("dim", "fact")))
+        facts = "\n".join(line for line in body if line.strip().startswith(("dim", "fact")))
+        text = f"{head}\n{facts}\n  %o = loop(%x) (%r: f64[x_0]) {{\n{inner}\n  }} : {shape}  @ model.py:9\n  return %o\n{end}\n"
+    with registered("loop", lambda ctx, operands, attrs: (ctx.regions[0].results[0].type,)):
+        function = verify(parse_function(text))
+        refined = verify(passes.refine_shapes(function), "refine_shapes")
+    known, more = function.facts.relations, refined.facts.relations
+    regions = [region for op in refined.ops for region in op.regions]
+    demanded = [*more[len(known) :], *(demand for region in regions for demand in region.demands)]
+    assert more[: len(known)] == known
+    assert {relation.reason.text for relation in demanded} == {"a slice of axis 0 ends inside"}
+    for size in range(8):
+        env = dict.fromkeys(function.symbols(), size)
+        if all(relation.holds(env) for relation in known):
+            assert all(relation.holds(env) for relation in demanded)
+
+
 REGION = """
 func @f(%x: f32[n] "x", %y: f32[n] "y") -> (f32[n], f32[n]) {{
   dim n: "x.shape[0]"

@@ -192,6 +192,35 @@ def test_rows_have_sizes_even_if_there_are_none() -> None:
     )
 
 
+def test_rows_have_a_size_even_if_there_are_none() -> None:
+    """A scan over nothing gives no rows of ``broadcast(n, m)`` or ``n // m`` elements; they have values still."""
+
+    @dyn.jit
+    def joined(x: Array, xs: Array) -> Array:
+        return lax.scan(lambda c, row: (c, row + x), np.float32(0), xs)[1]
+
+    for n, m, shape in ((4, 4, 4), (1, 0, 0), (1, 3, 3), (4, 1, 4), (0, 1, 0)):
+        assert joined(floats(n), floats(0, m)).shape == (0, shape)
+        assert joined(floats(n), floats(2, m)).shape == (2, shape)
+    assert message(joined, floats(4), floats(0, 0)).splitlines()[0] == (
+        "x_0 broadcasts with xs_1 is required, but x_0 is 4 and xs_1 is 0: "
+        "broadcast(x_0, xs_1) is a size of a result, whether the region runs or not."
+    )
+    assert joined.cache_info().compiles == 1
+
+    @dyn.jit
+    def divided(x: Array, y: Array, xs: Array) -> Array:
+        def step(c: Array, row: Array) -> tuple[Array, Array]:
+            return c, dnp.zeros(x.shape[0] // y.shape[0]) + row
+
+        return lax.scan(step, np.float32(0), xs)[1]
+
+    assert divided(floats(7), floats(2), floats(0)).shape == (0, 3)
+    assert message(divided, floats(7), floats(0), floats(0)).splitlines()[0] == (
+        "y_0 != 0 is required, but y_0 is 0: floordiv(x_0, y_0) is a size of a result, whether the region runs or not."
+    )
+
+
 def test_a_region_inside_of_a_region() -> None:
     @dyn.jit
     def f(x: Array, flag: Array) -> Array:

@@ -108,3 +108,43 @@ def test_paddings_of_a_convolution_may_cut_off_more_than_there_is() -> None:
         assert found.shape == (1, count, 1)
         np.testing.assert_allclose(found[0, :, 0], np.array(wanted, np.float32))
     assert f.cache_info().compiles == 1
+
+
+def started(x: Any, m: Any) -> Any:
+    return lax.slice_in_dim(x, m.shape[0] - 7, 5)
+
+
+def limited(x: Any, m: Any) -> Any:
+    return lax.slice_in_dim(x, 0, m.shape[0] - 7)
+
+
+def from_both_ends(x: Any, m: Any) -> Any:
+    return lax.slice_in_dim(x, x.shape[0] - m.shape[0], m.shape[0] - 2 * x.shape[0])
+
+
+def one(x: Any, m: Any) -> Any:
+    return lax.index_in_dim(x, m.shape[0] - 7)
+
+
+@pytest.mark.parametrize("function", [started, limited, from_both_ends, one])
+def test_places_that_are_negative_at_some_sizes_count_from_the_end(function: Callable[..., Any]) -> None:
+    f = dyn.jit(function)
+    for size in range(15):
+        m = np.zeros(size)
+        try:
+            wanted = dyn.jit(function, shapes=f"5, {size}")(VECTOR, m)
+        except ShapeError:
+            with pytest.raises(ShapeError):
+                f(VECTOR, m)
+        else:
+            np.testing.assert_array_equal(f(VECTOR, m), wanted)
+    assert f.cache_info().compiles == 1
+
+
+def test_a_place_before_the_first_element() -> None:
+    assert refused(dyn.jit(one), VECTOR, np.zeros(1)) == (
+        "x_0*min(1, max(0, -m_0 + 7)) + m_0 - 7 >= 0 is required, but x_0*min(1, max(0, -m_0 + 7)) + m_0 - 7 is -1 "
+        "(x_0 is 5, m_0 is 1): a slice of axis 0 starts inside.\n"
+        f"  x_0 is x.shape[0] = 5\n  m_0 is m.shape[0] = 1\n  {line(one)}\n"
+        "  help: pass arguments whose shapes satisfy it."
+    )

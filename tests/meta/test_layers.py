@@ -43,7 +43,7 @@ LEFT_TO_RIGHT = [
     ("eager", "transforms", "checkpoint_policies", "checkpointing"),
     ("array", "api", "eager", "transforms", "custom", "callbacks", "debug"),
     ("transforms", "custom", "callbacks", "foreign"),
-    ("lax", "numpy", "nn", "random"),
+    ("lax", "numpy", "nn", "random", "interop"),
     ("__init__", "doctor", "commands", "__main__"),
 ]
 
@@ -254,7 +254,7 @@ SMALL = {
         ("dyn/hosts/h.py", "import dyn.backends", "1: hosts (6) imports dyn.backends (6)"),
         ("dyn/numpy/__init__.py", "import dyn.lax", ""),
         ("dyn/lax/__init__.py", "import dyn.numpy", "1: lax (8) imports dyn.numpy (8)"),
-        ("dyn/interop/jax.py", "import dyn.numpy", "1: interop (8) imports dyn.numpy (8)"),
+        ("dyn/numpy/linalg.py", "import dyn.interop", "1: numpy (8) imports dyn.interop (8)"),
         ("dyn/api.py", "import dyn.pipeline", ""),
         ("dyn/pipeline.py", "import dyn.api", "1: pipeline (7) imports dyn.api (7)"),
         ("dyn/pipeline.py", "from dyn.backends.families import family_of", ""),

@@ -31,7 +31,7 @@ def check_program(program: Program) -> None:
     """Compile once and compare at every size. AssertionError where something is not as it shall be."""
     function = program.jitted()
     called, traced = 0, None
-    with np.errstate(all="ignore"), warnings.catch_warnings():
+    with np.errstate(all="ignore"), warnings.catch_warnings(), dyn.config.override(red_zones=True):
         warnings.simplefilter("ignore")
         for sizes in program.calls:
             arrays = program.data(sizes)

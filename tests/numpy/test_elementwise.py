@@ -68,6 +68,26 @@ def test_round_to_decimals(decimals: int) -> None:
     compare(lambda xp, x: xp.round(x * 17.3, decimals), "float64 n")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_round_of_integers_to_tens_and_hundreds(dtype: str) -> None:
+    x = np.array([0, 4, 5, 6, 14, 15, 16, 25, 50, 51, 99, 100, 101], dtype)
+    for decimals in (-1, -2):
+        for own in (x, x - x - x) if dtype.startswith("i") else (x,):
+            actual = np.asarray(dnp.round(own, decimals))
+            assert actual.dtype == own.dtype
+            np.testing.assert_array_equal(actual, np.round(own, decimals))
+
+
+def test_signs_of_zeros() -> None:
+    x = np.array([0.0, -0.0, 1.0, -2.0])
+    z = np.array([complex(-0.0, 1), complex(-0.0, -0.0), complex(0.0, -2.0)])
+    for actual, wanted in ((dnp.sign(x), np.sign(x)), (dnp.sign(z), np.sign(z))):
+        actual = np.asarray(actual)
+        np.testing.assert_array_equal(actual, wanted)
+        for part in (np.real, np.imag):
+            np.testing.assert_array_equal(np.signbit(part(actual)), np.signbit(part(wanted)))
+
+
 BINARY = {
     "add": lambda xp, x, y: x + y,
     "subtract": lambda xp, x, y: x - y,

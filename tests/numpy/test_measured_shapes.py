@@ -14,6 +14,7 @@ from dyn import lax
 from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.ir.core import Function
 from dyn.ir.measured import measured_dims
+from tests.canary import watched
 from tests.numpy.differential import compare, rendered, trace
 
 Array = np.ndarray[Any, Any]
@@ -359,3 +360,25 @@ def test_sizes_that_are_equal_to_one_that_is_measured() -> None:
         compiled(x, np.ones(100_000, np.float32), z, np.arange(7) < 3)
     with pytest.raises(ShapeError, match="is required"):
         compiled(x, x, z, np.arange(7) < 4)
+
+
+def test_what_is_demanded_of_a_measured_size_is_not_relied_on_before() -> None:
+    """``c[m - 1]`` and ``w[c - 1]`` imply that ``w`` has ``m`` elements: once they were checked, and no sooner."""
+
+    @dyn.jit
+    def f(x: Any, y: Any, w: Any) -> Any:
+        first = dnp.sort(w[: y.shape[0]]) * 2
+        places = dnp.nonzero(x)[0]
+        return first, places[y.shape[0] - 1], w[places.shape[0] - 1]
+
+    def call(*sizes: int) -> list[Array]:
+        with watched() as guarded, dyn.config.override(fast_call=False):
+            return [np.array(r) for r in f(*[guarded.copy(np.ones(size)) for size in sizes])]
+
+    first, place, element = call(3, 2, 4)
+    assert (first.tolist(), int(place), float(element)) == ([2.0, 2.0], 1, 1.0)
+    with pytest.raises(ShapeError) as caught:
+        call(3, 100_000, 4)
+    assert str(caught.value).splitlines()[0] == (
+        "count >= y_0 is required, but count is 3 and y_0 is 100000: the index y_0 - 1 is inside of axis 0."
+    )

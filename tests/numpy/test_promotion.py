@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dyn import config, dtypes
+import dyn
+import dyn.numpy as dnp
+from dyn import config, dtypes, lax
+from dyn.errors import ShapeError, UnsupportedOpError
 from tests.numpy.differential import compare, run, trace
 
 DTYPES = ["bool", "int8", "int32", "int64", "uint8", "uint32", "float16", "float32", "float64"]
@@ -100,3 +104,81 @@ def test_dtypes_compare_with_what_arrays_have() -> None:
 def test_codes_of_dtypes_are_numpys(code: str) -> None:
     assert dtypes.dtype(code).np == np.dtype(code)
     compare(lambda xp, x: x.astype(code), "int32 n")
+
+
+# ---- sizes as numbers of narrow integers -----------------------------------------------------------------------------
+
+BYTES = np.arange(3, dtype=np.int8)
+NARROW: dict[str, Callable[[Any, Any], Any]] = {
+    "asarray": lambda x, n: dnp.asarray(n, dtype="int8"),
+    "a list": lambda x, n: dnp.asarray([1, n], dtype="int8"),
+    "full": lambda x, n: dnp.full(3, n, "int8"),
+    "full_like": dnp.full_like,
+    "arithmetic": lambda x, n: x + n,
+    "a ufunc": np.maximum,
+    "an update": lambda x, n: dnp.asarray(x).at[1].add(n),
+    "insert": lambda x, n: dnp.insert(x, 1, n),
+    "pad": lambda x, n: dnp.pad(x, 1, constant_values=n),
+    "lax.add": lax.add,
+    "lax.full": lambda x, n: lax.full((2,), n, "int8"),
+    "an initial value": lambda x, n: lax.reduce(x, n, lax.add, (0,)),
+    "a loop's carry": lambda x, n: lax.scan(lambda c, row: (n, row), np.int8(0), x)[0],
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_a_size_has_to_be_a_number_of_the_dtype_that_it_takes(name: str) -> None:
+    function = NARROW[name]
+    of_sizes = dyn.jit(lambda x, y: function(x, y.shape[0]))
+    for n in (0, 5, 127, 128, 300):
+        y = np.zeros(n)
+        if n < 128:
+            wanted = np.asarray(dyn.jit(lambda x: function(x, n))(BYTES))  # noqa: B023  # called at once
+            made = np.asarray(of_sizes(BYTES, y))
+            assert made.dtype == wanted.dtype == np.int8
+            np.testing.assert_array_equal(made, wanted)
+        else:
+            with pytest.raises(ShapeError) as caught:
+                of_sizes(BYTES, y)
+            assert str(caught.value).splitlines()[0] == (
+                f"127 >= y_0 is required, but y_0 is {n}: the size y_0 becomes a number of int8."
+            )
+            with pytest.raises(UnsupportedOpError) as alone:
+                dyn.jit(lambda x: function(x, n))(BYTES)  # noqa: B023
+            assert f"{n}, which does not fit in int8" in str(alone.value) or str(alone.value).startswith(
+                f"the Python integer {n} does not fit in int8."
+            )
+    assert of_sizes.cache_info().compiles == 1
+
+
+def test_a_negative_size_is_no_unsigned_number() -> None:
+    f = dyn.jit(lambda x, y: x + (y.shape[0] - 2))
+    ones = np.ones(2, np.uint64)
+    np.testing.assert_array_equal(f(ones, np.zeros(5)), ones + 3)
+    with pytest.raises(ShapeError) as caught:
+        f(ones, np.zeros(1))
+    assert str(caught.value).splitlines()[0] == (
+        "y_0 - 2 >= 0 is required, but y_0 - 2 is -1 (y_0 is 1): the size y_0 - 2 becomes a number of uint64."
+    )
+
+
+def test_a_branch_that_is_not_taken_takes_any_size() -> None:
+    f = dyn.jit(lambda x, y, flag: lax.cond(flag, lambda: dnp.asarray(x) + y.shape[0], lambda: dnp.asarray(x) * 2))
+    np.testing.assert_array_equal(f(BYTES, np.zeros(300), np.asarray(False)), BYTES * 2)
+    np.testing.assert_array_equal(f(BYTES, np.zeros(9), np.asarray(True)), BYTES + 9)
+    with pytest.raises(ShapeError, match="the size y_0 becomes a number of int8"):
+        f(BYTES, np.zeros(300), np.asarray(True))
+
+
+@pytest.mark.parametrize("make", [lambda n: dnp.asarray(n, dtype="int8"), lambda n: dyn.asarray([1, n], "int8")])
+def test_integers_outside_of_traces_have_to_fit_too(make: Callable[[int], Any]) -> None:
+    assert np.asarray(make(127)).dtype == np.int8
+    with pytest.raises(UnsupportedOpError) as caught:
+        make(300)
+    assert caught.value.problem == "the Python integer 300 does not fit in int8."
+
+
+def test_conversions_of_arrays_wrap() -> None:
+    f = dyn.jit(lambda y: dnp.asarray(y.shape[0]).astype("int8"))
+    assert int(f(np.zeros(300))) == 44
+    assert int(dnp.asarray(np.int64(300), dtype="int8")) == 44

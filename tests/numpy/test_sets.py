@@ -9,7 +9,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import UnsupportedOpError
+from dyn.errors import InvalidValueError, UnsupportedOpError
 from tests.numpy.differential import rendered
 
 jnp = pytest.importorskip("jax.numpy")
@@ -114,7 +114,7 @@ def test_trim_zeros_takes_nan_for_a_number() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UnsupportedOpError) as caught:
+    with pytest.raises(InvalidValueError) as caught:
         dnp.trim_zeros(X, "q")
     assert rendered(caught.value) == (
         "trim_zeros: 'q' names no ends.\n  at <the line>\n  help: use 'f' for the front, 'b' for the back."

@@ -64,9 +64,9 @@ def test_calls_outside_of_jit_share_programs(monkeypatch: pytest.MonkeyPatch) ->
     made: list[str] = []
     program = dyn.eager._program  # pyright: ignore[reportPrivateUsage]
 
-    def counted(fn: Any, *rest: Any) -> Any:
-        made.append(fn.__name__)
-        return program(fn, *rest)
+    def counted(call: Any) -> Any:
+        made.append(call.fn.__name__)
+        return program(call)
 
     monkeypatch.setattr(dyn.eager, "_program", counted)
     monkeypatch.setattr(dyn.eager, "_PROGRAMS", dyn.eager._Programs())  # pyright: ignore[reportPrivateUsage]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dyn.errors import ShapeError, UndecidedDimError
 from dyn.shapes import (
     Dim,
+    RelKind,
     SymExpr,
     as_dim,
     broadcast,
@@ -29,8 +30,10 @@ from dyn.shapes import (
     product,
     substitute,
     symbol,
+    value_conditions,
 )
 from dyn.shapes import expr as expr_module
+from dyn.shapes.relation import truth
 from tests.shapes.worlds import SYMBOLS, dims, envs, quick, value
 
 N, M, B, S = symbol("n"), symbol("m"), symbol("b"), symbol("s")
@@ -76,6 +79,11 @@ def test_shape_of_an_expression():
         ((4 * n - m) // 4, "n - floordiv(m + 3, 4)"),
         (7 * n // 4, "n + floordiv(3*n, 4)"),
         (floordiv(n, -2), "-floordiv(n + 1, 2)"),
+        (floordiv(n - n % 8 + 8, 8), "floordiv(n, 8) + 1"),
+        (floordiv(n - n % 16 + 8, 8), "2*floordiv(n, 16) + 1"),
+        (floordiv(n - n % 8, 16), "floordiv(n, 16)"),
+        (floordiv(2 * n - n % 8 + 3, 8), "floordiv(n, 8) + floordiv(n + 3, 8)"),
+        (floordiv(n % 8 + 3, 8), "floordiv(mod(n, 8) + 3, 8)"),
         (floordiv(n * m, n), "floordiv(n*m, n)"),
         (floordiv(0, n), "floordiv(0, n)"),
         (floordiv(2 * n, 2 * m), "floordiv(n, m)"),
@@ -307,3 +315,21 @@ def test_shared_subexpressions_are_visited_once():
     assert evaluate(e, {N: 1}) > 60
     assert evaluate(substitute(e, {N: m}), {M: 1}) == evaluate(e, {N: 1})
     assert math.isfinite(evaluate(e, {N: 0}))
+
+
+@quick
+@given(dims(3))
+def test_an_expression_has_a_value_where_its_conditions_hold(dim: Dim):
+    conditions = value_conditions(dim)
+    for env in envs(3, 4):
+        sides = [(kind, value(lhs, env), value(rhs, env)) for kind, lhs, rhs in conditions]
+        holds = all(lhs is not None and rhs is not None and truth(kind, lhs, rhs) for kind, lhs, rhs in sides)
+        assert holds == (value(dim, env) is not None)
+
+
+def test_conditions_are_of_parts_too():
+    assert value_conditions(3) == value_conditions(n // 2 + dim_min(n, m)) == []
+    assert value_conditions(dim_min(broadcast(n, m) // b, 4)) == [
+        (RelKind.BROADCASTS, n, m),
+        (RelKind.NONZERO, b, 0),
+    ]

@@ -27,6 +27,7 @@ from dyn.shapes import (
     symbol,
 )
 from dyn.shapes import facts as facts_module
+from dyn.shapes.walk import last_measured
 from dyn.source import Loc
 
 EQ, GE, NONZERO = RelKind.EQ, RelKind.GE, RelKind.NONZERO
@@ -300,6 +301,16 @@ def test_whatever_was_assumed_is_proved(relation: tuple[RelKind, Dim, Dim]):
     assert given(relation, facts=facts) is facts
 
 
+def test_what_is_restated_is_checked_and_teaches_nothing():
+    facts = given((GE, n, 5))
+    assert facts.restate(Relation(GE, n, 3, REASON)) is facts
+    more = facts.restate(Relation(EQ, n, m, REASON))
+    assert more.eq(n, m).proved
+    assert [r.describe() for r in more.relations] == ["n >= 5", "n == m"]
+    assert more.ge(m, 5).unknown
+    assert more.simplify(n + m) is n + m
+
+
 def test_snapshots_do_not_change():
     facts = given((EQ, n, m))
     more = given((EQ, n, 3), facts=facts)
@@ -567,16 +578,34 @@ def test_what_is_measured_is_said_in_terms_of_what_is_known_before() -> None:
     assert halves.eq(late, 2 * first).proved
 
 
-def test_what_follows_of_a_dim_that_is_known_later_is_kept_to_be_checked():
+def test_nothing_rests_on_a_dim_that_is_known_later():
     """``n >= k + 5`` implies ``n >= 5``, and is looked at when ``k`` is measured: an op before that needs the other."""
     n, m = as_dim(symbol("n")), as_dim(symbol("m"))
-    k = as_dim(symbol("k", measured=True))
+    k, p = (as_dim(symbol(name, measured=True)) for name in "kp")
     late = given((RelKind.GE, n, k + 5))
     five = Relation(RelKind.GE, n, 5, Reason("there are five"))
-    assert late.ask(five).proved
+    assert late.ask(five).unknown
+    assert late.ge(n + 0 * k, k + 5).proved
+    assert late.bounds(n) == (0, None)
+    assert late.simplify(dim_max(n, 5)) is dim_max(n, 5)
+    assert late.bounds(n + k) == (5, None), "where k is known, so is this"
     both = late.assume(five)
     assert [r.describe() for r in both.relations] == ["n >= k + 5", "n >= 5"]
     assert both.assume(five) is both
+    assert both.simplify(dim_max(n, 5)) is n
     assert given((RelKind.GE, n, 7)).assume(five).relations == given((RelKind.GE, n, 7)).relations
     equal = given((RelKind.EQ, k, n), (RelKind.EQ, k, m), (RelKind.GE, k, 3))
     assert [r.describe() for r in equal.relations] == ["k == n", "n == m", "n >= 3"]
+    second = given((RelKind.GE, k, 4), (RelKind.GE, p, n), (RelKind.GE, k, p), (RelKind.DIVIDES, 2, n + p))
+    assert second.ge(k, 4).proved
+    assert second.ge(k, n).unknown, "p is measured after k"
+    assert second.ge(k + p, n + p).proved
+    assert second.known_by(-1).relations == ()
+    assert [r.describe() for r in second.known_by(last_measured(k)).relations] == ["k >= 4"]
+    assert second.known_by(last_measured(p)) is second
+    late_first = given((RelKind.GE, p, n), (RelKind.GE, k, 4), (RelKind.GE, n, 2))
+    assert [r.describe() for r in late_first.known_by(last_measured(k)).relations] == ["k >= 4", "n >= 2"]
+    assert late_first.ge(n, 2).proved
+    assert late_first.ge(k, 3).proved
+    assert late_first.assume(Relation(GE, k, 6, REASON)).ge(k, 6).proved
+    assert late_first.multiple(2 * n) == 2

@@ -76,7 +76,7 @@ def exported_program(traced: TracedFunction, again: Again | None, form: Form) ->
         assert again is not None
         return _vjp(function, again, avals.names, form)
 
-    module = mlir.write(module_of(traced, refined=True))
+    module = mlir.write(module_of(traced, for_xla=True))
     return jax.export.Exported(
         fun_name=function.name,
         in_tree=jax.tree.structure((tuple(range(count)), {})),

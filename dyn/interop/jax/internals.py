@@ -8,10 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dyn.errors import BackendUnavailableError
-from dyn.hosts.jax import putter
 
 
 def import_jax() -> Any:
@@ -47,13 +44,12 @@ class Internals:
     """The parts of JAX that a call goes through.
 
     ``settings()`` is hashable, and differs where JAX would trace another program. ``outside()`` is whether no trace of
-    JAX's goes on in this thread. ``put(array, aval)`` is ``dyn.hosts.jax.putter``'s.
+    JAX's goes on in this thread.
     """
 
     jax: Any
     settings: Callable[[], Any]
     outside: Callable[[], bool]
-    put: Callable[[np.ndarray[Any, Any], Any], Any]
     dimension: type
     array: type
     tracer: type
@@ -78,7 +74,7 @@ def internals() -> Internals:
 
     return Internals(
         jax, read_settings if settings is None else settings, _always if outside is None else outside,
-        putter(), dimension, array, jax.core.Tracer,
+        dimension, array, jax.core.Tracer,
         _whole_tracebacks, jax.devices() == [cpu] == jax.devices("cpu"),
     )  # fmt: skip
 

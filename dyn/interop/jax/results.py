@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ArgumentError
-from dyn.hosts.jax import JaxHost
+from dyn.hosts.jax import JaxHost, JaxMaker
 from dyn.interop.jax.expressions import evaluate
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.tracing import Result
 
 _NUMBERS = (bool, int, float, complex)
-#: Types of results that are remembered, shape by shape.
-_MOST_SHAPES = 1024
 #: Types of NumPy's arrays that are remembered.
 _MOST_TYPES = 4096
 
@@ -65,26 +63,9 @@ def _numpy_type(parts: Internals, shape: tuple[int, ...], dtype: np.dtype[Any], 
     return parts.jax.typeof(np.broadcast_to(np.zeros((), dtype), shape))
 
 
-def wrapper(parts: Internals, result: Result) -> Callable[[np.ndarray[Any, Any]], Any]:
-    """A function that makes a JAX array of an array that nobody else has: one result of a program.
-
-    It is called once a result, so that what it looks up are its own variables.
-    """
-    avals: dict[tuple[int, ...], Any] = {}
-    put = parts.put
-
-    def wrap(array: np.ndarray[Any, Any]) -> Any:
-        aval = avals.get(array.shape)
-        return put(array, make(array) if aval is None else aval)
-
-    def make(array: np.ndarray[Any, Any]) -> Any:
-        if len(avals) >= _MOST_SHAPES:
-            avals.clear()
-        dtype, weak = (array.dtype, False) if result.impl is not None else (result.dtype, result.weak)
-        aval = avals[array.shape] = parts.jax.core.ShapedArray(array.shape, dtype, weak_type=weak)
-        return aval
-
-    return wrap
+def wrapper(result: Result) -> JaxMaker:
+    """What makes a JAX array of one result of a program."""
+    return JaxMaker() if result.impl is not None else JaxMaker(result.dtype, weak=result.weak)
 
 
 def finish(

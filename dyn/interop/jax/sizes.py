@@ -1,8 +1,8 @@
-"""What one program takes the sizes of its arguments to be: names, what is known of them, and the guards that say so."""
+"""Sizes of the arguments of one program: their names, what is known of them, and the guards that say so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -38,13 +38,6 @@ class Kind(Enum):
     STATIC = "JAX takes no symbol here"
 
 
-_PYTHON_WORDS: dict[str, Callable[[int, int], bool]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    ">=": lambda a, b: a >= b,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What a program needs of the sizes of a call, beside what was declared: ``left op right``, in base names.
@@ -60,7 +53,9 @@ class Guard:
     why: str = ""
 
     def holds(self, env: Mapping[str, int]) -> bool:
-        return _PYTHON_WORDS[self.op](evaluate(self.left, env), evaluate(self.right, env))
+        """Whether it is true for these sizes; not where a side has no value."""
+        symbols = {name: symbol(name, name) for name in env}
+        return self.relation(symbols).holds({symbols[name]: value for name, value in env.items()})
 
     def relation(self, symbols: Mapping[str, Symbol]) -> Relation:
         """The guard as a relation between dims."""

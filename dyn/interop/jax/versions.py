@@ -35,7 +35,7 @@ class Program:
         self._callbacks = exported.callbacks  # the module has their numbers
         self.sizes: Sizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
-        self.wrappers = [wrapper(parts, result) for result in exported.results]
+        self.wrappers = [wrapper(result) for result in exported.results]
         self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}

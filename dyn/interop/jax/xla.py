@@ -25,35 +25,6 @@ from dyn.shapes import Dim
 _GREATEST = 2**63 - 1
 
 
-# --- integers divided by zero -----------------------------------------------------------------------------------------
-
-
-def _is_never_zero(d: Any, value: Value) -> bool:
-    found = d.b.uniform(value)
-    return found is not None and bool(found != 0)
-
-
-def _divide(d: Any, op: HloOp) -> Sequence[Value]:
-    """The quotient by zero has all bits set: -1, or the greatest unsigned number."""
-    x, y = (d.value(v) for v in op.operands)
-    quotient = d.b.op("divide", x, y)
-    if not x.dtype.is_integer or _is_never_zero(d, y):
-        return [quotient]
-    m = Matrices(d.b)
-    ones = m.fill(y, -1 if np.issubdtype(y.dtype.np, np.signedinteger) else np.iinfo(y.dtype.np).max)
-    return [d.b.op("select", m.cmp(y, "EQ", m.fill(y, 0)), ones, quotient)]
-
-
-def _remainder(d: Any, op: HloOp) -> Sequence[Value]:
-    """What a division by zero leaves is the dividend."""
-    x, y = (d.value(v) for v in op.operands)
-    rest = d.b.op("remainder", x, y)
-    if not x.dtype.is_integer or _is_never_zero(d, y):
-        return [rest]
-    m = Matrices(d.b)
-    return [d.b.op("select", m.cmp(y, "EQ", m.fill(y, 0)), x, rest)]
-
-
 # --- windows that lie partly outside ----------------------------------------------------------------------------------
 
 
@@ -107,8 +78,6 @@ def _number(d: Any, dim: Dim) -> Value:
 #: Instead of the codecs' rules. A window of ``reduce_window`` has the elements that are there, and the initial value
 #: once; for the specification its padding is made of initial values.
 XLA: Mapping[str, DecodeRule] = {
-    "stablehlo.divide": _divide,
-    "stablehlo.remainder": _remainder,
     "stablehlo.scatter": _scatter,
     **window_rules(identity, holes=False),
 }

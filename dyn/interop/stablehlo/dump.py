@@ -15,10 +15,10 @@ from dyn.trace.lift import as_numpy
 Stage = Traced | Lowered | Compiled | TracedFunction
 
 
-def module_of(stage: Stage, *, refined: bool = False) -> HloModule:
-    """The program of a stage as StableHLO's records; ``refined``: for XLA to refine to the shapes of a call."""
+def module_of(stage: Stage, *, for_xla: bool = False) -> HloModule:
+    """The program of a stage as StableHLO's records; ``for_xla`` is :func:`~dyn.interop.stablehlo.encode.encode`'s."""
     traced = traced_of(stage)
-    return encode(traced.function, [as_numpy(a) for a in traced.captured], refined=refined)
+    return encode(traced.function, [as_numpy(a) for a in traced.captured], for_xla=for_xla)
 
 
 def traced_of(stage: Any) -> TracedFunction:

@@ -22,15 +22,17 @@ from dyn.shapes import Symbol, SymExpr, free_symbols, linear_in
 Array = np.ndarray[Any, Any]
 
 
-def encode(function: Function, captured: Sequence[Array], *, refined: bool = False) -> HloModule:
+def encode(function: Function, captured: Sequence[Array], *, for_xla: bool = False) -> HloModule:
     """The module whose ``main`` is the function; captured arrays become constants of it.
 
-    ``refined``: XLA refines the module to the shapes of a call, which it cannot where composites have symbolic sizes.
+    ``for_xla``: XLA refines the module to the shapes of a call, which it cannot where composites have symbolic sizes;
+    and where XLA computes something else than the specification says, the module is written so that XLA's results are
+    the function's.
 
     Raises NotYetError, with its line, for an op without a codec.
     """
     functions: dict[str, HloFunction] = {}
-    writer = Writer(function.facts, functions, refined=refined)
+    writer = Writer(function.facts, functions, for_xla=for_xla)
     taken = [(p, info) for p, info in zip(function.params, function.infos, strict=True) if not info.hidden]
     hidden = [p for p, info in zip(function.params, function.infos, strict=True) if info.hidden]
     params: list[HloValue] = []

@@ -24,10 +24,10 @@ class Writer:
     direction = staticmethod(comparison)
 
     def __init__(
-        self, facts: Facts, functions: dict[str, HloFunction], outer: Writer | None = None, *, refined: bool = False
+        self, facts: Facts, functions: dict[str, HloFunction], outer: Writer | None = None, *, for_xla: bool = False
     ) -> None:
         self.facts = facts
-        self.refined = refined
+        self.for_xla = for_xla
         self.loc: Loc = UNKNOWN if outer is None else outer.loc
         self.made: list[HloOp] = []
         self.sizes = SizeArithmetic(self, None if outer is None else outer.sizes)
@@ -130,7 +130,7 @@ class Writer:
 
     def inner(self) -> Writer:
         """A block inside of this one, which may use what is here."""
-        return Writer(self.facts, self._functions, self, refined=self.refined)
+        return Writer(self.facts, self._functions, self, for_xla=self.for_xla)
 
     def block(
         self, types: Sequence[HloType], build: Callable[[Any, tuple[HloValue, ...]], Sequence[HloValue]]
@@ -162,12 +162,12 @@ class Writer:
     def outlined(self, name: str, region: Region) -> HloSymbol | None:
         """None where the region reads what is around it, or has sizes that no axis of its parameters is.
 
-        And where a program is refined: that is for calls alone, whose functions are those of their shapes.
+        And for XLA, where there are symbolic sizes: XLA refines a function to the shapes of its calls alone.
         """
         params = tuple([HloValue(HloType.of(p.type)) for p in region.params])
-        if tuple(region.reads()) or (self.refined and not all(p.type.static for p in params)):
+        if tuple(region.reads()) or (self.for_xla and not all(p.type.static for p in params)):
             return None
-        inner, functions = Writer(self.facts, dict(self._functions), refined=self.refined), self._functions
+        inner, functions = Writer(self.facts, dict(self._functions), for_xla=self.for_xla), self._functions
         inner.loc = self.loc
         for param, made in zip(region.params, params, strict=True):
             inner.bind(param, made)

@@ -24,9 +24,9 @@ class Checks:
         for bind in self.program.binds:
             size = self._size(bind.input, bind.axis)
             if bind.offset != 0:
-                size = self.sizes.checked("ssub", size, self.sizes.dim(bind.offset))
+                size = self.sizes.checked("ssub", size, self.sizes.compute(bind.offset))
             if bind.factor != 1:  # where it does not divide, the axis is found to have another size
-                size = self.sizes.floor_quotient(size, self.sizes.dim(bind.factor))
+                size = self.sizes.floor_quotient(size, self.sizes.compute(bind.factor))
             self.sizes.know(bind.symbol, size)
             if keep:
                 self.keep(bind.symbol, size)
@@ -60,15 +60,15 @@ class Checks:
         """An i1 that is true when a check fails."""
         value = self.text.value
         if isinstance(site, AxisCheck):
-            return value(f"icmp ne i64 {self._size(site.input, site.axis)}, {self.sizes.dim(site.dim)}")
+            return value(f"icmp ne i64 {self._size(site.input, site.axis)}, {self.sizes.compute(site.dim)}")
         if isinstance(site, Declaration):
-            size = self.sizes.dim(atom_dim(site.symbol))
+            size = self.sizes.compute(atom_dim(site.symbol))
             bad = value(f"icmp slt i64 {size}, {site.min}")
             if site.max is not None:
                 bad = value(f"or i1 {bad}, {value(f'icmp sgt i64 {size}, {min(site.max, 2**63 - 1)}')}")
             rest = value(f"srem i64 {size}, {site.multiple_of}")
             return value(f"or i1 {bad}, {value(f'icmp ne i64 {rest}, 0')}")
-        return self._relation(site.kind, self.sizes.dim(site.lhs), self.sizes.dim(site.rhs))
+        return self._relation(site.kind, self.sizes.compute(site.lhs), self.sizes.compute(site.rhs))
 
     def _relation(self, kind: RelKind, lhs: str, rhs: str) -> str:
         value = self.text.value

@@ -43,6 +43,7 @@ from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.launches import Launches
 from dyn.lower.host_llvm.memory import Memory
+from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import BLOCKS, DECLARATIONS, HostText
@@ -74,15 +75,17 @@ class HostEmitter:
         # For each launch, those in loops and choices too, its kernels.
         numbered = dict(zip(walk_launches(program.launches), kernels, strict=True))
         self.regions = Regions(program, self.text, self.checks, numbered)
-        self.memory = Memory(program, self.text, self.regions, constants)
+        self.zones = RedZones(program, self.text)
+        self.memory = Memory(program, self.text, self.regions, self.zones, constants)
         self.launches = Launches(
             program, self.text, self.checks, self.regions, self.memory, native, outside, self._enter
         )  # fmt: skip
 
     @property
     def _values(self) -> int:
-        """How many values a failure reports: those of the symbols, and what an external function answered."""
-        return len(self.program.symbols) + bool(self.outside)
+        """How many values a failure reports: those of the symbols, the launch that wrote a red zone and the zone, and
+        what an external function answered."""
+        return len(self.program.symbols) + (2 if self.program.red_zone else 0) + bool(self.outside)
 
     def module(self, symbol: str) -> str:
         """The module, which defines ``symbol``."""
@@ -93,12 +96,14 @@ class HostEmitter:
         segments = self.memory.segments()
         head = [
             *DECLARATIONS,
+            *self.zones.functions(),
             f"define i32 @{symbol}(ptr %rt, ptr %ctx, ptr %in, ptr %out) {{",
             "entry:",
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
             f"  %values = alloca [{max(self._values, 1)} x i64], align 16",
             *self.launches.stack(),
+            *self.zones.stack(),
             *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
             "  %site = alloca i32, align 4",
@@ -138,18 +143,12 @@ class HostEmitter:
         scope = self.sizes.scope
         for dim in self._needed():
             if scope.is_due(free_symbols(dim), measured):
-                self.sizes.dim(dim)
+                self.sizes.compute(dim)
         if measured is None:
-            scope.dims.update(self.regions.compute(self.program.launches))
+            self.regions.compute(self.program.launches)
         self.sizes.refuse_nonsense()
-        # A cost is an estimate: where it is nonsense, for want of bits or of a divisor, the call is good all the same.
-        for launch in self.regions.kernels:
-            for variant in launch.variants:
-                if scope.is_due(free_symbols(variant.cost), measured):
-                    self.sizes.dim(variant.cost)
-        scope.overflow.clear()
-        scope.zeros.clear()
-        scope.sums.clear()  # nobody has looked at the sums that costs begin with
+        costs = [variant.cost for launch in self.regions.kernels for variant in launch.variants]
+        self.sizes.estimates([cost for cost in costs if scope.is_due(free_symbols(cost), measured)])
 
     def _needed(self) -> Iterator[Dim]:
         """What the call has to know the value of."""

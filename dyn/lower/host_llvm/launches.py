@@ -38,6 +38,8 @@ class Launches:
         self.program, self.text, self.checks = program, text, checks
         self.regions, self.memory, self.sizes = regions, memory, checks.sizes
         self.native, self.outside, self.enter = native, outside, enter
+        #: The last of the values that a failure reports.
+        self._answer = len(program.symbols) + (2 if program.red_zone else 0)
         #: The numbers of the launches that measure, from 1: those of the segments that begin with them.
         measuring = [launch for launch in walk_launches(program.launches) if launch.measures is not None]
         self.measurements = {launch: number for number, launch in enumerate(measuring, 1)}
@@ -52,15 +54,28 @@ class Launches:
                 self._choice(launch)
             elif launch.measures is not None:
                 self._measure(launch)
-            elif launch.call is not None:
-                self._describe(launch.call, launch.buffers)
-                number = self.regions.kernels[launch][0][0]
-                if launch in self.outside:
-                    self._call_outside(launch.call, number, self.outside[launch])
-                else:
-                    self._call(number, native=launch in self.native)
             else:
-                self._launch(launch, self.regions.kernels[launch])
+                self._write(launch)
+
+    def _write(self, launch: Launch) -> None:
+        """A kernel or a call, between its red zones."""
+        ends = {number: self._end(value) for number, value in enumerate(self.program.written(launch))}
+        self.memory.zones.before(ends)
+        if launch.call is None:
+            self._launch(launch, self.regions.kernels[launch])
+        else:
+            self._describe(launch.call, launch.buffers)
+            number = self.regions.kernels[launch][0][0]
+            if launch in self.outside:
+                self._call_outside(launch.call, number, self.outside[launch])
+            else:
+                self._call(number, native=launch in self.native)
+        self.memory.zones.after(launch, ends)
+
+    def _end(self, value: Value) -> str:
+        """The address behind a value."""
+        at = self.memory.pointer(self.program.places[value])
+        return self.text.value(f"getelementptr i8, ptr {at}, i64 {self.sizes.dim(value.type.nbytes)}")
 
     def free_measured(self, launches: Sequence[Launch]) -> None:
         """Give back the segments that these launches began themselves."""
@@ -110,7 +125,7 @@ class Launches:
         kernel = self._code(number)
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
-            f"i64 {dim(variant.cost)}"
+            f"i64 {self.sizes.scope.estimates[variant.cost].name}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
         text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
@@ -171,7 +186,7 @@ class Launches:
         failed, good = text.fresh("failed"), text.fresh("called")
         text.emit(f"br i1 {text.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{good}")
         text.label(failed)
-        slot = text.value(f"getelementptr i64, ptr %values, i64 {len(self.program.symbols)}")
+        slot = text.value(f"getelementptr i64, ptr %values, i64 {self._answer}")
         text.emit(f"store i64 {text.value(f'sext i32 {status} to i64')}, ptr {slot}, align 8")
         text.emit(f"store i32 {-2 - external}, ptr %site, align 4")
         text.emit("br label %fail")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FREE
 from dyn.lower.host import Fault, HostProgram
+from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Regions
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import TENSOR, HostText
@@ -20,8 +21,8 @@ class Memory:
     where constants begin in ``ctx``.
     """
 
-    def __init__(self, program: HostProgram, text: HostText, regions: Regions, constants: int) -> None:
-        self.program, self.text, self.regions = program, text, regions
+    def __init__(self, program: HostProgram, text: HostText, regions: Regions, zones: RedZones, constants: int) -> None:
+        self.program, self.text, self.regions, self.zones = program, text, regions, zones
         self.first_constant = constants
         self.sizes: Sizes = regions.sizes
         self.taken: dict[int, str] = {}
@@ -66,7 +67,8 @@ class Memory:
         return f"call ptr {self.text.runtime(ALLOC_OUTPUT)}(ptr %rt, i32 {number}, ptr {tensor})"
 
     def _arena(self, segment: int) -> None:
-        offset, scope = "0", self.sizes.scope
+        offset, scope = str(self.zones.bytes), self.sizes.scope
+        ends: dict[int, str] = {}
         slots = [n for n, of in enumerate(self.program.segments) if of == segment]
         scoped = {slot: body for body, own in self.program.scopes.items() for slot in own.slots}
         for number in slots:
@@ -75,13 +77,16 @@ class Memory:
                 size = self.regions.slot_bytes(scoped[number], self.program.slots[number])
             else:
                 size = self.sizes.dim(self.program.slots[number])
-            offset = self.sizes.checked("sadd", offset, size)
+            ends[number] = offset = self.sizes.checked("sadd", offset, size)
+            if self.zones.bytes:
+                offset = self.sizes.checked("sadd", offset, str(self.zones.bytes))
         self.sizes.refuse_nonsense()
         if slots:
             arena = self.text.value(f"call ptr {self.text.runtime(ALLOC)}(ptr %rt, i64 {offset})")
             self.text.fault(Fault.NO_MEMORY, self.text.value(f"icmp eq ptr {arena}, null"))
             self.text.emit(f"store ptr {arena}, ptr %arena{segment}, align 8")
             scope.arenas[segment] = arena, offset
+            self.zones.arena(segment, arena, offset, ends)
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
@@ -133,6 +138,7 @@ class Memory:
                 arena, size = self.sizes.scope.arenas[segment]
                 self.text.emit(f"call void {self.text.runtime(FREE)}(ptr %rt, ptr {arena}, i64 {size})")
                 self.text.emit(f"store ptr null, ptr %arena{segment}, align 8")
+                self.zones.forget(segment)
 
     def free_all(self) -> None:
         """Give back what there is of the arena, wherever the program has failed."""

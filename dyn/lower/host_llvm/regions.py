@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
+from dyn.lower.host_llvm.scope import Values
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import HostText
 from dyn.lower.launch import Body, Launch
@@ -19,12 +20,16 @@ Kernels = Sequence[tuple[int, Dim]]
 @dataclass(frozen=True, slots=True)
 class Failing:
     """What fails where a region runs: for each of its demands the site and an i1, and i1s of divisions, of sizes, and
-    of any of all these."""
+    of any of all these, here and in the regions around.
+
+    ``sizes`` are the values of which these flags tell: nobody else may use them.
+    """
 
     demands: list[tuple[int, str]]
     zeros: str | None
     overflow: str | None
     any: str
+    sizes: Values
 
 
 class Regions:
@@ -37,30 +42,30 @@ class Regions:
         #: Of these regions those that are being written, from the outside in.
         self.inside: list[Body] = []
 
-    def compute(self, launches: Sequence[Launch]) -> dict[Dim, str]:
-        """Compute the sizes of conditional regions. Gives what was computed for them alone."""
-        inside: dict[Dim, str] = {}
+    def compute(self, launches: Sequence[Launch], around: str | None = None) -> None:
+        """Compute the sizes of conditional regions; ``around`` is the i1 of what fails in the one around them."""
         for launch in launches:
             for body in launch.bodies:
-                inside |= self._compute_one(body) if body.conditional else self.compute(body.launches)
-        return inside
+                if body.conditional:
+                    self._compute_one(body, around)
+                else:
+                    self.compute(body.launches, around)
 
-    def _compute_one(self, body: Body) -> dict[Dim, str]:
+    def _compute_one(self, body: Body, around: str | None) -> None:
         """The sizes of one region, where nothing that goes wrong is a failure yet.
 
         What is known by then outside of it is: there it was looked at. What is computed here is known here alone.
         """
-        before = self.sizes.scope.dims
         with self.sizes.within(self.sizes.scope.inner()) as scope:
             failures = self.checks.demands([body], lambda symbols: scope.is_due(symbols, None))
             for dim in self.dims(body):
                 if scope.is_due(free_symbols(dim), None):
-                    self.sizes.dim(dim)
-            inside = self.compute(body.launches)
+                    self.sizes.compute(dim)
             zeros, overflow = self.text.any(scope.zeros), self.text.any(scope.overflow)
-            flags = [flag for _, flag in failures] + [f for f in (zeros, overflow) if f is not None]
-            self.failing[body] = Failing(failures, zeros, overflow, self.text.any(flags) or "false")
-        return inside | {dim: name for dim, name in scope.dims.items() if dim not in before}
+            flags = [flag for _, flag in failures] + [f for f in (zeros, overflow, around) if f is not None]
+            any_of_these = self.text.any(flags) or "false"
+            self.failing[body] = Failing(failures, zeros, overflow, any_of_these, scope.pending)
+            self.compute(body.launches, any_of_these)
 
     def dims(self, body: Body) -> Iterator[Dim]:
         """What has to be known where a conditional region runs."""
@@ -86,7 +91,8 @@ class Regions:
     def slot_bytes(self, body: Body, size: Dim) -> str:
         """The bytes of a slot of a conditional region: 0 where it may not run."""
         with self.sizes.within(self.sizes.scope.inner()) as scope:
-            value = self.sizes.dim(size)
+            scope.known.add(self.failing[body].sizes)  # what they are is looked at by ``any``
+            value = self.sizes.compute(size)
             bad = self.text.any([self.failing[body].any, *scope.overflow, *scope.zeros])
         value = self.text.value(f"select i1 {bad}, i64 0, i64 {value}")
         # What is demanded of dims that are measured is not looked at yet.
@@ -102,10 +108,11 @@ class Regions:
         for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
             if flag is not None:
                 self.text.fault(fault, flag)
+        scope.known.add(failing.sizes)
         self.text.branch_on(self.checks.demands([body], scope.is_late))
         for dim in self.dims(body):
             if scope.is_late(free_symbols(dim)):
-                self.sizes.dim(dim)
+                self.sizes.compute(dim)
         self.sizes.refuse_nonsense()
 
 

@@ -10,32 +10,72 @@ from dyn.shapes import Dim, Monomial, Symbol
 
 
 @dataclass(slots=True)
+class Values:
+    """Dims that have been computed, by the names of their values."""
+
+    dims: dict[Dim, str] = field(default_factory=dict[Dim, str])
+    #: Sums, by the value of all terms but the last, and that term.
+    sums: dict[tuple[str, Monomial, int], str] = field(default_factory=dict[tuple[str, Monomial, int], str])
+
+    def add(self, others: Values) -> None:
+        """Know what others know."""
+        self.dims |= others.dims
+        self.sums |= others.sums
+
+    def copy(self) -> Values:
+        """The same, to be added to."""
+        return Values(dict(self.dims), dict(self.sums))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The name of a value that may be nonsense, since nobody looks whether it passed 64 bits: no size."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class HostScope:
-    """The values that have been computed by here, by name.
+    """What has been computed by here.
+
+    A value is *pending* until the flags of what went wrong have been looked at; ``known`` are those that code behind
+    here may rely on. Estimates are neither, and of another type.
 
     A region that may not be reached has a scope of its own: what is computed and allocated in it is known to nobody
     else.
     """
 
-    dims: dict[Dim, str] = field(default_factory=dict[Dim, str])
-    #: Sums, by the value of all terms but the last, and that term.
-    sums: dict[tuple[str, Monomial, int], str] = field(default_factory=dict[tuple[str, Monomial, int], str])
+    known: Values = field(default_factory=Values)
+    pending: Values = field(default_factory=Values)
+    estimates: dict[Dim, Estimate] = field(default_factory=dict[Dim, Estimate])
     #: The symbols that have their values.
     bound: set[Symbol] = field(default_factory=set[Symbol])
     pointers: dict[Place, str] = field(default_factory=dict[Place, str])
     #: The segments of the arena that are there, with their bytes.
     arenas: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     slot_offsets: dict[int, str] = field(default_factory=dict[int, str])
-    #: i1s of sizes that passed 64 bits, and of divisors that are 0, which nothing has looked at yet.
+    #: i1s of what is pending: of sizes that passed 64 bits, and of divisors that are 0.
     overflow: list[str] = field(default_factory=list[str])
     zeros: list[str] = field(default_factory=list[str])
 
     def inner(self) -> HostScope:
-        """A scope inside this one, in which nothing has gone wrong yet."""
+        """A scope inside this one, in which nothing has gone wrong yet.
+
+        What is pending here is looked at here, before anything inside is used.
+        """
+        known = self.known.copy()
+        known.add(self.pending)
         return HostScope(
-            dict(self.dims), dict(self.sums), set(self.bound), dict(self.pointers), dict(self.arenas),
+            known, Values(), dict(self.estimates), set(self.bound), dict(self.pointers), dict(self.arenas),
             dict(self.slot_offsets),
         )  # fmt: skip
+
+    def settle(self) -> None:
+        """Know what was pending: its flags have been looked at."""
+        self.known.add(self.pending)
+        self.pending = Values()
+        self.overflow.clear()
+        self.zeros.clear()
 
     def is_due(self, symbols: Collection[Symbol], measured: Symbol | None) -> bool:
         """Whether what is about these symbols can be computed, and could not before ``measured`` was known."""

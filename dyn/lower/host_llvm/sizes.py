@@ -5,11 +5,11 @@ No operation traps, whatever its operands: they may be nonsense of which the fla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from dyn.lower.host import Fault
-from dyn.lower.host_llvm.scope import HostScope
+from dyn.lower.host_llvm.scope import Estimate, HostScope
 from dyn.lower.host_llvm.text import HostText
 from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
@@ -17,7 +17,11 @@ from dyn.shapes.walk import opaques_below
 
 
 class Sizes:
-    """Computes dims into a scope, each once."""
+    """Computes dims into a scope, each once.
+
+    ``compute`` writes code, whose flags wait for ``refuse_nonsense``; ``dim`` writes none, and gives what has been
+    looked at.
+    """
 
     def __init__(self, text: HostText) -> None:
         self.text = text
@@ -32,7 +36,7 @@ class Sizes:
 
     def know(self, symbol: Symbol, value: str) -> None:
         """Give a symbol its value."""
-        self.scope.dims[atom_dim(symbol)] = value
+        self.scope.pending.dims[atom_dim(symbol)] = value
         self.scope.bound.add(symbol)
 
     def refuse_nonsense(self) -> None:
@@ -40,19 +44,40 @@ class Sizes:
         for fault, flags in ((Fault.NO_VALUE, self.scope.zeros), (Fault.TOO_LARGE, self.scope.overflow)):
             flag = self.text.any(flags)
             if flag is not None:
-                flags.clear()
                 self.text.fault(fault, flag)
+        self.scope.settle()
 
     def dim(self, dim: Dim) -> str:
-        """The value of a dim. All are computed before the first launch that can know them, in straight code."""
+        """The value of a dim, which has been computed before the first launch that can know it, and looked at."""
+        if isinstance(dim, int):
+            if not -(2**63) <= dim < 2**63:
+                raise AssertionError(f"the size {dim} has not been looked at")
+            return str(dim)
+        found = self.scope.known.dims.get(dim)
+        if found is None:
+            raise AssertionError(f"the size {dim} has not been computed and looked at")
+        return found
+
+    def estimates(self, dims: Iterable[Dim]) -> None:
+        """Estimate dims: where they are nonsense, for want of bits or of a divisor, the call is good all the same."""
+        with self.within(self.scope.inner()):
+            made = {dim: Estimate(self.compute(dim)) for dim in dims}
+        self.scope.estimates |= made
+
+    def compute(self, dim: Dim) -> str:
+        """The value of a dim, which nobody may rely on before :meth:`refuse_nonsense`."""
         if isinstance(dim, int):
             return self._constant(dim)
-        found = self.scope.dims.get(dim)
+        found = self._found(dim)
         if found is None:
             for atom in opaques_below(dim):  # so that no argument is far down
                 self._atom(atom)
-            found = self.scope.dims[dim] = self._compute(dim)
+            found = self.scope.pending.dims[dim] = self._compute(dim)
         return found
+
+    def _found(self, dim: Dim) -> str | None:
+        found = self.scope.known.dims.get(dim)
+        return self.scope.pending.dims.get(dim) if found is None else found
 
     def checked(self, op: str, a: str, b: str) -> str:
         """``smul``, ``sadd`` or ``ssub``, whose overflow is remembered until :meth:`refuse_nonsense` asks."""
@@ -63,8 +88,12 @@ class Sizes:
     def floor_quotient(self, a: str, b: str) -> str:
         """``a // b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it.
 
-        The least number by -1 is an overflow.
+        The least number by -1 is an overflow. The text is not optimised: a power of two is a shift here, which rounds
+        down, and not two divisions.
         """
+        bits = _power_of_two(b)
+        if bits is not None:
+            return self.text.value(f"ashr i64 {a}, {bits}")
         value, by = self.text.value, self._safe_divisor(b)
         down = self._rounds_up(value(f"srem i64 {a}, {by}"), by)
         quotient = value(f"sdiv i64 {a}, {by}")
@@ -78,6 +107,9 @@ class Sizes:
 
     def floor_rest(self, a: str, b: str) -> str:
         """``a % b``, with the sign of ``b``. A divisor of 0 gives nonsense but no trap; who asks looks out for it."""
+        bits = _power_of_two(b)
+        if bits is not None:
+            return self.text.value(f"and i64 {a}, {2**bits - 1}")
         by = self._safe_divisor(b)
         rest = self.text.value(f"srem i64 {a}, {by}")
         more = self.text.value(f"add i64 {rest}, {by}")
@@ -100,9 +132,11 @@ class Sizes:
         """A sum, from the first term on. Many begin alike: the places of joined arrays each add a term to the last."""
         total = self._constant(dim.constant)
         for term in dim.terms:
-            found = self.scope.sums.get((total, *term))
+            found = self.scope.known.sums.get((total, *term))
             if found is None:
-                found = self.scope.sums[(total, *term)] = self._added(total, *term)
+                found = self.scope.pending.sums.get((total, *term))
+            if found is None:
+                found = self.scope.pending.sums[(total, *term)] = self._added(total, *term)
             total = found
         return total
 
@@ -129,13 +163,13 @@ class Sizes:
 
     def _atom(self, atom: Symbol | Opaque) -> str:
         own = atom_dim(atom)
-        found = self.scope.dims.get(own)
+        found = self._found(own)
         if found is not None:
             return found
         if isinstance(atom, Symbol):
             raise AssertionError(f"the symbol {atom.name} has no value")
-        args = [self.dim(arg) for arg in atom.args]
-        self.scope.dims[own] = result = self._opaque(atom.kind, args)
+        args = [self.compute(arg) for arg in atom.args]
+        self.scope.pending.dims[own] = result = self._opaque(atom.kind, args)
         return result
 
     def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
@@ -157,3 +191,9 @@ class Sizes:
 
 def _is_number(value: str) -> bool:
     return value.removeprefix("-").isdigit()
+
+
+def _power_of_two(value: str) -> int | None:
+    """The exponent of a number that is a power of two; None for any other."""
+    number = int(value) if _is_number(value) else 0
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None

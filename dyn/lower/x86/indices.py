@@ -16,7 +16,7 @@ from dyn.shapes.expr import atom_dim, polynomial
 
 def _nests(atom: Opaque) -> bool:
     """Whether a function is of functions."""
-    return any(isinstance(arg, SymExpr) and any(isinstance(a, Opaque) for a in arg.atoms) for arg in atom.args)
+    return any(isinstance(arg, SymExpr) and arg.height for arg in atom.args)
 
 
 I64 = vtype("i64")
@@ -42,7 +42,7 @@ class Indices:
         if isinstance(dim, int):
             return False
         lanes = self.scopes.top.lanes
-        return (lanes is not None and lanes.symbol in dim.atoms) or not self.vectors.keys().isdisjoint(dim.atoms)
+        return (lanes is not None and lanes.symbol in dim.symbols) or not self.vectors.keys().isdisjoint(dim.symbols)
 
     def atom_depth(self, atom: Atom) -> int:
         if isinstance(atom, Symbol):
@@ -53,7 +53,7 @@ class Indices:
         depth = 0
         for arg in atom.args:
             if isinstance(arg, SymExpr):
-                depth = max(depth, *[self.scopes.symbols[a][0] for a in arg.atoms if isinstance(a, Symbol)])
+                depth = max(depth, *[self.scopes.symbols[a][0] for a in arg.symbols])
         return depth
 
     def by_depth(self, terms: Terms) -> list[tuple[int, Terms]]:
@@ -64,8 +64,8 @@ class Indices:
             groups.setdefault(depth, []).append(term)
         return [(depth, tuple(groups[depth])) for depth in sorted(groups)]
 
-    def lasting(self, atoms: Iterable[Atom]) -> bool:
-        return not self.fleeting or self.fleeting.isdisjoint(atoms)
+    def lasting(self, symbols: Iterable[Symbol]) -> bool:
+        return not self.fleeting or self.fleeting.isdisjoint(symbols)
 
     # --- uniform values ----------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Indices:
             atom, ready = stack.pop()
             if ready:
                 self.atom(atom)
-            elif atom not in seen and self.scopes.find(atom) is None and self._lasts(atom):
+            elif atom not in seen and self.scopes.find(atom) is None and self.lasting(atom.symbols):
                 seen.add(atom)
                 stack.append((atom, True))
                 for arg in atom.args:
@@ -112,10 +112,10 @@ class Indices:
                 continue
             part = self.sum(depth, terms, total if total else str(dim.constant))
             total = part
-            if self.lasting(dim.atoms):
+            if self.lasting(dim.symbols):
                 self.scopes.keep(key, Value(I64, (total,), depth))
         value = Value(I64, (total,), depth)
-        return self.scopes.keep(dim, value) if self.lasting(dim.atoms) else value
+        return self.scopes.keep(dim, value) if self.lasting(dim.symbols) else value
 
     def sum(self, depth: int, terms: Terms, start: str) -> str:
         """``start`` plus terms that are all known at ``depth``, written there. ``start`` may be ``"0"``."""
@@ -167,18 +167,7 @@ class Indices:
         name = self.opaque(atom, [arg.parts[0] for arg in args])
         fn.here = saved
         value = Value(I64, (name,), depth)
-        return self.scopes.keep(atom, value) if self._lasts(atom) else value
-
-    def _lasts(self, atom: Opaque) -> bool:
-        return not self.fleeting or self.lasting(self._atoms(atom))
-
-    @staticmethod
-    def _atoms(atom: Opaque) -> set[Atom]:
-        atoms: set[Atom] = set()
-        for arg in atom.args:
-            if isinstance(arg, SymExpr):
-                atoms |= arg.atoms
-        return atoms
+        return self.scopes.keep(atom, value) if self.lasting(atom.symbols) else value
 
     def opaque(self, atom: Opaque, args: list[str]) -> str:
         fn = self.fn
@@ -225,7 +214,7 @@ class Indices:
                 return Value(PTR, (pointer,), 0)
             terms, constant, lasting = (), dim, True
         else:
-            terms, constant, lasting = dim.terms, dim.constant, self.lasting(dim.atoms)
+            terms, constant, lasting = dim.terms, dim.constant, self.lasting(dim.symbols)
         fn, scopes = self.fn, self.scopes
         groups = self.by_depth(terms) if terms else [(0, ())]
         current, prefix, depth, start = pointer, (), 0, str(constant)
@@ -287,7 +276,7 @@ class Indices:
                 product = self.combine("mul", product, self.splat(self.uniform(outside), lanes))
             total = product if total is None else self.combine("add", total, product)
         assert total is not None
-        return self.scopes.keep(("vector", dim), total) if self.lasting(dim.atoms) else total
+        return self.scopes.keep(("vector", dim), total) if self.lasting(dim.symbols) else total
 
     def splat(self, value: Value, lanes: Lanes) -> Value:
         ty = vtype(value.ty.elem, lanes.width)
@@ -326,7 +315,7 @@ class Indices:
         parts = [self.vector_opaque(atom, [arg.parts[u] for arg in args]) for u in range(lanes.unroll)]
         self.fn.here = saved
         value = Value(ty, tuple(parts), depth, True, any(arg.volatile for arg in args))
-        return self.scopes.keep(("vector", atom), value) if self._lasts(atom) else value
+        return self.scopes.keep(("vector", atom), value) if self.lasting(atom.symbols) else value
 
     def lane_numbers(self, lanes: Lanes) -> Value:
         """The lane symbol itself."""

@@ -231,7 +231,7 @@ class _Place:
         self.fn, self.lanes, self.size = em.fn, lanes, dtype.itemsize
         elem = em.memory(dtype).elem
         linear = None
-        if not isinstance(index, int) and indices.vectors.keys().isdisjoint(index.atoms):
+        if not isinstance(index, int) and indices.vectors.keys().isdisjoint(index.symbols):
             linear = linear_in(index, lanes.symbol)
         self.step = linear[0] if linear is not None and linear[0] in (1, -1, *steps) else None
         if self.step is not None:

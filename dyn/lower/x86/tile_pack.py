@@ -65,7 +65,7 @@ def strided(expr: Expr, i: Symbol, j: Symbol, digits: tuple[Digits, ...] = ()) -
         return None
     fast, rest = along_j
     along_i = linear_in(rest, i)
-    if along_i is None or (isinstance(fast, SymExpr) and i in fast.atoms):
+    if along_i is None or (isinstance(fast, SymExpr) and i in fast.symbols):
         return None
     return Strided(expr.buffer, expr.index, along_i[0], fast)
 

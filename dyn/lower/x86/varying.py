@@ -45,7 +45,7 @@ class Varying:
             elif isinstance(stmt, TileContract):
                 self._block(stmt.epilogue)
             elif isinstance(stmt, Update) and stmt.state is not None:
-                moves = isinstance(stmt.index, SymExpr) and not self.symbols.isdisjoint(stmt.index.atoms)
+                moves = isinstance(stmt.index, SymExpr) and not self.symbols.isdisjoint(stmt.index.symbols)
                 self._known[id(stmt.state)] = moves or any(self(value) for _, value in stmt.bound)
 
     def _carried(self, loop: Loop) -> None:
@@ -84,4 +84,4 @@ class Varying:
         if isinstance(expr, Ref):
             raise AssertionError(f"{expr.name} is used before it is computed")
         index = expr.index if isinstance(expr, Load) else expr.expr if isinstance(expr, Index) else 0
-        return isinstance(index, SymExpr) and not self.symbols.isdisjoint(index.atoms)
+        return isinstance(index, SymExpr) and not self.symbols.isdisjoint(index.symbols)

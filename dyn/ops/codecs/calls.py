@@ -140,7 +140,7 @@ MEASURE = "dyn.measure"
 
 def _encode_measure(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     symbol, number = op.attrs["dim"].is_symbol, HloValue(HloType(dtypes.int64, ()))
-    if e.refined:
+    if e.for_xla:
         raise NotYetError(
             f"{symbol.name}, a size that depends on values, has no form that XLA can refine.", loc=op.loc,
             remedy="give the function a size of your own (size= of nonzero, unique and their kin).",

@@ -239,7 +239,7 @@ bitcast_convert = Codec(
 
 
 def _encode_regroup(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    if e.refined and not all(isinstance(d, int) for v in (*op.operands, *op.results) for d in v.type.shape):
+    if e.for_xla and not all(isinstance(d, int) for v in (*op.operands, *op.results) for d in v.type.shape):
         raise NotYetError(
             "bits as numbers of another width, of an array with symbolic sizes, have no form that XLA can refine.",
             loc=op.loc, remedy="give the array sizes that are numbers.",

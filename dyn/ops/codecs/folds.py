@@ -206,7 +206,18 @@ def reduce_window(identity: Identity) -> Codec:
 
 
 def _encode_variadic_window(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    return _encode_windows(e, op, operands, e.region(op.regions[0]), op.attrs)
+    """For XLA, whose windows have no padding, the elements of the padding are written as such.
+
+    Behind a barrier: XLA takes a pad by the initial value for a padding of the windows, and then leaves it out.
+    """
+    at = op.attrs
+    if e.for_xla and _has_holes(at):
+        count, ones = len(operands) // 2, (1,) * len(at["window"])
+        filled = [_padded(e, x, init, at) for x, init in zip(operands[:count], operands[count:], strict=True)]
+        filled = e.ops("stablehlo.optimization_barrier", filled, [x.type for x in filled])
+        operands = (*filled, *operands[count:])
+        at = {**at, "base_dilations": ones, "padding": ((0, 0),) * len(ones)}
+    return _encode_windows(e, op, operands, e.region(op.regions[0]), at)
 
 
 variadic_reduce_window = Codec("stablehlo.reduce_window, dynamic_reduce_window", _encode_variadic_window)

@@ -189,10 +189,48 @@ def _encode_scatter(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence
     else:
         body = monoid(e, combine, x.dtype)
     fields = {**{name: attrs[name] for name in _SCATTER}, "index_vector_dim": dim}
-    return e.ops(
-        "stablehlo.scatter", [*arrays, indices, *updates], [HloType.of(v.type) for v in op.results], [body],
-        indices_are_sorted=False, unique_indices=False, scatter_dimension_numbers=HloNumbers("scatter", fields),
-    )  # fmt: skip
+
+    def scattered(arrays: Sequence[HloValue], indices: HloValue) -> Sequence[HloValue]:
+        return e.ops(
+            "stablehlo.scatter", [*arrays, indices, *updates], [a.type for a in arrays], [body],
+            indices_are_sorted=False, unique_indices=False, scatter_dimension_numbers=HloNumbers("scatter", fields),
+        )  # fmt: skip
+
+    margins = _margins(attrs, x, updates[0]) if e.for_xla else {}
+    return _within_margins(e, arrays, indices, dim, axes, margins, scattered) if margins else scattered(arrays, indices)
+
+
+def _margins(attrs: Any, x: HloValue, update: HloValue) -> dict[int, Dim]:
+    """The axes that windows of more than one element are placed along, and how long the windows are there."""
+    outer = {*attrs["inserted_window_dims"], *attrs["input_batching_dims"]}
+    inner = [axis for axis in range(len(x.shape)) if axis not in outer]
+    sizes: Any = {a: update.shape[u] for a, u in zip(inner, attrs["update_window_dims"], strict=True)}
+    return {a: sizes[a] for a in attrs["scatter_dims_to_operand_dims"] if sizes.get(a, 1) != 1}
+
+
+def _within_margins(
+    e: Any, arrays: Sequence[HloValue], indices: HloValue, dim: int, axes: Sequence[int], margins: Mapping[int, Dim],
+    scattered: Callable[[Sequence[HloValue], HloValue], Sequence[HloValue]],
+) -> Sequence[HloValue]:  # fmt: skip
+    """A scatter for XLA, which drops an update whose window lies partly outside, and not its outer elements alone.
+
+    The arrays get margins as wide as a window. A place is moved to the nearest one at which the window is within array
+    and margins: where that is another, no element of the window is in the array at either.
+    """
+    shape: Any = arrays[0].shape
+    low = [-margins[a] if a in margins else -_GREATEST for a in axes]
+    high = [shape[a] if a in margins else _GREATEST for a in axes]
+    bounds = [e.spread(e.dims(n), indices.type, (dim,)) for n in (low, high, [margins.get(a, 0) for a in axes])]
+    inside = e.op("stablehlo.clamp", bounds[0], indices, bounds[1], type=indices.type)
+    wide = tuple(n + 2 * margins.get(a, 0) for a, n in enumerate(shape))
+    sides, none = tuple(margins.get(a, 0) for a in range(len(shape))), (0,) * len(shape)
+    padded = [
+        e.padded(a, e.constant(0, a.dtype), (sides, sides, none), HloType(a.dtype, wide)) for a in arrays
+    ]  # fmt: skip
+    made = scattered(padded, e.op("stablehlo.add", inside, bounds[2]))
+    limit = tuple(n + side for n, side in zip(shape, sides, strict=True))
+    ones = (1,) * len(shape)
+    return [e.sliced(v, sides, limit, ones, HloType(v.dtype, shape)) for v in made]
 
 
 def combine_of(region: HloRegion) -> str | None:

@@ -33,6 +33,7 @@ def define_walk(module: Module) -> None:
     """Define ``walk`` and what it needs."""
     _define_same_key(module)
     _define_array(module)
+    _define_size(module)
     _define_number(module)
     f = module.function("walk", "i1", [("ptr", "args"), ("ptr", "plan"), ("ptr", "frame")], exported=False)
     _Walk(f).write()
@@ -53,16 +54,24 @@ def define_statics(module: Module) -> None:
         wanted = f.load("ptr", record, StaticRecord.OBJECT)
         with f.if_(f.icmp("ne", given, wanted, "ptr")):
             f.ret_if(f.icmp("ne", type_of(f, given), type_of(f, wanted), "ptr"), "i1", "false")
-            like = f.load("ptr", record, StaticRecord.EQUAL)
-            equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", given), ("ptr", like), ("i32", "2")])
-            with f.if_(f.icmp("slt", equal, "0", "i32")):
-                call(f, "void", "PyErr_Clear", [])
-            f.ret_if(f.icmp("ne", equal, "1", "i32"), "i1", "false")
+            branch = f.if_else(is_type(f, given, "PyFloat_Type"))
+            with branch.then():
+                same = f.call("i1", "@same_key", [("ptr", given), ("ptr", wanted)])
+                f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
+            with branch.otherwise():
+                like = f.load("ptr", record, StaticRecord.EQUAL)
+                equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", given), ("ptr", like), ("i32", "2")])
+                with f.if_(f.icmp("slt", equal, "0", "i32")):
+                    call(f, "void", "PyErr_Clear", [])
+                f.ret_if(f.icmp("ne", equal, "1", "i32"), "i1", "false")
     f.ret("i1", "true")
 
 
 def _define_same_key(module: Module) -> None:
-    """``i1 same_key(a, b)``: one object, or equal strings or ints of just these types, whose ``==`` runs no Python."""
+    """``i1 same_key(a, b)``: one object, or equal strings, ints or floats of just these types, by no Python code.
+
+    Floats are equal if their bits are: -0.0 is not 0.0.
+    """
     f = module.function("same_key", "i1", [("ptr", "a"), ("ptr", "b")], exported=False)
     f.ret_if(f.icmp("eq", "%a", "%b", "ptr"), "i1", "true")
     kind = type_of(f, "%a")
@@ -73,6 +82,9 @@ def _define_same_key(module: Module) -> None:
     with f.if_(is_type(f, "%a", "PyLong_Type")):
         equal = call(f, "i32", "PyObject_RichCompareBool", [("ptr", "%a"), ("ptr", "%b"), ("i32", "2")])
         f.ret("i1", f.icmp("eq", equal, "1", "i32"))
+    with f.if_(is_type(f, "%a", "PyFloat_Type")):
+        a, b = (call(f, "double", "PyFloat_AsDouble", [("ptr", side)]) for side in ("%a", "%b"))
+        f.ret("i1", f.icmp("eq", f.cast("bitcast", a, "double", "i64"), f.cast("bitcast", b, "double", "i64")))
     f.ret("i1", "false")
 
 
@@ -91,6 +103,11 @@ def describe(f: Function, record: str, data: str, dims: str, rank: str) -> str:
     f.store("ptr", dims, tensor, Tensor.DIMS)
     f.store("ptr", "null", tensor, Tensor.STRIDES)
     return tensor
+
+
+def room_of(f: Function, record: str) -> str:
+    """The words of the frame for a leaf's dims, which are followed by those for its strides."""
+    return f.at(f.load("ptr", "%frame", Frame.ROOM), f.load("i64", record, NodeRecord.ROOM), "i64")
 
 
 def tag(f: Function, tensor: str, bits: str, strides: str) -> None:
@@ -172,6 +189,10 @@ def _define_number(module: Module) -> None:
     f = module.function("number", "i1", params, exported=False)
     kind = f.load("i64", "%record", NodeRecord.KIND)
     overflow = f.stack("i32", align=4)
+    with f.if_(f.icmp("eq", kind, str(int(Node.SIZE)))):
+        f.ret(
+            "i1", f.call("i1", "@size", [("ptr", "%object"), ("ptr", "%record"), ("ptr", "%frame"), ("ptr", "%slot")])
+        )
     narrow = f.icmp("eq", f.load("i64", "%record", NodeRecord.UNIT), "4")
     for node, name in (
         (Node.FLOAT, "PyFloat_Type"), (Node.INT, "PyLong_Type"), (Node.BOOL, "PyBool_Type"),
@@ -186,6 +207,9 @@ def _define_number(module: Module) -> None:
                 value = call(f, "i64", "PyLong_AsLongLongAndOverflow", arguments)
                 f.store("i64", value, "%slot")  # the low half comes first
                 f.ret_if(f.icmp("ne", f.load("i32", overflow), "0", "i32"), "i1", "false")
+                least, greatest = (f.load("i64", "%record", o) for o in (NodeRecord.VALUE, NodeRecord.COUNT))
+                f.ret_if(f.icmp("slt", value, least), "i1", "false")
+                f.ret_if(f.icmp("sgt", value, greatest), "i1", "false")
                 half = f.cast("sext", f.load("i32", "%slot"), "i32", "i64")
                 f.ret_if(f.and_(narrow, f.icmp("ne", half, value), "i1"), "i1", "false")
             elif node is Node.BOOL:
@@ -195,6 +219,23 @@ def _define_number(module: Module) -> None:
                 for part, name in enumerate(("PyComplex_RealAsDouble", "PyComplex_ImagAsDouble")):
                     _store_float(f, call(f, "double", name, [("ptr", "%object")]), narrow, part)
     describe(f, "%record", "%slot", "null", "0")
+    leaf = f.load("i64", "%record", NodeRecord.LEAF)
+    f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.ret("i1", "true")
+
+
+def _define_size(module: Module) -> None:
+    """``i1 size(object, record, frame, slot)``: a Python int, described as an array of that size and 0."""
+    params = [("ptr", "object"), ("ptr", "record"), ("ptr", "frame"), ("ptr", "slot")]
+    f = module.function("size", "i1", params, exported=False)
+    f.ret_if(f.icmp("eq", is_type(f, "%object", "PyLong_Type"), "false", "i1"), "i1", "false")
+    overflow = f.stack("i32", align=4)
+    size = call(f, "i64", "PyLong_AsLongLongAndOverflow", [("ptr", "%object"), ("ptr", overflow)])
+    f.ret_if(f.icmp("slt", size, "0"), "i1", "false")  # as it is where there is an overflow, which gives -1
+    dims = room_of(f, "%record")
+    f.store("i64", size, dims)
+    f.store("i64", "0", dims, 8)
+    describe(f, "%record", "%slot", dims, "2")
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
     f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
@@ -282,7 +323,7 @@ class _Walk:
             leaf = f.load("i64", record, NodeRecord.LEAF)
             f.store("ptr", object, f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
             loop.continue_()
-        with f.if_(f.icmp("ule", kind, str(int(Node.BOOL)))):
+        with f.if_(f.icmp("ule", kind, str(int(Node.SIZE)))):
             leaves = f.load("i64", "%plan", Plan.LEAVES)
             numbers = f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaves, "ptr")
             slot = f.at(numbers, f.mul(f.load("i64", record, NodeRecord.LEAF), "16"))

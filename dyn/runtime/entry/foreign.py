@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dyn.lower.native import Function, Module
 from dyn.runtime.entry.api import address, call, call_method, drop, hold
-from dyn.runtime.entry.arguments import describe, tag
+from dyn.runtime.entry.arguments import describe, room_of, tag
 from dyn.runtime.entry.layout import ANY, Buffer, DLTensor, Frame, HostRecord, Node, NodeRecord, Plan, Reader, Tag
 
 #: DLPack's code of complex numbers.
@@ -82,14 +82,9 @@ def _define_hold_leaves(module: Module) -> None:
         f.ret()
 
 
-def _room(f: Function, record: str) -> str:
-    """The words of the frame for a leaf's dims, which are followed by those for its strides."""
-    return f.at(f.load("ptr", "%frame", Frame.ROOM), f.load("i64", record, NodeRecord.ROOM), "i64")
-
-
 def _copy_sizes(f: Function, record: str, dims: str) -> str:
     """Sizes in the frame. Returns where; gives up where they are not those that are wanted."""
-    rank, room = f.load("i64", record, NodeRecord.COUNT), _room(f, record)
+    rank, room = f.load("i64", record, NodeRecord.COUNT), room_of(f, record)
     with f.count(rank) as axis:
         f.store("i64", f.load("i64", f.at(dims, axis, "i64")), f.at(room, axis, "i64"))
     sized = f.call("i1", "@sized", [("ptr", record), ("ptr", room), ("i64", rank)])

@@ -18,13 +18,13 @@ API = (
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
     "PyCapsule_GetPointer", "PyCapsule_IsValid", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr",
     "PyObject_VectorcallMethod", "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyLong_FromVoidPtr",
-    "qsort",
+    "PyType_GenericAlloc", "PyDict_GetItem", "qsort",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
     "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
     "Py_True", "Py_False", "trace_variable", "config_variable",
     "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type", "str_delete",
-    "str___array__",
+    "str___array__", "str_shape",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class Node(IntEnum):
     LEAVE = auto()
     #: A static argument, compared already.
     SKIP = auto()
-    #: A part of a container that is static: the object ``VALUE``, or an equal string or int.
+    #: A part of a container that is static: the object ``VALUE``, or an equal string, int or float.
     SAME = auto()
     ARRAY = auto()
     #: An array that a function of another library describes.
@@ -91,6 +91,8 @@ class Node(IntEnum):
     INT = auto()
     COMPLEX = auto()
     BOOL = auto()
+    #: An int that is no less than 0, as an array of that size and of 0.
+    SIZE = auto()
     NONE = auto()
     TUPLE = auto()
     LIST = auto()
@@ -105,7 +107,7 @@ class NodeRecord:
     of the frame's words for dims, ``UNIT``, the bytes of a number (half an element where that is complex), ``SIZES``,
     null or for each axis the size that it has to have (ANY, NOT_ZERO), and ``WEAK``:
     0, 1, or ANY; NumPy's arrays have this machine's byte order unless it is ANY. A Python number with
-    ``UNIT`` 4 becomes one of 32 bits.
+    ``UNIT`` 4 becomes one of 32 bits. An int lies between ``VALUE`` and ``COUNT``.
     """
 
     KIND, VALUE, COUNT, LEAF, KEY, HOST, ROOM, UNIT, SIZES, WEAK, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
@@ -216,11 +218,18 @@ class OutputRecord:
     """A result: its NumPy dtype, bytes an element, rank.
 
     With ``MAKE``, the address of DLPack's ``int (DLManagedTensorVersioned*, PyObject**)``, it is made by that, of dtype
-    ``TYPE`` (DLPack's word). With ``WRAP`` it is what that callable makes of the ndarray; ``Version.WRAPS`` says that
-    there are such.
+    ``TYPE`` (DLPack's word). With ``WRAP`` it is what that callable makes of the ndarray; with ``HOLDER``, the record
+    of a type that is read by a HOLDER, a new object of that type which holds it. ``Version.WRAPS`` says that there are
+    such. ``PUT`` says how to do what ``WRAP`` would, where that has met the shape.
     """
 
-    DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, BYTES = 0, 8, 16, 24, 32, 40, 48
+    DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, HOLDER, PUT, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64
+
+
+class PutRecord:
+    """How JAX makes an array: ``FUNCTION(AVALS[array.shape], SHARDING, [array], DEVICES, False)``."""
+
+    FUNCTION, AVALS, SHARDING, DEVICES, BYTES = 0, 8, 16, 24, 32
 
 
 class Build(IntEnum):

@@ -16,8 +16,10 @@ from dyn.runtime.entry.layout import (
     BuildRecord,
     DLTensor,
     Frame,
+    HostRecord,
     OutputRecord,
     Plan,
+    PutRecord,
     PyObjects,
     Version,
 )
@@ -289,8 +291,47 @@ def _define_alloc_output(module: Module) -> None:
     f.ret("ptr", f.load("ptr", place))
 
 
+def _define_put(module: Module) -> None:
+    """``i1 put(record, array, result)``: whether it has the type of such an array; the JAX array then, or null with an
+    exception, is in ``result``."""
+    params = [("ptr", "record"), ("ptr", "array"), ("ptr", "result")]
+    f = module.function("put", "i1", params, exported=False)
+    shape = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%array"), ("ptr", address(f, "str_shape"))])
+    with f.if_(f.is_null(shape)):
+        call(f, "void", "PyErr_Clear", [])
+        f.ret("i1", "false")
+    avals = f.load("ptr", "%record", PutRecord.AVALS)
+    aval = call(f, "ptr", "PyDict_GetItem", [("ptr", avals), ("ptr", shape)])
+    hold(f, aval)  # others may forget it while the function runs
+    drop(f, shape)
+    f.ret_if(f.is_null(aval), "i1", "false")
+    held = call(f, "ptr", "PyList_New", [("i64", "1")])
+    with f.if_(f.is_null(held)):
+        drop(f, aval)
+        call(f, "void", "PyErr_Clear", [])
+        f.ret("i1", "false")
+    hold(f, "%array")
+    call(f, "i32", "PyList_SetItem", [("ptr", held), ("i64", "0"), ("ptr", "%array")])  # takes it; cannot fail
+    arguments = f.stack("[6 x ptr]")
+    sharding, devices = (f.load("ptr", "%record", field) for field in (PutRecord.SHARDING, PutRecord.DEVICES))
+    for place, value in enumerate((aval, sharding, held, devices, address(f, "Py_False")), 1):
+        f.store("ptr", value, arguments, 8 * place)
+    made = call(
+        f, "ptr", "PyObject_Vectorcall",
+        [
+            ("ptr", f.load("ptr", "%record", PutRecord.FUNCTION)), ("ptr", f.at(arguments, 8)),
+            ("i64", str(1 << 63 | 5)), ("ptr", "null"),
+        ],
+    )  # fmt: skip
+    f.store("ptr", made, "%result")
+    drop(f, held)
+    drop(f, aval)
+    f.ret("i1", "true")
+
+
 def define_wrap(module: Module) -> None:
     """``i1 wrap(version, results)``: arrays of the library that results are of, in their places; or an exception."""
+    _define_put(module)
     f = module.function("wrap", "i1", [("ptr", "version"), ("ptr", "results")], exported=False, attributes="noinline ")
     records = f.load("ptr", "%version", Version.OUTPUTS)
     with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
@@ -299,10 +340,25 @@ def define_wrap(module: Module) -> None:
         with f.if_(f.icmp("ne", wrap, "null", "ptr")):
             slot = f.at("%results", number, "ptr")
             array = f.load("ptr", slot)
-            made = call(f, "ptr", "PyObject_CallOneArg", [("ptr", wrap), ("ptr", array)])
+            put = f.load("ptr", record, OutputRecord.PUT)
+            result = f.var("ptr", "null")
+            met = f.var("i1", "false")
+            with f.if_(f.icmp("ne", put, "null", "ptr")):
+                met.set(f.call("i1", "@put", [("ptr", put), ("ptr", array), ("ptr", result.address)]))
+            with f.if_(f.icmp("eq", met.get(), "false", "i1")):
+                result.set(call(f, "ptr", "PyObject_CallOneArg", [("ptr", wrap), ("ptr", array)]))
+            made = result.get()
             f.store("ptr", made, slot)
             drop(f, array)
             f.ret_if(f.is_null(made), "i1", "false")
+        holder = f.load("ptr", record, OutputRecord.HOLDER)
+        with f.if_(f.icmp("ne", holder, "null", "ptr")):
+            slot = f.at("%results", number, "ptr")
+            arguments = [("ptr", f.load("ptr", holder, HostRecord.TYPE)), ("i64", "0")]
+            made = call(f, "ptr", "PyType_GenericAlloc", arguments)
+            f.ret_if(f.is_null(made), "i1", "false")
+            f.store("ptr", f.load("ptr", slot), f.at(made, f.load("i64", holder, HostRecord.WHERE)))
+            f.store("ptr", made, slot)
     f.ret("i1", "true")
 
 

@@ -1,0 +1,55 @@
+"""Convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dyn.numpy as dnp
+from dyn import nn
+from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.trace.tracer import Tracer
+
+
+def _spread(values: Sequence[Any], rank: int) -> list[Any]:
+    """One number for each axis: PyTorch takes one for all of them."""
+    given = list(values)
+    return given * rank if len(given) == 1 else given
+
+
+@converts("convolution.default", order=lambda args, kwargs: common_order(args[:1], kwargs))
+def convolution(
+    a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
+    dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
+) -> Tracer:  # fmt: skip
+    rank = weight.ndim - 2
+    batched = a.ndim == weight.ndim
+    if not batched:
+        a = a[None]
+    stride, padding, dilation = (_spread(values, rank) for values in (stride, padding, dilation))
+    letters = "DHW"[3 - rank :]
+    layout = (f"NC{letters}", f"OI{letters}", f"NC{letters}")
+    if transposed:
+        # The derivative of a convolution by its input: the input dilated by the stride, the weight turned over.
+        extra = _spread(output_padding, rank)
+        sizes = weight.shape
+        weight = dnp.flip(weight, axis=tuple(range(2, 2 + rank)))
+        inner, outer = sizes[0] // groups, sizes[1]
+        weight = dnp.reshape(weight, (groups, inner, outer, *sizes[2:]))
+        weight = dnp.reshape(dnp.swapaxes(weight, 1, 2), (groups * outer, inner, *sizes[2:]))
+        pads = [
+            (d * (k - 1) - p, d * (k - 1) - p + e)
+            for d, k, p, e in zip(dilation, sizes[2:], padding, extra, strict=True)
+        ]
+        made = nn.conv(
+            a, weight, [1] * rank, pads, lhs_dilation=stride, rhs_dilation=dilation, dimension_numbers=layout,
+            feature_group_count=groups,
+        )  # fmt: skip
+    else:
+        made = nn.conv(
+            a, weight, stride, [(p, p) for p in padding], rhs_dilation=dilation, dimension_numbers=layout,
+            feature_group_count=groups,
+        )  # fmt: skip
+    if bias is not None:
+        made = dnp.add(made, dnp.reshape(bias, (-1, *[1] * rank)))
+    return made if batched else made[0]

@@ -1,0 +1,115 @@
+"""New tensors: of one number, of numbers in a row, of the shape of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+import dyn.numpy as dnp
+from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order
+from dyn.interop.torch.tensors import numpy_dtype, record_of
+from dyn.interop.torch.tracing import Tracing
+from dyn.trace.tracer import Tracer
+
+
+def _dtype(dtype: torch.dtype | None, otherwise: torch.dtype | None = None) -> Any:
+    """The NumPy dtype of PyTorch's, or of the one that PyTorch takes where none is named."""
+    return numpy_dtype(dtype or otherwise or torch.get_default_dtype())
+
+
+def _of_number(number: Any) -> torch.dtype:
+    """The dtype of a tensor of a number, which is a size where it is no number."""
+    if isinstance(number, bool):
+        return torch.bool
+    return torch.get_default_dtype() if isinstance(number, float) else torch.int64
+
+
+@converts("full.default")
+def full(sizes: Sequence[Any], value: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.full(tuple(sizes), value, dtype=_dtype(dtype, _of_number(value)))
+
+
+@converts("scalar_tensor.default")
+def scalar_tensor(value: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.asarray(value, dtype=_dtype(dtype))
+
+
+@converts("empty.memory_format", "zeros.default", "empty_permuted.default")
+def zeros(sizes: Sequence[Any], *rest: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.zeros(tuple(sizes), dtype=_dtype(dtype))
+
+
+@converts("ones.default")
+def ones(sizes: Sequence[Any], dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.ones(tuple(sizes), dtype=_dtype(dtype))
+
+
+@converts("empty_strided.default")
+def empty_strided(sizes: Sequence[Any], strides: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.zeros(tuple(sizes), dtype=_dtype(dtype))
+
+
+@converts("new_empty.default", "new_zeros.default")
+def new_zeros(a: Tracer, sizes: Sequence[Any], dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.zeros(tuple(sizes), dtype=a.dtype if dtype is None else _dtype(dtype))
+
+
+@converts("new_ones.default")
+def new_ones(a: Tracer, sizes: Sequence[Any], dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.ones(tuple(sizes), dtype=a.dtype if dtype is None else _dtype(dtype))
+
+
+@converts("new_full.default")
+def new_full(a: Tracer, sizes: Sequence[Any], value: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.full(tuple(sizes), value, dtype=a.dtype if dtype is None else _dtype(dtype))
+
+
+@converts("full_like.default", order=named_order)
+def full_like(a: Tracer, value: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return dnp.full(a.shape, value, dtype=a.dtype if dtype is None else _dtype(dtype))
+
+
+@converts("zeros_like.default", "empty_like.default", order=named_order)
+def zeros_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
+    return full_like(a, 0, dtype)
+
+
+@converts("ones_like.default", order=named_order)
+def ones_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
+    return full_like(a, 1, dtype)
+
+
+@converts("fill.Scalar", "fill.Tensor", order=lambda args, kwargs: common_order(args[:1], kwargs))
+def fill(a: Tracer, value: Any) -> Tracer:
+    return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)
+
+
+def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
+    given = [start, end, step]
+    integers = all(not isinstance(n, float) for n in given)
+    return dnp.arange(start, end, step, dtype=_dtype(dtype, torch.int64 if integers else None))
+
+
+@converts("arange.default")
+def arange(end: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return _arange(0, end, 1, dtype)
+
+
+@converts("arange.start", "arange.start_step")
+def arange_from(start: Any, end: Any, step: Any = 1, dtype: Any = None, **options: Any) -> Tracer:
+    return _arange(start, end, step, dtype)
+
+
+@in_place("copy_.default")
+def copy_(tracing: Tracing, target: Any, source: Any, non_blocking: bool = False) -> Any:
+    tracing.write(target, record_of(source).value)
+    return target
+
+
+@in_place("zero_.default")
+def zero_(tracing: Tracing, target: Any) -> Any:
+    value = record_of(target).value
+    tracing.write(target, dnp.zeros(value.shape, dtype=value.dtype))
+    return target

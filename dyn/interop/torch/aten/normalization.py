@@ -1,0 +1,53 @@
+"""Softmax and the normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dyn.numpy as dnp
+from dyn import nn
+from dyn.interop.torch.aten.tables import converts
+from dyn.trace.tracer import Tracer
+
+
+@converts("_softmax.default", "_safe_softmax.default")
+def softmax(a: Tracer, axis: int, half_to_float: Any = False) -> Tracer:
+    return nn.softmax(a, axis=axis) if a.ndim else dnp.ones_like(a)
+
+
+@converts("_log_softmax.default")
+def log_softmax(a: Tracer, axis: int, half_to_float: bool = False) -> Tracer:
+    return nn.log_softmax(a, axis=axis) if a.ndim else dnp.zeros_like(a)
+
+
+@converts("native_layer_norm.default")
+def layer_norm(
+    a: Tracer, sizes: Sequence[Any], weight: Tracer | None, bias: Tracer | None, eps: float
+) -> tuple[Tracer, Tracer, Tracer]:
+    axes = tuple(range(-len(sizes), 0))
+    mean = dnp.mean(a, axis=axes, keepdims=True)
+    centred = a - mean
+    scale = 1 / dnp.sqrt(dnp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    result = centred * scale
+    if weight is not None:
+        result = result * weight
+    return (result if bias is None else result + bias), mean, scale
+
+
+@converts("native_group_norm.default")
+def group_norm(
+    a: Tracer, weight: Tracer | None, bias: Tracer | None, count: Any, channels: Any, places: Any, groups: int,
+    eps: float,
+) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    rows = dnp.reshape(a, (count, groups, channels // groups, places))
+    mean = dnp.mean(rows, axis=(2, 3), keepdims=True)
+    centred = rows - mean
+    scale = 1 / dnp.sqrt(dnp.mean(centred * centred, axis=(2, 3), keepdims=True) + eps)
+    result = dnp.reshape(centred * scale, a.shape)
+    per_channel = (-1, *[1] * (a.ndim - 2))
+    if weight is not None:
+        result = result * dnp.reshape(weight, per_channel)
+    if bias is not None:
+        result = result + dnp.reshape(bias, per_channel)
+    return result, mean[:, :, 0, 0], scale[:, :, 0, 0]

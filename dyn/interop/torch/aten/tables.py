@@ -1,0 +1,143 @@
+"""How converters are registered: ``@converts("mm.default")``, ``@pointwise("add.Tensor")``, ``@view("t.default")``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+from torch._subclasses.fake_tensor import FakeTensor
+
+import dyn.numpy as dnp
+from dyn.interop.torch.tensors import Order, record_of
+from dyn.interop.torch.tracing import CONVERTERS, IN_PLACE, VIEWS, Converter, Tracing, View
+from dyn.trace.tracer import Tracer
+
+Function = Callable[..., Any]
+#: How the dtypes of operands make that of the results and that of the computation, as PyTorch names the ways.
+Promotion = ELEMENTWISE_TYPE_PROMOTION_KIND
+
+
+def operation(name: str) -> Any:
+    """``aten.add.Tensor`` of its name without the first part; other namespaces are written out, ``prims::…``."""
+    namespace, _, rest = name.rpartition("::")
+    packet, overload = rest.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload)
+
+
+def converts(*names: str, order: Any = None) -> Callable[[Function], Function]:
+    """Register a function of values and sizes as the converter of operations."""
+
+    def register(function: Function) -> Function:
+        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return function(*tracing.value(args), **{name: tracing.value(arg) for name, arg in kwargs.items()})
+
+        for name in names:
+            CONVERTERS[operation(name)] = Converter(run) if order is None else Converter(run, order)
+        return function
+
+    return register
+
+
+def takes_call(*names: str, order: Any = None) -> Callable[[Function], Function]:
+    """Register a function of the trace and the arguments as PyTorch passes them, for what depends on their types."""
+
+    def register(function: Function) -> Function:
+        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return function(tracing, *args, **kwargs)
+
+        for name in names:
+            CONVERTERS[operation(name)] = Converter(run) if order is None else Converter(run, order)
+        return function
+
+    return register
+
+
+def pointwise(
+    *names: str, promotion: Promotion = Promotion.DEFAULT, operands: int = 0
+) -> Callable[[Function], Function]:
+    """Register a function of one element of each operand, broadcast together.
+
+    Operands are the first ``operands`` arguments. They come in the dtype that PyTorch computes in, and the result
+    gets the one that PyTorch gives it.
+    """
+
+    def register(function: Function) -> Function:
+        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            given = args[:operands]
+            computed, result = elementwise_dtypes(*map(_typed, given), type_promotion_kind=promotion)
+            values = [cast(tracing.value(arg), tracing.dtype(computed)) for arg in given]
+            rest = [tracing.value(arg) for arg in args[operands:]]
+            made = function(*values, *rest, **{name: tracing.value(arg) for name, arg in kwargs.items()})
+            return cast(made, tracing.dtype(result))
+
+        for name in names:
+            CONVERTERS[operation(name)] = Converter(run, common_order)
+        return function
+
+    return register
+
+
+def _typed(arg: Any) -> Any:
+    """An operand for ``elementwise_dtypes``, which asks numbers for their types alone."""
+    if isinstance(arg, torch.SymInt):
+        return 1
+    return 1.0 if isinstance(arg, torch.SymFloat) else arg
+
+
+def cast(value: Any, dtype: Any) -> Tracer:
+    """A value or number as a value of a dtype."""
+    if isinstance(value, Tracer) and value.element_type is dtype and not value.weak:
+        return value
+    if not isinstance(value, Tracer):
+        return dnp.asarray(value, dtype=dtype.np)
+    return value.astype(dtype.np)
+
+
+def common_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order in memory of the first operands of full rank, where it is that of all of them."""
+    tensors = [arg for arg in args if isinstance(arg, FakeTensor)]
+    rank = max([tensor.ndim for tensor in tensors], default=0)
+    orders = {record_of(tensor).order for tensor in tensors if tensor.ndim == rank}
+    return orders.pop() if len(orders) == 1 else None
+
+
+_CHANNELS_LAST = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
+
+
+def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order of ``memory_format=``; that of the first argument where none is named, or it is to be preserved."""
+    wanted = kwargs.get("memory_format")
+    if wanted in (None, torch.preserve_format):
+        return common_order(args[:1], kwargs)
+    return _CHANNELS_LAST.get(wanted)
+
+
+def view(
+    *names: str, write: Callable[..., Tracer] | None = None, order: Callable[..., Order | None] | None = None,
+    in_rows: bool = False,
+) -> Callable[[Function], Function]:  # fmt: skip
+    """Register a function of a value and sizes as what a view reads.
+
+    ``write(whole, new, *rest)`` is the whole value once the view is ``new``. ``order(record, *rest)`` is the order of
+    the view of a dense tensor, where it is dense itself.
+    """
+
+    def register(function: Function) -> Function:
+        for name in names:
+            VIEWS[operation(name)] = View(function, write, order, in_rows)
+        return function
+
+    return register
+
+
+def in_place(*names: str) -> Callable[[Function], Function]:
+    """Register a function of the trace and the arguments as PyTorch passes them, which writes to one of them."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            IN_PLACE[operation(name)] = lambda tracing, args, kwargs: function(tracing, *args, **kwargs)
+        return function
+
+    return register

@@ -1,0 +1,204 @@
+"""Truth values of symbolic sizes in PyTorch's hands: comparisons, and what ``and``, ``or`` and ``not`` make of them.
+
+PyTorch asks in three ways, and each has an answer that is right for every size that the program is used for:
+
+- *is it known?* (``guard_or_false``, ``statically_known_true``): the proof, or the answer that PyTorch says is as good;
+- *which is it?* (``bool``): the proof, or the way of this call's sizes and a guard;
+- *it has to be* (``torch._check``): as the second; of sizes that are known at run time only, a check there.
+
+Of ``a or b`` no more is guarded than makes it true: ``s == 1 or s <= 512`` at 7 assumes ``s <= 512``, and a call of
+size 1 is one for the same program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, format_dim, free_symbols
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+
+#: Guards that are made here answer questions of PyTorch's and of its users, not of dyn's own code.
+ASKS_FOR_OTHERS = True
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A relation of sizes that is undecided, with its opposite: one of them holds wherever they have a value."""
+
+    yes: Relation
+    no: Relation
+
+    def negated(self) -> Condition:
+        return Comparison(self.no, self.yes)
+
+    def proved(self, facts: Facts) -> bool | None:
+        if facts.ask(self.yes).proved:
+            return True
+        return False if facts.ask(self.no).proved else None
+
+    def holds(self, sizes: dict[Symbol, int]) -> bool:
+        return self.yes.decided(sizes)
+
+    def symbols(self) -> frozenset[Symbol]:
+        return self.yes.symbols() | self.no.symbols()
+
+    def assume(self, trace: Trace) -> None:
+        """Guard that it holds, as it does for the sizes of this call."""
+        trace.decide(self.yes, self.no)
+
+    def require(self, trace: Trace) -> None:
+        """Demand that it holds: proved, or checked at each call."""
+        trace.require(self.yes)
+
+    @property
+    def strictness(self) -> int:
+        """How few sizes it leaves: equality leaves fewer than an inequality."""
+        return {RelKind.EQ: 2, RelKind.GE: 1}.get(self.yes.kind, 0)
+
+    def __str__(self) -> str:
+        return self.yes.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """The conjunction (``every``) or the disjunction of conditions."""
+
+    every: bool
+    parts: tuple[Condition, ...]
+
+    def negated(self) -> Condition:
+        return Junction(not self.every, tuple([part.negated() for part in self.parts]))
+
+    def proved(self, facts: Facts) -> bool | None:
+        answers = [part.proved(facts) for part in self.parts]
+        if (not self.every) in answers:
+            return not self.every
+        return None if None in answers else self.every
+
+    def holds(self, sizes: dict[Symbol, int]) -> bool:
+        return (all if self.every else any)(part.holds(sizes) for part in self.parts)
+
+    def symbols(self) -> frozenset[Symbol]:
+        return frozenset[Symbol]().union(*[part.symbols() for part in self.parts])
+
+    def assume(self, trace: Trace) -> None:
+        if self.every:
+            for part in self.parts:
+                part.assume(trace)
+            return
+        true = [part for part in self.parts if part.holds(trace.sizes)]
+        min(true, key=lambda part: part.strictness).assume(trace)
+
+    def require(self, trace: Trace) -> None:
+        if self.every:
+            for part in self.parts:
+                part.require(trace)
+            return
+        unsettled = [part for part in self.parts if part.proved(trace.facts) is not False]
+        if len(unsettled) == 1:
+            unsettled[0].require(trace)
+            return
+        # A demand is one relation: PyTorch's own are, but for what is true whenever one of the sizes is a number.
+        raise NotImplementedError(f"a check at run time that one of these holds: {self}")
+
+    @property
+    def strictness(self) -> int:
+        return max(part.strictness for part in self.parts)
+
+    def __str__(self) -> str:
+        return f" {'and' if self.every else 'or'} ".join([f"({part})" for part in self.parts])
+
+
+Condition = Comparison | Junction
+
+
+def equal(a: Dim, b: Dim) -> Condition | bool:
+    """``a == b``."""
+    if a is b or (isinstance(a, int) and isinstance(b, int)):
+        return a == b
+    text = f"{format_dim(a)} == {format_dim(b)}"
+    return Comparison(
+        Relation(RelKind.EQ, a, b, _reason(text)), Relation(RelKind.NONZERO, a - b, 0, _reason(f"not {text}"))
+    )
+
+
+def at_least(high: Dim, low: Dim, text: str) -> Condition | bool:
+    """``high >= low``, which ``text`` writes as it was asked."""
+    if isinstance(high, int) and isinstance(low, int):
+        return high >= low
+    return Comparison(
+        Relation(RelKind.GE, high, low, _reason(text)), Relation(RelKind.GE, low - 1, high, _reason(f"not {text}"))
+    )
+
+
+def _reason(text: str) -> Reason:
+    return Reason(f"the branch on {text}", user_loc())
+
+
+def negated(condition: Condition | bool) -> Condition | bool:
+    """``not condition``."""
+    return not condition if isinstance(condition, bool) else condition.negated()
+
+
+def joined(every: bool, a: Condition | bool, b: Condition | bool) -> Condition | bool:
+    """``a and b``, or ``a or b`` without ``every``."""
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, bool):
+            return other if one is every else one
+    parts: list[Condition] = []
+    for one in (a, b):
+        assert not isinstance(one, bool), "bools are gone"
+        parts += one.parts if isinstance(one, Junction) and one.every is every else (one,)
+    return Junction(every, tuple(parts))
+
+
+def known(condition: Condition | bool, trace: Trace) -> bool | None:
+    """The truth value that is proved; None where none is."""
+    return condition if isinstance(condition, bool) else condition.proved(trace.facts)
+
+
+def decide(condition: Condition | bool, trace: Trace) -> bool:
+    """The truth value for all calls of this program: proved, or that of this call's sizes, guarded.
+
+    Raises UndecidedDimError for sizes that are known at run time only, and ShapeError where it has no value.
+    """
+    answer = known(condition, trace)
+    if answer is not None:
+        return answer
+    assert not isinstance(condition, bool), "a bool is known"
+    unknown = condition.symbols() - trace.sizes.keys()
+    if unknown:
+        _raise_undecided(condition, trace, unknown)
+    answer = condition.holds(trace.sizes)
+    (condition if answer else condition.negated()).assume(trace)
+    return answer
+
+
+def _raise_undecided(condition: Condition, trace: Trace, unknown: frozenset[Symbol]) -> None:
+    if isinstance(condition, Junction):
+        for part in condition.parts:
+            if part.symbols() & unknown:
+                _raise_undecided(part, trace, unknown)
+    else:
+        trace.decide(condition.yes, condition.no)
+
+
+def require(condition: Condition | bool, trace: Trace) -> bool:
+    """Whether it holds for this call, as PyTorch demands: its own error follows where it does not.
+
+    Sizes that only the running program knows are checked there.
+    """
+    answer = known(condition, trace)
+    if answer is not None:
+        return answer
+    assert not isinstance(condition, bool), "a bool is known"
+    if condition.symbols() <= trace.sizes.keys():
+        return decide(condition, trace)
+    condition.require(trace)
+    return True
+
+
+def is_measured(dim: Dim, trace: Trace) -> bool:
+    """Whether a size is known to the running program only."""
+    return not free_symbols(dim) <= trace.sizes.keys()

@@ -1,0 +1,578 @@
+"""Symbolic sizes as PyTorch holds them: ``torch.SymInt``, ``SymBool`` and ``SymFloat`` whose nodes are dyn's dims.
+
+PyTorch's arithmetic on sizes, in C++ and in Python, calls methods of the node by their names (``SymNode`` in
+``torch/fx/experimental/sym_node.py`` and ``c10/core/SymNodeImpl.h`` list them). With these nodes whatever PyTorch
+computes of a size is an expression over dyn's symbols, and whatever it asks is asked of dyn's solver
+(:mod:`dyn.interop.torch.conditions`): there is no second algebra of shapes, and nothing to translate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from types import FrameType
+from typing import Any, cast
+
+import torch
+
+from dyn.interop.torch import conditions
+from dyn.interop.torch.conditions import Condition
+from dyn.shapes import Dim, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.source import is_user_frame
+from dyn.trace.context import Trace
+from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
+
+ASKS_FOR_OTHERS = True
+
+#: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
+_MOST_EXACT = 1 << 20
+_MOST_POWER = 8
+
+
+class Environment:
+    """What PyTorch's Python code asks of a node's ``shape_env`` (``torch.fx.experimental.symbolic_shapes``)."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.settings = None
+        self.pending_fresh_unbacked_symbols: list[Any] = []
+
+    @contextlib.contextmanager
+    def suppress_guards(self) -> Iterator[None]:
+        yield
+
+    @contextlib.contextmanager
+    def ignore_fresh_unbacked_symbols(self) -> Iterator[None]:
+        yield
+
+    def evaluate_sym_node(self, node: Node, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        """``guard_or_false`` and ``guard_or_true``."""
+        if fallback_value is None:
+            return cast(BoolNode, node).guard_bool()
+        known = conditions.known(cast(BoolNode, node).value, self.trace)
+        return fallback_value if known is None else known
+
+    def _maybe_evaluate_static(self, expr: Any, **options: Any) -> bool | int | None:
+        """``statically_known_true``. ``expr`` is a node's :attr:`Node.expr`."""
+        if isinstance(expr, BoolNode):
+            return conditions.known(expr.value, self.trace)
+        return None
+
+    def optimization_hint(self, expr: Any, fallback: Any = None) -> Any:
+        """The size of this call would choose a way that is right for it alone."""
+        return fallback
+
+    def guard_or_defer_runtime_assert(self, expr: Any, msg: str, fx_node: Any = None) -> bool:
+        return cast(BoolNode, expr).expect_true()
+
+
+class Node:
+    """What the three kinds of nodes have in common. PyTorch takes any object with these methods."""
+
+    pytype: type
+    fx_node = None
+    hint = _hint = None
+
+    def __init__(self, env: Environment) -> None:
+        self.shape_env = env
+
+    @property
+    def trace(self) -> Trace:
+        return self.shape_env.trace
+
+    @property
+    def expr(self) -> Node:
+        return self
+
+    @property
+    def constant(self) -> int | bool | float | None:
+        """The number that it is for every size."""
+        return None
+
+    def is_int(self) -> bool:
+        return self.pytype is int
+
+    def is_bool(self) -> bool:
+        return self.pytype is bool
+
+    def is_float(self) -> bool:
+        return self.pytype is float
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def has_hint(self) -> bool:
+        return False
+
+    def is_constant(self) -> bool:
+        return self.constant is not None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def maybe_as_int(self) -> Any:
+        return self.constant if self.is_int() else None
+
+    def maybe_as_bool(self) -> Any:
+        return self.constant if self.is_bool() else None
+
+    def maybe_as_float(self) -> Any:
+        return self.constant if self.is_float() else None
+
+    constant_int, constant_bool = maybe_as_int, maybe_as_bool
+
+    def clone(self) -> Node:
+        return self
+
+    def str(self) -> str:
+        return repr(self)
+
+    _graph_repr = str
+
+    def wrap_int(self, num: int) -> IntNode:
+        return IntNode(self.shape_env, num)
+
+    def wrap_bool(self, num: bool) -> BoolNode:
+        return BoolNode(self.shape_env, num)
+
+    def wrap_float(self, num: float) -> FloatNode:
+        return FloatNode(self.shape_env, num)
+
+    # Geometry: what SymNodeImpl asks of the first size, for all sizes and strides.
+
+    def is_contiguous(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._dense_in(sizes, strides, range(len(sizes)))
+
+    def is_channels_last_contiguous_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._dense_in(sizes, strides, (0, 2, 3, 1)) if len(sizes) == 4 else self.wrap_bool(False)
+
+    def is_channels_last_contiguous_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._dense_in(sizes, strides, (0, 2, 3, 4, 1)) if len(sizes) == 5 else self.wrap_bool(False)
+
+    is_channels_last_strides_2d = is_channels_last_contiguous_2d
+    is_channels_last_strides_3d = is_channels_last_contiguous_3d
+
+    def is_non_overlapping_and_dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        answer = self.wrap_bool(False)
+        for order in _orders(len(sizes)):
+            answer = answer.or_(self._dense_in(sizes, strides, order))
+        return answer
+
+    def is_non_overlapping_and_dense_indicator(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> IntNode:
+        return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).guard_or_false()))
+
+    def _dense_in(self, sizes: Sequence[IntNode], strides: Sequence[IntNode], order: Sequence[int]) -> BoolNode:
+        """Whether the elements lie one after the other, the last axis of ``order`` fastest."""
+        answer, stride = self.wrap_bool(True), self.wrap_int(1)
+        for axis in reversed(order):
+            size = sizes[axis]
+            answer = answer.and_(size.eq(self.wrap_int(1)).or_(strides[axis].eq(stride)))
+            stride = stride.mul(size)
+        return answer
+
+
+def _is_written_by_user(frame: FrameType) -> bool:
+    """Whether a comparison that ``frame`` asks for is an expression of the user's, and not of PyTorch's own code.
+
+    Operators of ``SymInt`` come through one Python function of PyTorch's; what C++ compares does not.
+    """
+    outer = frame.f_back
+    return (
+        frame.f_code.co_name in ("binary_magic_impl", "rbinary_magic_impl")
+        and outer is not None
+        and is_user_frame(outer.f_code.co_filename)
+    )
+
+
+def _orders(rank: int) -> list[Sequence[int]]:
+    """The orders of axes in memory that are asked for by name: rows first, channels last, and each axis last."""
+    rows = list(range(rank))
+    return [rows, *[[axis for axis in rows if axis != last] + [last] for last in rows[:-1]]]
+
+
+class IntNode(Node):
+    """The node of a ``torch.SymInt``: a dim."""
+
+    pytype = int
+
+    def __init__(self, env: Environment, dim: Dim) -> None:
+        super().__init__(env)
+        self.dim = dim
+
+    def __repr__(self) -> str:
+        return format_dim(self.dim)
+
+    @property
+    def constant(self) -> int | None:
+        return self.dim if isinstance(self.dim, int) else None
+
+    def _int(self, dim: Dim) -> IntNode:
+        return IntNode(self.shape_env, dim)
+
+    @property
+    def _face(self) -> Any:
+        """The dim with dyn's own operators, which demand of a divisor that it is not 0."""
+        return wrap_dim(self.trace, self.dim)
+
+    def add(self, other: IntNode) -> IntNode:
+        return self._int(self.dim + other.dim)
+
+    def sub(self, other: IntNode) -> IntNode:
+        return self._int(self.dim - other.dim)
+
+    def mul(self, other: IntNode) -> IntNode:
+        return self._int(self.dim * other.dim)
+
+    def neg(self) -> IntNode:
+        return self._int(-self.dim)
+
+    def pos(self) -> IntNode:
+        return self
+
+    floor = ceil = trunc = sym_int = pos
+
+    def abs(self) -> IntNode:
+        return self._int(cast(Any, unwrap_dim(abs(self._face))))
+
+    def int_floordiv(self, other: IntNode) -> IntNode:
+        if isinstance(other.dim, int) and other.dim:
+            return self._int(floordiv(self.dim, other.dim))
+        return self._int(cast(Any, unwrap_dim(self._face // other._face)))
+
+    floordiv = int_floordiv
+
+    def mod(self, other: IntNode) -> IntNode:
+        if isinstance(other.dim, int) and other.dim:
+            return self._int(mod(self.dim, other.dim))
+        return self._int(cast(Any, unwrap_dim(self._face % other._face)))
+
+    def pow_by_natural(self, other: IntNode) -> IntNode:
+        power = other.guard_int()
+        if power > _MOST_POWER:
+            raise NotImplementedError(f"{self} ** {power}: powers of sizes above {_MOST_POWER}")
+        return self._int(product([self.dim] * power))
+
+    def lshift(self, other: IntNode) -> IntNode:
+        return self._int(self.dim * 2 ** other.guard_int())
+
+    def rshift(self, other: IntNode) -> IntNode:
+        return self._int(floordiv(self.dim, 2 ** other.guard_int()))
+
+    def sym_min(self, other: IntNode) -> IntNode:
+        return self._int(dim_min(self.dim, other.dim))
+
+    def sym_max(self, other: IntNode) -> IntNode:
+        return self._int(dim_max(self.dim, other.dim))
+
+    def sym_sum(self, nodes: Sequence[IntNode]) -> IntNode:
+        total: Dim = 0
+        for node in nodes:
+            total = total + node.dim
+        return self._int(total)
+
+    def sym_float(self) -> FloatNode:
+        return FloatNode(self.shape_env, self.dim)
+
+    def int_truediv(self, other: IntNode) -> FloatNode:
+        return self.sym_float().float_truediv(other.sym_float())
+
+    def eq(self, other: IntNode) -> BoolNode:
+        return self._compared(conditions.equal(self.dim, other.dim))
+
+    def ne(self, other: IntNode) -> BoolNode:
+        return self._compared(conditions.negated(conditions.equal(self.dim, other.dim)))
+
+    def _compared(self, condition: Condition | bool) -> BoolNode:
+        """A comparison. To the user's own line it is a bool, as any number's is: ``n > 1 and mask`` may return it.
+
+        To PyTorch's code it is a ``SymBool``, of which that asks no more than whether it is known.
+        """
+        if not isinstance(condition, bool) and _is_written_by_user(sys._getframe(2)):
+            condition = conditions.decide(condition, self.trace)
+        return BoolNode(self.shape_env, condition)
+
+    def ge(self, other: IntNode) -> BoolNode:
+        return self._at_least(self.dim, other.dim, f"{self} >= {other}")
+
+    def le(self, other: IntNode) -> BoolNode:
+        return self._at_least(other.dim, self.dim, f"{self} <= {other}")
+
+    def gt(self, other: IntNode) -> BoolNode:
+        return self._at_least(self.dim, other.dim + 1, f"{self} > {other}")
+
+    def lt(self, other: IntNode) -> BoolNode:
+        return self._at_least(other.dim, self.dim + 1, f"{self} < {other}")
+
+    def _at_least(self, high: Dim, low: Dim, text: str) -> BoolNode:
+        condition = conditions.at_least(high, low, text)
+        if not isinstance(condition, bool) and _is_written_by_user(sys._getframe(2)):
+            condition = conditions.decide(condition, self.trace)
+        return BoolNode(self.shape_env, condition)
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
+        facts = self.trace.facts
+        dim = facts.simplify(self.dim)
+        if isinstance(dim, int):
+            return dim
+        if conditions.is_measured(dim, self.trace):
+            return SymbolicDim(self.trace, dim).known(
+                "int()", "use the size itself in shapes, or compute with a tensor of it."
+            )
+        from dyn.shapes import evaluate
+
+        value = evaluate(dim, self.trace.sizes)
+        conditions.decide(conditions.equal(dim, value), self.trace)
+        return value
+
+    int_ = guard_int
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.ne(self.wrap_int(0)).guard_bool(file, line)
+
+    bool_ = guard_bool
+
+    def expect_size(self, file: str = "", line: int = 0) -> bool:
+        return self.ge(self.wrap_int(0)).expect_true(file, line)
+
+
+class BoolNode(Node):
+    """The node of a ``torch.SymBool``: a condition."""
+
+    pytype = bool
+
+    def __init__(self, env: Environment, value: Condition | bool) -> None:
+        super().__init__(env)
+        self.value = value
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+    @property
+    def constant(self) -> bool | None:
+        return self.value if isinstance(self.value, bool) else None
+
+    def sym_not(self) -> BoolNode:
+        return BoolNode(self.shape_env, conditions.negated(self.value))
+
+    def and_(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.shape_env, conditions.joined(True, self.value, other.value))
+
+    def or_(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.shape_env, conditions.joined(False, self.value, other.value))
+
+    sym_and, sym_or, not_, bitwise_and, bitwise_or = and_, or_, sym_not, and_, or_
+
+    def eq(self, other: BoolNode) -> BoolNode:
+        return self.and_(other).or_(self.sym_not().and_(other.sym_not()))
+
+    def ne(self, other: BoolNode) -> BoolNode:
+        return self.eq(other).sym_not()
+
+    def sym_ite(self, then: Node, otherwise: Node) -> Node:
+        return then if self.guard_bool() else otherwise
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return conditions.decide(self.value, self.trace)
+
+    bool_ = guard_bool
+
+    def guard_or_false(self, file: str = "", line: int = 0) -> bool:
+        return conditions.known(self.value, self.trace) is True
+
+    guard_size_oblivious = guard_or_false
+
+    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
+        return conditions.known(self.value, self.trace) is not False
+
+    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+        return conditions.known(self.value, self.trace) is True
+
+    def expect_true(self, file: str = "", line: int = 0) -> bool:
+        return conditions.require(self.value, self.trace)
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return int(self.guard_bool(file, line))
+
+    int_ = guard_int
+
+
+class FloatNode(Node):
+    """The node of a ``torch.SymFloat``: a size as a float, or what was computed of one.
+
+    ``value`` is a dim over a small number where that is exact (``n * 0.5``), so that ``int(n * 0.5)`` is a size; a
+    scalar of the program otherwise, which is computed at each call.
+    """
+
+    pytype = float
+
+    def __init__(self, env: Environment, value: Any, denominator: int = 1) -> None:
+        super().__init__(env)
+        self.value, self.denominator = value, denominator
+
+    def __repr__(self) -> str:
+        text = str(self.value) if isinstance(self.value, int | float) else f"float({self.value!r})"
+        return text if self.denominator == 1 else f"{text} / {self.denominator}"
+
+    @property
+    def constant(self) -> float | None:
+        value = self.value
+        return value / self.denominator if isinstance(value, int | float) else None
+
+    def _exact(self) -> tuple[Dim, int] | None:
+        """It as a dim over a positive number; None where it is no such thing."""
+        if isinstance(self.value, float):
+            ratio = Fraction(self.value) if math.isfinite(self.value) else None
+            if ratio is None or ratio.denominator > _MOST_EXACT:
+                return None
+            return ratio.numerator, ratio.denominator
+        value = self.value
+        return (value, self.denominator) if isinstance(value, int) or not hasattr(value, "element_type") else None
+
+    def scalar(self) -> Any:
+        """It as a number, or as a scalar of the program."""
+        if self.constant is not None:
+            return self.constant
+        if hasattr(self.value, "element_type"):
+            return self.value
+        scalar = self.trace.dim_value(self.value)
+        return scalar * 1.0 if self.denominator == 1 else scalar / float(self.denominator)
+
+    def _ratio(self, numerator: Dim, denominator: int) -> FloatNode:
+        return FloatNode(self.shape_env, numerator, denominator)
+
+    def _computed(self, name: str, *others: FloatNode) -> FloatNode:
+        function = getattr(self.trace.namespace, name)
+        return FloatNode(self.shape_env, function(self.scalar(), *[other.scalar() for other in others]))
+
+    def _of_two(self, other: FloatNode, name: str, exact: Any) -> FloatNode:
+        own, its = self._exact(), other._exact()
+        found = None if own is None or its is None else exact(own, its)
+        return self._computed(name, other) if found is None else found
+
+    def add(self, other: FloatNode) -> FloatNode:
+        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
+            return self._ratio(a[0] * b[1] + b[0] * a[1], a[1] * b[1])
+
+        return self._of_two(other, "add", exact)
+
+    def neg(self) -> FloatNode:
+        return self.wrap_float(0.0).sub(self)
+
+    def pos(self) -> FloatNode:
+        return self
+
+    def sub(self, other: FloatNode) -> FloatNode:
+        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
+            return self._ratio(a[0] * b[1] - b[0] * a[1], a[1] * b[1])
+
+        return self._of_two(other, "subtract", exact)
+
+    def mul(self, other: FloatNode) -> FloatNode:
+        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
+            return self._ratio(a[0] * b[0], a[1] * b[1])
+
+        return self._of_two(other, "multiply", exact)
+
+    def float_truediv(self, other: FloatNode) -> FloatNode:
+        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode | None:
+            if not isinstance(b[0], int) or b[0] <= 0 or a[1] * b[0] > _MOST_EXACT:
+                return None
+            return self._ratio(a[0] * b[1], a[1] * b[0])
+
+        return self._of_two(other, "true_divide", exact)
+
+    def float_pow(self, other: FloatNode) -> FloatNode:
+        return self._computed("power", other)
+
+    def _size(self, round: Any, what: str) -> IntNode:
+        exact = self._exact()
+        if exact is None:
+            raise NotImplementedError(f"{what} of {self!r}, a float that is computed at each call, as a size")
+        return IntNode(self.shape_env, round(*exact))
+
+    def floor(self) -> IntNode:
+        return self._size(floordiv, "the floor")
+
+    def ceil(self) -> IntNode:
+        return self._size(lambda a, b: -floordiv(-a, b), "the ceiling")
+
+    def trunc(self) -> IntNode:
+        if self.ge(self.wrap_float(0.0)).guard_bool():
+            return self.floor()
+        return self.ceil()
+
+    sym_int = trunc
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
+        own, its = self._exact(), other._exact()
+        if own is None or its is None:
+            raise NotImplementedError(f"{self!r} {what} {other!r}, of floats that are computed at each call")
+        left, right = IntNode(self.shape_env, own[0] * its[1]), IntNode(self.shape_env, its[0] * own[1])
+        return compare(left, right)
+
+    def eq(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.eq, "==")
+
+    def ne(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.ne, "!=")
+
+    def ge(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.ge, ">=")
+
+    def le(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.le, "<=")
+
+    def gt(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.gt, ">")
+
+    def lt(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.lt, "<")
+
+    def is_integer(self) -> BoolNode:
+        exact = self._exact()
+        if exact is None:
+            raise NotImplementedError(f"whether {self!r} is an integer")
+        return IntNode(self.shape_env, mod(exact[0], exact[1])).eq(self.wrap_int(0))
+
+    def _sym_sqrt(self) -> FloatNode:
+        return self._computed("sqrt")
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
+        exact = self._exact()
+        if exact is None:
+            raise NotImplementedError(f"float() of {self!r}, which is computed at each call")
+        return IntNode(self.shape_env, exact[0]).guard_int(file, line) / exact[1]
+
+    float_ = guard_float
+
+
+def as_torch(env: Environment, dim: Dim) -> Any:
+    """A dim as PyTorch holds it: an int, or a ``torch.SymInt``."""
+    return dim if isinstance(dim, int) else torch.SymInt(cast(Any, IntNode(env, dim)))
+
+
+def as_dim(size: Any) -> Dim:
+    """The dim of an int or a ``torch.SymInt``."""
+    return size if isinstance(size, int) else size.node.dim
+
+
+def as_dyn(trace: Trace, number: Any) -> Any:
+    """A number of PyTorch's, symbolic or not, as dyn's functions take it: a size, or a scalar of the program."""
+    if isinstance(number, torch.SymInt):
+        return wrap_dim(trace, cast(Any, number.node).dim)
+    if isinstance(number, torch.SymFloat):
+        return cast(Any, number.node).scalar()
+    if isinstance(number, torch.SymBool):
+        return cast(Any, number.node).guard_bool()
+    return number

@@ -1,0 +1,225 @@
+"""Functions of PyTorch through ``dyn.interop.torch.jit`` and as they are, each at sizes 0, 1 and more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+F = torch.nn.functional
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+
+SIZES = (2, 0, 1, 7)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, and its arguments: their dtype by a letter, and their axes, numbers or the names of sizes."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[str, ...]
+    sizes: tuple[int, ...] = SIZES
+
+
+def case(name: str, function: Callable[..., Any], *arguments: str, sizes: tuple[int, ...] = SIZES) -> Any:
+    return pytest.param(Case(name, function, arguments, sizes), id=name)
+
+
+def draw(argument: str, sizes: dict[str, int], generator: Any) -> Any:
+    kind, _, axes = argument.rpartition(":")
+    shape = [int(axis) if axis.isdigit() else sizes[axis] for axis in axes.split()]
+    if kind == "i":
+        return torch.randint(-5, 6, shape, generator=generator)
+    if kind == "n":
+        return torch.randint(0, 3, shape, generator=generator)
+    if kind == "b":
+        return torch.rand(shape, generator=generator) < 0.5
+    if kind == "d":
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+    if kind == "h":
+        return torch.randn(shape, generator=generator).to(torch.bfloat16)
+    return torch.randn(shape, generator=generator)
+
+
+def outcome(function: Callable[..., Any], arguments: list[Any]) -> Any:
+    """The results, or the class of the error."""
+    try:
+        with torch.no_grad():
+            return function(*arguments)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        return type(error)
+
+
+def strides(tensor: Any) -> list[int]:
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def same(wanted: Any, found: Any) -> None:
+    leaves, tree = torch.utils._pytree.tree_flatten(wanted)
+    given, its = torch.utils._pytree.tree_flatten(found)
+    assert tree == its
+    for a, b in zip(leaves, given, strict=True):
+        if not isinstance(a, torch.Tensor):
+            assert (type(a), a) == (type(b), b)
+            continue
+        assert (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device)
+        if a.numel():  # an axis of size 1 has any stride
+            assert strides(a) == strides(b)
+        tolerance = {"rtol": 2e-2, "atol": 2e-2} if a.dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
+        torch.testing.assert_close(b, a, equal_nan=True, **tolerance)
+
+
+def check(case: Case) -> None:
+    """Compare at all combinations of sizes; what PyTorch refuses is refused, and is no program."""
+    compiled = dyn_torch.jit(case.function)
+    letters = sorted({a for text in case.arguments for a in text.rpartition(":")[2].split() if not a.isdigit()})
+    for number, sizes in enumerate(itertools.product(case.sizes, repeat=len(letters))):
+        generator = torch.Generator().manual_seed(number)
+        arguments = [draw(text, dict(zip(letters, sizes, strict=True)), generator) for text in case.arguments]
+        again = [a.clone() for a in arguments]
+        wanted = outcome(case.function, arguments)
+        if isinstance(wanted, type):
+            with pytest.raises(Exception):  # noqa: B017
+                compiled(*again)
+            continue
+        same(wanted, compiled(*again))
+        for a, b in zip(arguments, again, strict=True):  # what is written to them, too
+            torch.testing.assert_close(b, a, equal_nan=True, rtol=1e-5, atol=1e-5)
+
+
+def written(x: Any) -> Any:
+    y = x.clone()
+    y[1:] += 2
+    y[:, 0].fill_(1) if y.shape[1] else None
+    z = y.t()
+    z.mul_(3)
+    return y, z
+
+
+def write_argument(x: Any, y: Any) -> Any:
+    x.add_(y)
+    return x, x * 2
+
+
+def view_of_argument(x: Any) -> Any:
+    return x[1:], x.t(), x, x.reshape(-1)
+
+
+POINTWISE = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: torch.sub(x, y, alpha=2), "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y, "max": torch.maximum, "min": torch.minimum, "eq": lambda x, y: x == y,
+    "lt": lambda x, y: x < y, "pow": lambda x, y: torch.pow(x.abs(), y), "atan2": torch.atan2, "fmod": torch.fmod,
+    "rem": torch.remainder, "and": torch.logical_and, "where": lambda x, y: torch.where(x > y, x, y),
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3), "addcmul": lambda x, y: torch.addcmul(x, x, y, value=0.5),
+}  # fmt: skip
+UNARY = {
+    name: getattr(torch, name)
+    for name in (
+        "abs", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "neg", "reciprocal", "relu", "round",
+        "sigmoid", "sign", "sin", "sinh", "tan", "tanh", "trunc", "isnan", "isinf", "isfinite", "square", "atan",
+        "asinh", "logical_not", "signbit", "frac",
+    )
+} | {
+    name: getattr(F, name)
+    for name in (
+        "gelu", "silu", "softplus", "elu", "leaky_relu", "hardtanh", "relu6", "selu", "mish", "hardswish",
+        "hardsigmoid", "logsigmoid", "softsign", "tanhshrink",
+    )
+}  # fmt: skip
+CASES = [
+    *[case(f"{name}-rows", function, "n m", "m") for name, function in POINTWISE.items()],
+    *[case(f"{name}-same", function, "n m", "n m") for name, function in POINTWISE.items()],
+    *[case(f"{name}-bf16", function, "h:n", "h:n") for name, function in POINTWISE.items()],
+    *[case(name, function, "n m") for name, function in UNARY.items()],
+    *[case(f"{name}-int", UNARY[name], "i:n") for name in ("abs", "neg", "sign", "exp", "sigmoid", "cos", "square")],
+    *[case(f"{name}-bf16", UNARY[name], "h:n") for name in ("exp", "tanh", "gelu", "silu", "sigmoid")],
+    case("promote int float", lambda x, y: x + y, "i:n", "n"),
+    case("promote int number", lambda x: x * 1.5, "i:n"),
+    case("promote scalar tensor", lambda x, y: x + y, "n", "d:"),
+    case("promote int division", lambda x, y: x / (y.abs() + 1), "i:n", "i:n"),
+    case("promote bool", lambda x, y: x + y, "b:n", "b:n"),
+    case("alpha", lambda x, y: torch.add(x, y, alpha=3), "i:n", "i:n"),
+    case("floor division", lambda x, y: torch.div(x, y.abs() + 1, rounding_mode="floor"), "i:n", "i:n"),
+    case("trunc division", lambda x, y: torch.div(x, y.abs() + 1, rounding_mode="trunc"), "i:n", "i:n"),
+    case("clamp", lambda x: x.clamp(-0.5, 0.5), "n"),
+    case("clamp int by float", lambda x: x.clamp(-0.5, 2.5), "i:n"),
+    case("masked fill", lambda x, m: x.masked_fill(m, -1e9), "n m", "b:n m"),
+    case("by size", lambda x: x * x.shape[0] / x.shape[0], "n m", sizes=(2, 1, 7)),
+    case("by root of size", lambda x: x * x.shape[-1] ** -0.5, "n m", sizes=(2, 1, 7)),
+    case("sum", lambda x: (x.sum(), x.sum(0), x.sum(-1, keepdim=True), x.sum((0, 1))), "n m"),
+    case("sum int", lambda x: (x.sum(), x.sum(0)), "i:n m"),
+    case("mean", lambda x: (x.mean(0), x.mean(-1, keepdim=True)), "n m"),
+    case("prod", lambda x: (x.prod(), x.prod(0)), "n m"),
+    case("var", lambda x: (x.var(0), x.std(-1), torch.var_mean(x, -1, correction=0)), "n m", sizes=(2, 7)),
+    case("amax", lambda x: (x.amax(0), x.amin(-1)), "n m", sizes=(2, 1, 7)),
+    case("max with places", lambda x: (x.max(-1), x.min(0), x.max(), x.argmax(0), x.argmin()), "n m", sizes=(2, 1, 7)),
+    case("any all", lambda x: (x.any(), x.all(-1), x.any(0)), "b:n m"),
+    case("cumsum", lambda x: (x.cumsum(0), x.cumsum(-1)), "n m"),
+    case("cumsum int", lambda x: x.cumsum(0), "i:n"),
+    case("logsumexp", lambda x: x.logsumexp(-1), "n m", sizes=(2, 1, 7)),
+    case("norm", lambda x: (x.norm(), torch.linalg.vector_norm(x, dim=-1)), "n m", sizes=(2, 1, 7)),
+    case("matmul", lambda x, y: x @ y, "n m", "m k"),
+    case("matmul batched", lambda x, y: x @ y, "b n m", "m 3"),
+    case("bmm", torch.bmm, "b n m", "b m n"),
+    case("linear", F.linear, "n m", "3 m", "3"),
+    case("einsum", lambda x, y: torch.einsum("bnm,bkm->bnk", x, y), "b n m", "b k m", sizes=(2, 0, 1)),
+    case("view", lambda x: (x.view(-1), x.reshape(x.shape[1], x.shape[0]), x.flatten()), "n m"),
+    case("view with rest", lambda x: x.view(x.shape[0], 2, -1), "n 6"),
+    case("permute", lambda x: (x.permute(2, 0, 1), x.transpose(0, 1) + 1), "n m k", sizes=(2, 0, 1)),
+    case("contiguous", lambda x: x.t().contiguous(), "n m"),
+    case("unsqueeze", lambda x: (x[:, None], x.unsqueeze(-1).squeeze(-1)), "n m"),
+    case("expand", lambda x: x[None].expand(3, -1, -1) + 1, "n m"),
+    case("slices", lambda x: (x[1:] + 0, x[:-1] + 0, x[::2] + 0, x[-3:] + 0, x[:, 1:3] + 0), "n m"),
+    case("select", lambda x: (x[0] + 1, x[:, -1] + 1), "n m", sizes=(2, 1, 7)),
+    case("half", lambda x: (x[: x.shape[0] // 2] + 1, x[x.shape[0] // 2 :] + 1), "n m"),
+    case("cat", lambda x, y: (torch.cat([x, y]), torch.cat([x, y, x], -1) if x.shape == y.shape else 0), "n m", "k m"),
+    case("stack", lambda x, y: (torch.stack([x, y]), torch.stack([x, y], -1)), "n m", "n m"),
+    case("split", lambda x: [part * 2 for part in x.split(2, dim=1)], "n 6"),
+    case("chunk", lambda x: [part * 2 for part in x.chunk(3, dim=-1)], "n 6"),
+    case("unbind", lambda x: [part * 2 for part in x.unbind(1)], "n 3"),
+    case("flip", lambda x: (x.flip(0), x.flip((0, 1))), "n m"),
+    case("roll", lambda x: x.roll(1, 0), "n m", sizes=(2, 1, 7)),
+    case("repeat", lambda x: x.repeat(2, 3), "n m"),
+    case("pad", lambda x: F.pad(x, (1, 2)), "n m"),
+    case("diagonal", lambda x: x.diagonal() + 1, "n m"),
+    case("new", lambda x: (x.new_zeros(x.shape[0], 2), torch.ones_like(x), x.new_full((3,), 2.0)), "n m"),
+    case("arange", lambda x: torch.arange(x.shape[0]) + torch.arange(1, x.shape[0] + 1, dtype=torch.float32), "n"),
+    case("linspace", lambda x: torch.linspace(0, 1, 5) + x.sum(), "n"),
+    case("full", lambda x: torch.full((x.shape[0], 2), 3), "n"),
+    case("eye", lambda x: torch.eye(x.shape[0]), "n"),
+    case("tril", lambda x: (x.tril(), x.triu(1)), "n m"),
+    case("embedding", F.embedding, "n:b s", "3 m"),
+    case("index", lambda x, i: (x[i], x[:, i]), "3 3", "n:k"),
+    case("index by two", lambda x, i, j: x[i, j], "3 3", "n:k", "n:k"),
+    case("index put", lambda x, i: x.clone().index_put((i,), x.new_tensor(1.0)), "3 m", "n:k"),
+    case("gather", lambda x, i: x.gather(1, i), "n 3", "n:n k"),
+    case("scatter", lambda x, i: torch.zeros(3, 4).scatter_add(0, i, x), "2 4", "n:2 4"),
+    case("index select", lambda x, i: x.index_select(0, i), "3 m", "n:k"),
+    case("sort", lambda x: x.sort(-1), "n m"),
+    case("argsort", lambda x: x.argsort(0, descending=True), "n m"),
+    case("softmax", lambda x: (x.softmax(-1), x.log_softmax(0)), "n m"),
+    case("layer norm", lambda x, w, b: F.layer_norm(x, (5,), w, b), "n m 5", "5", "5"),
+    case("cross entropy", lambda x, i: F.cross_entropy(x, i, reduction="none"), "n 3", "n:n"),
+    case("mse", F.mse_loss, "n m", "n m", sizes=(2, 1, 7)),
+    case("attention", F.scaled_dot_product_attention, "b 2 n 4", "b 2 m 4", "b 2 m 4",
+         sizes=(2, 1, 3)),
+    case("causal attention", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), "b 2 n 4",
+         sizes=(2, 1, 3)),
+    case("written", written, "n m"),
+    case("written argument", write_argument, "n m", "m"),
+    case("views of an argument", view_of_argument, "n m"),
+    case("no tensors", lambda x: (x.shape[0] + 1, x.shape, None, "text", 2.5), "n m"),
+    case("branch", lambda x: x * 2 if x.shape[0] > 1 else x - 1, "n m"),
+    case("mask from size", lambda x: torch.ones(x.shape[0], x.shape[0]).tril().bool(), "n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_as_pytorch_gives_it(case: Case) -> None:
+    check(case)

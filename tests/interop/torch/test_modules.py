@@ -1,0 +1,198 @@
+"""Modules of PyTorch through ``dyn.interop.torch.jit``: parameters, buffers, modes, threads, states of PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dyn
+
+torch: Any = pytest.importorskip("torch")
+nn = torch.nn
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+
+
+def same(wanted: Any, found: Any, tolerance: float = 1e-5) -> None:
+    leaves, tree = torch.utils._pytree.tree_flatten(wanted)
+    given, its = torch.utils._pytree.tree_flatten(found)
+    assert tree == its
+    for a, b in zip(leaves, given, strict=True):
+        torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
+
+
+MODULES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
+    "linear": (lambda: nn.Linear(4, 3), [(2, 4), (1, 4), (0, 4), (3, 2, 4)]),
+    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)), [(2, 4), (1, 4)]),
+    "conv1d": (lambda: nn.Conv1d(3, 4, 3, stride=2), [(2, 3, 8), (1, 3, 5)]),
+    "conv2d": (lambda: nn.Conv2d(3, 4, 3, padding=1), [(2, 3, 8, 8), (1, 3, 5, 9)]),
+    "conv2d in groups": (lambda: nn.Conv2d(4, 8, 3, groups=2, dilation=2), [(2, 4, 8, 8), (1, 4, 6, 9)]),
+    "conv2d transposed": (
+        lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
+        [(2, 4, 8, 8), (1, 4, 5, 9)],
+    ),
+    "batch norm": (lambda: nn.BatchNorm2d(3), [(2, 3, 4, 4), (1, 3, 5, 2)]),
+    "group norm": (lambda: nn.GroupNorm(2, 4), [(2, 4, 8), (1, 4, 5)]),
+    "instance norm": (lambda: nn.InstanceNorm1d(4), [(2, 4, 8), (1, 4, 5)]),
+    "rms norm": (lambda: nn.RMSNorm(4), [(2, 4), (1, 4), (0, 4)]),
+    "max pool": (lambda: nn.MaxPool2d(2), [(2, 3, 8, 8), (1, 3, 6, 9)]),
+    "adaptive pool": (lambda: nn.AdaptiveAvgPool2d(1), [(2, 3, 8, 8), (1, 3, 6, 9)]),
+    "encoder layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), [(2, 5, 8), (1, 3, 8)]),
+    "gru": (lambda: nn.GRU(4, 8), [(5, 2, 4), (5, 3, 4)]),
+    "upsample": (lambda: nn.Upsample(scale_factor=2), [(2, 3, 4, 4), (1, 3, 5, 3)]),
+    "upsample bilinear": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), [(2, 3, 4, 4), (1, 3, 5, 3)]),
+    "pixel shuffle": (lambda: nn.PixelShuffle(2), [(2, 4, 4, 4), (1, 4, 5, 3)]),
+    "unfold": (lambda: nn.Unfold(2), [(2, 3, 4, 4), (1, 3, 5, 3)]),
+    "prelu": (nn.PReLU, [(2, 3), (1, 3)]),
+    "glu": (nn.GLU, [(2, 4), (1, 6)]),
+    "reflection": (lambda: nn.ReflectionPad2d(1), [(2, 3, 4, 4), (1, 3, 5, 3)]),
+    "dropout": (nn.Dropout, [(2, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_at_several_shapes_is_one_program(name: str) -> None:
+    make, shapes = MODULES[name]
+    torch.manual_seed(0)
+    module = make().eval()
+    compiled = dyn_torch.jit(module)
+    for shape in shapes:
+        x = torch.randn(shape)
+        with torch.no_grad():
+            same(module(x), compiled(x), 1e-4)
+    ranks = {len(shape) for shape in shapes}
+    assert compiled.cache_info().compiles == len(ranks)
+
+
+def test_parameters_are_read_at_each_call() -> None:
+    module = nn.Linear(3, 2)
+    compiled, x = dyn_torch.jit(module), torch.randn(4, 3)
+    with torch.no_grad():
+        same(module(x), compiled(x))
+        module.weight.mul_(2)  # as optimisers do
+        same(module(x), compiled(x))
+        module.load_state_dict(nn.Linear(3, 2).state_dict())
+        same(module(x), compiled(x))
+        module.weight.data = torch.randn(2, 3)  # other memory
+        same(module(x), compiled(x))
+        module.weight = nn.Parameter(torch.randn(2, 3))  # another parameter
+        same(module(x), compiled(x))
+
+
+def test_buffers_that_a_module_writes() -> None:
+    module = nn.BatchNorm1d(3)
+    ours = copy.deepcopy(module)
+    compiled = dyn_torch.jit(ours)
+    for n in (4, 2, 7):
+        x = torch.randn(n, 3)
+        with torch.no_grad():
+            same(module(x), compiled(x))
+        same(module.state_dict(), ours.state_dict())
+    assert compiled.cache_info().compiles == 1
+    module.eval()
+    ours.eval()
+    with torch.no_grad():
+        same(module(x), compiled(x))
+    same(module.state_dict(), ours.state_dict())
+
+
+def test_autocast_is_a_program_of_its_own() -> None:
+    module = nn.Linear(3, 2)
+    compiled, x = dyn_torch.jit(module), torch.randn(4, 3)
+    with torch.no_grad():
+        for _ in range(2):
+            same(module(x), compiled(x))
+            with torch.autocast("cpu", torch.bfloat16):
+                wanted, found = module(x), compiled(x)
+                assert wanted.dtype is found.dtype is torch.bfloat16
+                same(wanted, found, 2e-2)
+
+
+def test_static_arguments_and_trees() -> None:
+    def f(tree: dict[str, Any], factor: float = 1.0, *, flag: bool = False) -> dict[str, Any]:
+        return {"a": tree["a"] * factor, "b": [tree["b"], None, flag]}
+
+    compiled = dyn_torch.jit(f)
+    tree = {"a": torch.ones(2), "b": torch.zeros(3)}
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        ((tree,), {}), ((tree, 2.0), {"flag": True}), ((tree, -0.0), {}), ((tree, 0.0), {}),
+    ]  # fmt: skip
+    for arguments, named in calls:
+        wanted, found = f(*arguments, **named), compiled(*arguments, **named)
+        assert str(wanted) == str(found)  # of -0.0 too
+
+
+def test_gradients_are_refused_and_not_lost() -> None:
+    module = nn.Linear(3, 2)
+    compiled = dyn_torch.jit(module)
+    with pytest.raises(dyn.errors.NotYetError) as error:
+        compiled(torch.ones(1, 3))
+    assert "requires grad" in str(error.value)
+    assert "torch.no_grad()" in str(error.value)
+    with torch.inference_mode():
+        assert compiled(torch.ones(1, 3)).shape == (1, 2)
+    with pytest.raises(dyn.errors.NotYetError):
+        compiled(torch.ones(1, 3))
+    with pytest.raises(dyn.errors.NotYetError):
+        dyn_torch.jit(torch.sin)(torch.ones(3, requires_grad=True))
+
+
+def test_eight_threads() -> None:
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    compiled = dyn_torch.jit(module)
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        try:
+            with torch.no_grad():
+                for n in range(1, 12):
+                    x = torch.randn(n, 4, generator=generator)
+                    same(module(x), compiled(x))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_branch_on_a_size_is_a_guard_with_its_line() -> None:
+    def f(x: Any) -> Any:
+        if x.shape[0] > 3:
+            return x * 2
+        return x - 1
+
+    compiled = dyn_torch.jit(f)
+    for n in (5, 2, 9, 0, 1, 4):
+        x = torch.randn(n)
+        same(f(x), compiled(x))
+    info = compiled.cache_info()
+    assert (info.compiles, info.hits) == (2, 4)
+    assert "x.shape[0] > 3" in compiled.explain()
+
+
+def test_what_does_not_fit_is_named() -> None:
+    compiled = dyn_torch.jit(lambda x, y: x @ y)
+    compiled(torch.ones(2, 3), torch.ones(3, 4))
+    with pytest.raises(dyn.errors.ShapeError) as error:
+        compiled(torch.ones(2, 3), torch.ones(5, 4))
+    assert str(error.value).startswith("args_0_1 == args_1_0 is required, but args_0_1 is 3 and args_1_0 is 5")
+    assert compiled.cache_info().compiles == 1
+
+
+def test_a_tensor_of_another_class_or_place() -> None:
+    class Own(torch.Tensor):
+        pass
+
+    compiled = dyn_torch.jit(torch.sin)
+    for tensor in (torch.ones(3).as_subclass(Own), torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
+        with pytest.raises(dyn.errors.DynError):
+            compiled(tensor)

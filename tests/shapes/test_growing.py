@@ -1,0 +1,94 @@
+"""What is kept of a long program, and what is asked for it, grow with its length and no faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from dyn.shapes import Dim, Facts, Relation, RelKind, as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
+from dyn.shapes.expr import all_atoms
+from dyn.shapes.joins import has_part
+from dyn.shapes.models import Model
+from tests.shapes.worlds import REASON, SYMBOLS
+
+a, b, c, d = map(as_dim, SYMBOLS)
+
+
+def joined(sizes: list[Dim]) -> tuple[Facts, Dim]:
+    """The facts of a sum of arrays of these sizes, and its own."""
+    facts, total = Facts.none(), sizes[0]
+    for size in sizes[1:]:
+        facts = facts.assume(Relation(RelKind.BROADCASTS, total, size, REASON))
+        total = facts.simplify(broadcast(total, size))
+    return facts, total
+
+
+def test_what_is_kept_of_sizes_that_fit():
+    sizes: list[Dim] = [as_dim(symbol(f"s{i}")) for i in range(40)]
+    facts, total = joined(sizes)
+    assert sum(len(others) for others in facts._state.broadcasts.values()) == 2 * (len(sizes) - 1)
+    for size in sizes[:-1]:  # which nothing says of each: of what they are joined to
+        assert facts.broadcasts(size, sizes[-1]).proved
+        assert has_part(total, size)
+    assert facts.broadcasts(sizes[0], as_dim(symbol("other"))).unknown
+
+
+def test_parts_of_what_fits_a_number():
+    """Of a size that is not 1 more follows for each part than that it fits."""
+    facts = Facts.none().assume(Relation(RelKind.BROADCASTS, broadcast(a, b), 6, REASON))
+    for part in (a, b):
+        assert facts.ge(part, 1).proved
+        assert facts.ge(6, part).proved
+    facts = Facts.none().assume(Relation(RelKind.BROADCASTS, broadcast(a, b), c, REASON))
+    facts = facts.assume(Relation(RelKind.EQ, c, 6, REASON))
+    for part in (a, b):
+        assert facts.ge(6, part).proved
+    facts = Facts.none().assume(Relation(RelKind.BROADCASTS, broadcast(a, b), c, REASON))
+    facts = facts.assume(Relation(RelKind.GE, a, 2, REASON))
+    assert facts.ge(c, 1).proved
+
+
+def test_a_part_of_what_is_joined_adds_nothing():
+    whole: Dim = broadcast(*[as_dim(symbol(f"s{i}")) for i in range(12)])
+    part = next(atom for atom in all_atoms(whole))
+    assert broadcast(as_dim(part), whole) is whole
+    assert broadcast(whole, broadcast(whole, a)) is broadcast(whole, a)
+
+
+def test_models_are_made_once():
+    facts = Facts.none()
+    (first, *_) = facts._present_models()
+    assert first.but(SYMBOLS[0], 3) is first.but(SYMBOLS[0], 3)
+    assert first.but(SYMBOLS[0], 3).but(SYMBOLS[1], 4) is first.but(SYMBOLS[1], 4).but(SYMBOLS[0], 3)
+    several: list[Model] = [first.but(SYMBOLS[0], size) for size in range(500)]
+    assert len(first.table.models) < 100 < len(several)
+
+
+def test_questions_about_each_of_many_slices(monkeypatch: pytest.MonkeyPatch):
+    """As many values are computed for the last slice of a sum as for one before it."""
+    computed: list[int] = [0]
+    original = Model._keep
+
+    def keep(model: Model, atom: object) -> int | None:
+        computed[0] += atom not in model.terms
+        return original(model, atom)  # type: ignore[arg-type]  # what it is, it is told
+
+    monkeypatch.setattr(Model, "_keep", keep)
+    count = 40
+    facts, total = Facts.none(), dim_max(a - count, 0)
+    taken: list[int] = []
+    for i in range(1, count):
+        before = computed[0]
+        size = dim_max(0, a + dim_min(i, a, i * dim_max(0, i + 1 - a)) - count)
+        if not facts.eq(total, size).proved:
+            facts = facts.assume(Relation(RelKind.BROADCASTS, total, size, REASON))
+        total = facts.simplify(broadcast(total, size))
+        assert facts.eq(size, total).unknown
+        taken.append(computed[0] - before)
+    assert sum(taken[-10:]) < 2 * sum(taken[10:20]), taken
+
+
+def test_whole_multiples():
+    facts = Facts.none()
+    assert facts.simplify(a - a % 8) is 8 * floordiv(a, 8)
+    assert facts.simplify(b * 3 + a - mod(a, b)) is b * 3 + b * floordiv(a, b)
+    assert facts.simplify(a - mod(b, 8)) is a - mod(b, 8)
