@@ -9,23 +9,24 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dyn import config
-from dyn.array import adapter_of, from_numpy, result_host, to_numpy
+from dyn.array import Array as OwnArray
+from dyn.array import adapter_of, from_numpy, result_host, to_numpy, use_up
 from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
     NotYetError,
     ShapeError,
-    UnsupportedOpError,
+    TraceError,
 )
 from dyn.forking import lock
-from dyn.hosts import Host
+from dyn.hosts import NUMPY, Host
 from dyn.shapes import NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, read_leaf
 from dyn.specialize.inline import call_in_trace
@@ -67,6 +68,13 @@ class CacheInfo(NamedTuple):
     hits: int
     guards: int
     compile_seconds: float
+
+
+def _is_readable(bound: Bound) -> bool:
+    """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
+    from dyn.call import is_readable
+
+    return all(map(is_readable, bound.leaves))
 
 
 @dataclass
@@ -135,55 +143,59 @@ class Jitted:
             leave_call()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current_trace() is None and (viewed := self._viewed(args, kwargs)) is not None:
-            if self._signature.donated_names or self._is_readable(args, kwargs):
-                return from_numpy(viewed[2], self._call_numpy(viewed[0], viewed[1], (args, kwargs)))
-            return from_numpy(viewed[2], self(*viewed[0], **viewed[1]))
-        return self._call_numpy(args, kwargs, (args, kwargs))
-
-    def _call_numpy(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[tuple[Any, ...], dict[str, Any]]
-    ) -> Any:
-        """A call with NumPy arrays; ``given`` are the arguments that they were before they were viewed."""
-        bound = self._signature.bind(args, kwargs)
+        signature = self._signature
+        bound = signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             trace = active_trace(*bound.leaves)
             assert trace is not None, "a tracer has a trace"
             return call_in_trace(trace, self._traces, self._signature, self._options.declarations, bound)
-        leaves = self._leaves(bound)
+        viewed, host = self._viewed(bound)
+        if viewed is not bound and not signature.donated_names and not _is_readable(bound):
+            # What the native entry cannot read it can once it is NumPy's.
+            positional, named = signature.arguments(viewed, viewed.leaves, unflatten)
+            return from_numpy(host, self(*positional, **named))
+        leaves = self._leaves(viewed)
         arrays = self._arrays(leaves)
-        version = self._version(bound, leaves, arrays)
-        result = version.call(arrays, () if given[0] is args else self._originals(*given))
-        self._accept(*given, version)
-        return result
+        version = self._version(viewed, leaves, arrays)
+        result = version.call(arrays, () if viewed is bound else self._originals(bound))
+        self._accept(args, kwargs, bound, version)
+        self._use_up(bound, version)
+        return from_numpy(host, result)
 
-    def _viewed(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-        """The arguments as NumPy arrays, with what results become; None where they are NumPy's already."""
+    def _viewed(self, bound: Bound) -> tuple[Bound, Host]:
+        """A call with NumPy's arrays, itself if it has no others; and what its results become."""
         try:
-            return to_numpy(self._signature, args, kwargs)
-        except UnsupportedOpError:
-            self._leaves(self._signature.bind(args, kwargs))  # raises, with the argument's name
+            found = to_numpy(bound.leaves)
+        except TraceError:
+            self._leaves(bound)  # raises, with the argument's name
             raise
+        return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
 
-    def _is_readable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether the native entry reads such arrays itself, rather than what they were viewed as."""
-        from dyn.call import is_readable
-
-        return all(map(is_readable, self._signature.bind(args, kwargs).leaves))
-
-    def _originals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array] | None:
+    def _originals(self, bound: Bound) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
         and their memory is not to be written to any more than that of the others. None where it is not known."""
         if not self._signature.donated_names:
             return None
-        leaves = [leaf for leaf in self._signature.bind(args, kwargs).leaves if weak_dtype(leaf) is None]
+        leaves = [leaf for leaf in bound.leaves if weak_dtype(leaf) is None]
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], version: Version) -> None:
+    def _donated_arrays(self, bound: Bound, version: Version) -> dict[int, str]:
+        """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
+        reuses = version.loaded.interface.reuses if self._signature.donated_names else ()
+        found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
+        if not found:
+            return {}
+        names = self._signature.leaf_names(bound)
+        return {number: f"it was {names[number]} of {self._signature.name}()" for number in found}
+
+    def _use_up(self, bound: Bound, version: Version) -> None:
+        """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
+        for number, label in self._donated_arrays(bound, version).items():
+            use_up(bound.leaves[number], label)
+
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, version: Version) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
-        if not version.loaded.native:
+        if not (version.loaded.native and config.current().fast_call):
             return
         from dyn.call import Form, Results, make_table
 
@@ -194,11 +206,13 @@ class Jitted:
                     if table is not None:
                         type(self).__call__ = table.function
                     self._table = table
-        if self._table is not None and config.current().fast_call:
-            bound = self._signature.bind(args, kwargs)
+        if self._table is not None:
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
-            self._table.add(lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results)
+            self._table.add(
+                lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results,
+                donated=lambda form: self._donated_arrays(bound, version),
+            )  # fmt: skip
 
     def _leaves(self, bound: Bound) -> list[Leaf]:
         name = self._signature.name
@@ -451,16 +465,14 @@ class Compiled:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jitted = self.stage.jitted
-        viewed = jitted._viewed(args, kwargs)
-        if viewed is not None:
-            beside = jitted._originals(args, kwargs)
-            args, kwargs, host = viewed
-            return from_numpy(host, self._call_numpy(args, kwargs, beside))
-        return self._call_numpy(args, kwargs)
-
-    def _call_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any], beside: Sequence[Array] | None = ()) -> Any:
-        jitted = self.stage.jitted
         bound = jitted._signature.bind(args, kwargs)
+        viewed, host = jitted._viewed(bound)
+        result = self._call_numpy(viewed, () if viewed is bound else jitted._originals(bound))
+        jitted._use_up(bound, self.version)
+        return from_numpy(host, result)
+
+    def _call_numpy(self, bound: Bound, beside: Sequence[Array] | None) -> Any:
+        jitted = self.stage.jitted
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:
@@ -543,9 +555,11 @@ def jit(
     written when nothing reads the argument any more: after its last use, element by element with it (``w - 0.1 * g``),
     or as the argument with some places updated, which then costs what is updated and not what there is. It is the
     argument itself if it has its shape. As without donation, results are fresh where the argument is no writable,
-    row-major NumPy array in memory of NumPy's own, or shares memory with another array of the call, and in calls with
-    arrays of other libraries. A UserWarning at compile time names arguments that no result could take. Calls that may
-    reuse memory do not go through the native entry, and in another function's trace donation has no effect.
+    row-major NumPy array in memory of NumPy's own or of another call's result, or shares memory with another array of
+    the call, and in calls with arrays of other libraries. A donated :class:`dyn.Array` that a result could take is used
+    up, whether that takes its memory or, as views of it are left, does not: it raises DonatedError after the call. A
+    UserWarning at compile time names arguments that no result could take. In another function's trace donation has no
+    effect.
 
     Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
     :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.errors import ArgumentError, InvalidValueError, UnsupportedOpError
+from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.source import user_loc
@@ -18,7 +18,6 @@ from dyn.trace.context import current_trace, installed_namespace
 from dyn.trace.lift import as_numpy, check_integers
 from dyn.trace.methods import has_methods
 from dyn.trace.pytree import flatten, unflatten
-from dyn.trace.signature import Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 
@@ -77,11 +76,13 @@ class Array:
     and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
     """
 
-    __slots__ = ("__weakref__", "_data")
+    __slots__ = ("__weakref__", "_data", "_label")
     __array_priority__ = 1000  # NumPy's operators leave it to ours
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
 
+    #: Taken out where the array is donated; then the label says to which argument of which function.
     _data: NumpyArray
+    _label: str
 
     def __init__(self) -> None:
         raise ArgumentError("dyn.Array is not made by calling the class.", remedy="use dyn.asarray(value).")
@@ -210,6 +211,9 @@ class Array:
         return format(self._data[()], spec) if self.ndim == 0 else format(str(self), spec)
 
     def __repr__(self) -> str:
+        label = getattr(self, "_label", None)
+        if label is not None:
+            return f"dyn.Array(donated: {label})"
         text = np.array2string(self._data, separator=", ", prefix="dyn.Array(")
         empty = f", shape={self.shape}" if self.size == 0 else ""
         return f"dyn.Array({text}{empty}, dtype={self.dtype.name})"
@@ -283,6 +287,12 @@ class Array:
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_data":
+            raise DonatedError(
+                f"a dyn.Array that was donated is used again: {self._label}.",
+                loc=user_loc(),
+                remedy="use what that call returned, or do not donate the argument.",
+            )
         # Protocols that others ask for are not there.
         if not name.startswith("_"):
             try:
@@ -303,6 +313,14 @@ _PLAIN_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
 def _is_operand(value: object) -> bool:
     """Whether operators take ``value`` beside an array."""
     return type(value) in _OPERANDS or installed_namespace().is_operand(value)
+
+
+def use_up(array: Array, label: str) -> None:
+    """End a donated array, as the native entry does: whoever uses it again gets a DonatedError with the label."""
+    if hasattr(array, "_label"):
+        return
+    array._label = label
+    del array._data
 
 
 def _made(data: NumpyArray) -> Array:
@@ -417,32 +435,17 @@ def result_host(hosts: list[Host]) -> Host:
 # ---- arguments of other libraries ------------------------------------------------------------------------------------
 
 
-def to_numpy(
-    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any], Host] | None:
-    """A call's arguments as plain NumPy arrays, and what its results are to become.
+def to_numpy(leaves: Sequence[Any]) -> tuple[list[Any], Host] | None:
+    """A call's leaves as plain NumPy arrays and numbers, and what its results are to become.
 
     Arrays of other libraries are viewed, arrays that lie oddly copied. None where nothing of that had to be done.
-    Static arguments stay as they are. Raises UnsupportedOpError for an array that cannot be viewed.
+    Raises UnsupportedOpError for an array that cannot be viewed.
     """
-    numbers, names = signature.static_numbers, signature.static_names
-    static = bool(numbers or names)
-    positional: Any = {i: value for i, value in enumerate(args) if i not in numbers} if static else args
-    label = signature.keyword_label
-    named = {name: value for name, value in kwargs.items() if label(name) not in names} if static else kwargs
-    leaves, tree = flatten((positional, named))
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return None
     hosts = [adapter_of(leaf) for leaf in leaves]
     viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
-    if all(new is old for new, old in zip(viewed, leaves, strict=True)):
+    if all(map(operator.is_, viewed, leaves)):
         return None
-    host = result_host([host for host in hosts if host is not None])
-    positional, named = unflatten(tree, viewed)
-    if static:
-        positional = tuple(positional.get(i, value) for i, value in enumerate(args))
-        named = {name: named.get(name, value) for name, value in kwargs.items()}
-    return positional, named, host
+    return viewed, result_host([host for host in hosts if host is not None])
 
 
 def from_numpy(host: Host, result: Any) -> Any:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
@@ -28,7 +29,7 @@ from dyn.forking import lock
 from dyn.hosts import JAX, NUMPY, TORCH, Host
 from dyn.hosts.cpython import addresses, fast_path
 from dyn.hosts.jax import JaxMaker
-from dyn.hosts.native import NativeType, holder_type, native_type
+from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
 from dyn.lower.abi import Tensor
 from dyn.runtime.entry.layout import (
     ANY,
@@ -36,6 +37,7 @@ from dyn.runtime.entry.layout import (
     RELEASE_BYTES,
     Build,
     BuildRecord,
+    DonatedRecord,
     HostRecord,
     Node,
     NodeRecord,
@@ -43,6 +45,7 @@ from dyn.runtime.entry.layout import (
     Plan,
     PutRecord,
     Reader,
+    ReuseRecord,
     SizeOp,
     StaticRecord,
     Table,
@@ -168,7 +171,8 @@ class Form:
         self.places = [0] * self.leaves
         #: How many leaves functions of other libraries read, and the words that the leaves' dims and strides take.
         self.foreign = self.room = 0
-        self.hosts: list[Host] = []
+        #: How each leaf is read that is an array.
+        self.arrays: dict[int, NativeType] = {}
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[_Row] = []
         for position, (value, tree) in enumerate(zip((*args, *kwargs.values()), numbers, strict=True)):
@@ -247,7 +251,7 @@ class Form:
         host, native = adapter_of(value), _native(kind, value)
         if host is None or native is None:
             raise NoPlanError
-        self.hosts.append(host)
+        self.arrays[number] = native
         own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
@@ -262,7 +266,7 @@ class Form:
         self.room += 2 * value.ndim
         if native.reader is not Reader.NUMPY:
             row[NodeRecord.HOST] = _host_record(native)
-        if native.reader in (Reader.DLPACK, Reader.BUFFER):
+        if native.reader in (Reader.DLPACK, Reader.BUFFER, Reader.ARRAY):
             row[NodeRecord.KIND] = Node.FOREIGN
             self.foreign += 1
         return row
@@ -280,8 +284,8 @@ def is_readable(leaf: Any) -> bool:
 def _native(kind: type, value: Any) -> NativeType | None:
     host = adapter_of(value)
     if host is OWN:
-        return holder_type(Array, "_data") if kind is Array else None
-    return None if host is None else native_type(host, kind)
+        return holder_type(Array, "_data", "_label") if kind is Array else None
+    return None if host is None else native_type(host, value)
 
 
 @lru_cache(maxsize=64)
@@ -291,6 +295,7 @@ def _host_record(native: NativeType) -> _Words:
         HostRecord.TYPE: _Kept(native.type),
         HostRecord.READER: native.reader,
         HostRecord.WHERE: native.where,
+        HostRecord.GRADIENTS: _Kept(native.gradients),
     }
     return _records([row], HostRecord.BYTES)
 
@@ -378,7 +383,9 @@ class Results:
         return Results(unflatten(out_tree, numbers), lambda results: unflatten(out_tree, list(results)), host)
 
 
-def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Words, dict[int, int]]:
+def _version(
+    program: LoadedProgram, results: Results, form: Form, donated: Mapping[int, str | None]
+) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
     version = _Words(Version.BYTES // 8)
@@ -413,13 +420,50 @@ def _version(program: LoadedProgram, results: Results, leaves: int) -> tuple[_Wo
         version.object(Version.EPILOGUE, epilogue)
     version.kept.append(program)
     ranks = sum(len(value.shape) for value in function.results)
+    spans = _put_donations(version, program, results.host, form, donated)
     room = {
-        Plan.INPUTS: max(len(function.params), leaves),
+        Plan.SPANS: spans,
+        Plan.DONATED: len(donated),
+        Plan.INPUTS: max(len(function.params), form.leaves),
         Plan.OUTPUTS: len(outputs),
         Plan.OUTPUT_DIMS: ranks,
         Plan.STACK: len(steps),
     }
     return version, room
+
+
+def _put_donations(
+    version: _Words, program: LoadedProgram, host: Host, form: Form, donated: Mapping[int, str | None]
+) -> int:
+    """What a version's calls do with donated arguments, and for how many spans of memory they need room.
+
+    NumPy's arrays are given to NumPy's results alone, which they then are; nobody else's may be written to.
+    """
+    order = {leaf: number for number, leaf in enumerate(donated)}
+    reuses: list[_Row] = []
+    for reuse in program.interface.reuses:
+        native = form.arrays.get(reuse.input)
+        plain = native is not None and native.reader is Reader.NUMPY and host is NUMPY
+        if plain or reuse.input in donated:
+            row: _Row = {ReuseRecord.OUTPUT: reuse.output, ReuseRecord.LEAF: reuse.input}
+            reuses.append(row | {ReuseRecord.DONATED: order.get(reuse.input, -1)})
+    version.memory(Version.REUSES, _records(reuses, ReuseRecord.BYTES))
+    version.put(Version.REUSE_COUNT, len(reuses))
+    ends: list[_Row] = []
+    for leaf, label in donated.items():
+        end: _Row = {DonatedRecord.LEAF: leaf}
+        if label is not None:
+            end |= {DonatedRecord.LABEL: _Kept(label), DonatedRecord.SLOT: form.arrays[leaf].label}
+        ends.append(end)
+    version.memory(Version.DONATED, _records(ends, DonatedRecord.BYTES))
+    version.put(Version.DONATED_COUNT, len(ends))
+    if not reuses:
+        return 0
+    spans = [byte_bounds(array) for array in program.captured if array.size]
+    version.memory(Version.CAPTURED_SPANS, _records([{0: start, 8: end} for start, end in spans], 16))
+    version.put(Version.CAPTURED_SPAN_COUNT, len(spans))
+    version.object(Version.FAILED, program.raise_if_written)
+    return form.leaves + len(spans)
 
 
 def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row:
@@ -430,11 +474,11 @@ def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row
         return {OutputRecord.WRAP: _Kept(wrap)} | (_put(wrap) if isinstance(wrap, JaxMaker) else {})
     if host is NUMPY:
         return {}
-    held = holder_type(Array, "_data") if host is OWN else None
+    held = holder_type(Array, "_data", "_label") if host is OWN else None
     if held is not None:
         return {OutputRecord.HOLDER: _host_record(held)}
-    native = native_type(host, sys.modules["torch"].Tensor) if host is TORCH else None
-    return {OutputRecord.WRAP: _Kept(host.wrap)} if native is None else {OutputRecord.MAKE: native.make}
+    make = tensor_maker() if host is TORCH else 0
+    return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _Kept(host.wrap)}
 
 
 def _put(maker: JaxMaker) -> _Row:
@@ -517,12 +561,14 @@ class CallTable:
         return self._table.get(Table.HITS)
 
     def add(
-        self, make: Callable[[], Form], program: LoadedProgram, results: Results, test: Sequence[Step] = ()
-    ) -> None:
+        self, make: Callable[[], Form], program: LoadedProgram, results: Results, test: Sequence[Step] = (),
+        donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {},
+    ) -> None:  # fmt: skip
         """Let the entry make calls of a form, such as ``program`` has just made, if it can.
 
         ``test`` is what the sizes of a call of that form have to be for the program, beside the program's own guards.
-        ``make`` gives the form; it may raise NoPlanError.
+        ``make`` gives the form; it may raise NoPlanError. ``donated`` gives the leaves that such calls use up, beside
+        NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None.
         """
         if len(self._plans) >= MOST_PLANS or not program.native:
             return
@@ -536,7 +582,7 @@ class CallTable:
             plan, programs = (_plan(form), []) if known is None else known
             if program in programs:
                 return
-            version, room = _version(program, results, form.leaves)
+            version, room = _version(program, results, form, donated(form))
             if test:
                 rows: list[_Row] = [
                     {TestRecord.OP: op, TestRecord.VALUE: value, TestRecord.AXIS: axis}

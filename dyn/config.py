@@ -7,6 +7,7 @@ enclosed code and the current context only.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import re
 from collections.abc import Iterator
@@ -81,11 +82,12 @@ class Config:
 
     def key(self) -> tuple[object, ...]:
         """The settings that change generated code, as part of a cache key."""
-        return tuple(getattr(self, name) for name in CODE_SETTINGS)
+        return _code_settings(self)
 
 
 #: The settings that change generated code.
 CODE_SETTINGS = ("default_float", "target_cpu", "optimize", "debug_nans", "debug_infs", "red_zones")
+_code_settings = operator.attrgetter(*CODE_SETTINGS)
 
 
 _VARIABLES = {

@@ -10,6 +10,7 @@
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
+    ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── OverrunError               code wrote beside its arrays, under red_zones                (also a MemoryError)
@@ -69,6 +70,10 @@ class ArgumentError(DynError, TypeError):
 
 class InvalidValueError(ArgumentError, ValueError):
     """An argument of the right type, whose value, known while tracing, is none that the function takes."""
+
+
+class DonatedError(DynError, RuntimeError):
+    """An array that was donated to a call, and is used again."""
 
 
 class ExternalError(DynError, RuntimeError):

@@ -7,6 +7,8 @@ and the quickest burst counts, so that what disturbs the machine is left out of 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import itertools
 import os
 import time
@@ -20,6 +22,7 @@ from benchmarks.machine import describe_cpu
 from benchmarks.report import Report, Table
 
 Call = Callable[[], object]
+TRAINING = "training step, 6 layers of 64"
 
 
 @dataclass
@@ -31,14 +34,17 @@ class Case:
     function: Callable[..., object]
     arguments: tuple[Any, ...]
     seconds: float = float("inf")
+    #: Settings in force during a burst.
+    settings: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
     def burst(self, count: int) -> None:
         """Make ``count`` calls, and keep their time if it is the best."""
         function, arguments = self.function, self.arguments
-        start = time.perf_counter()
-        for _ in itertools.repeat(None, count):
-            function(*arguments)
-        self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
+        with self.settings():
+            start = time.perf_counter()
+            for _ in itertools.repeat(None, count):
+                function(*arguments)
+            self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +76,7 @@ def numpy_cases() -> list[Case]:
     from dyn.runtime.entry.layout import RELEASE_BYTES
 
     plus_one = dyn.jit(lambda x: x + 1)
+    slowly = functools.partial(dyn.config.override, fast_call=False)
     x = np.arange(8, dtype="f4")
     large = np.zeros(RELEASE_BYTES // 8, "f4")  # with the result of the same size the call touches RELEASE_BYTES
     below = large[:-8]
@@ -80,7 +87,7 @@ def numpy_cases() -> list[Case]:
         Case("x + 1, 8 floats", "numpy", lambda x: x + 1, (x,)),
         Case("x + 1, 8 floats, strided", "dyn", plus_one, (np.zeros(16, "f4")[::2],)),
         Case("x + 1, 8 floats, strided", "numpy", lambda x: x + 1, (np.zeros(16, "f4")[::2],)),
-        Case("x + 1, 8 floats, no native entry", "dyn", _without_entry(), (x,)),
+        Case("x + 1, 8 floats, no native entry", "dyn", dyn.jit(lambda x: x + 1), (x,), settings=slowly),
         Case("200-leaf dict, one leaf used", "dyn", dyn.jit(lambda tree: tree["layer0"] + 1), (tree,)),
         Case("200-leaf dict in and out", "dyn", dyn.jit(lambda tree: tree), (tree,)),
         Case("200-leaf dict in and out", "numpy", lambda: list(np.empty((200, 8))), ()),
@@ -91,6 +98,12 @@ def numpy_cases() -> list[Case]:
         Case(f"x + 1, {large.size} floats, GIL released", "dyn", plus_one, (large,)),
         Case(f"x + 1, {large.size} floats, GIL released", "numpy", lambda x: x + 1, (large,)),
         Case("dyn.Array: x + 1", "dyn", plus_one, (dyn.asarray(x),)),
+    ]
+    step = _training(dyn.numpy, dyn.grad)
+    cases += [
+        Case(TRAINING, "dyn", _loop(dyn.jit(step)), ()),
+        Case(f"{TRAINING}, donated", "dyn", _loop(dyn.jit(step, donate_argnums=0)), ()),
+        Case(f"{TRAINING}, donated, dyn.Array", "dyn", _loop(dyn.jit(step, donate_argnums=0), dyn.asarray), ()),
     ]
     for count in (4, 16):
         first = dyn.jit(lambda *arrays: arrays[0] + 1)
@@ -158,16 +171,34 @@ def jax_eager_cases() -> list[Case]:
     ]
 
 
-def _without_entry() -> Callable[..., object]:
-    import dyn
+def _training(numpy: Any, grad: Callable[..., Any]) -> Callable[..., Any]:
+    """A step of gradient descent of a perceptron."""
 
-    with dyn.config.override(fast_call=False):
-        function = dyn.jit(lambda x: x + 1)
-        function(np.zeros(8, "f4"))
+    def loss(params: list[Any], x: Any, y: Any) -> Any:
+        for weights in params:
+            x = numpy.tanh(x @ weights)
+        return numpy.sum((x - y) ** 2)
 
-    def call(x: np.ndarray) -> object:
-        with dyn.config.override(fast_call=False):
-            return function(x)
+    def step(params: list[Any], x: Any, y: Any) -> Any:
+        gradients = grad(loss)(params, x, y)
+        return [w - 0.01 * dw for w, dw in zip(params, gradients, strict=True)]
+
+    return step
+
+
+def _loop(
+    step: Callable[..., Any], asarray: Callable[[Any], Any] = np.array, ready: Callable[[Any], object] | None = None
+) -> Call:
+    """Calls of a training step, each of which is given the parameters that the one before it returned."""
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((64, 64)).astype("f4") / 8 for _ in range(6)]
+    params = [asarray(one) for one in weights]
+    x, y = asarray(weights[0][:8]), asarray(weights[1][:8])
+
+    def call() -> object:
+        nonlocal params
+        params = step(params, x, y)
+        return params if ready is None else ready(params)
 
     return call
 
@@ -185,7 +216,14 @@ def peer_cases() -> list[Case]:
     t, j = torch.arange(8.0), jax.numpy.arange(8.0)
     jitted = jax.jit(lambda x: x + 1)
     leaf = jax.jit(lambda tree: tree["layer0"] + 1)
+    step, array, ready = _training(jax.numpy, jax.grad), jax.numpy.array, jax.block_until_ready
+    training = [
+        Case(f"{TRAINING}{', donated' * bool(given)}", who, _loop(jit(step, donate_argnums=given), array, ready), ())
+        for given in ((), (0,))
+        for who, jit in (("jax.jit", jax.jit), ("interop.jax", dyn.interop.jax.jit))
+    ]
     return [
+        *training,
         Case("torch in, torch out", "torch", lambda x: x + 1, (t,)),
         Case("JAX in, JAX out", "jax.jit", jitted, (j,)),
         Case("interop.jax.jit, x + 1", "jax.jit", jitted, (j,)),
@@ -203,7 +241,11 @@ def _six(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
 
 
 def report(cases: list[Case]) -> Report:
-    who = [name for name in ("dyn", "numpy", "torch", "jax.jit", "jax") if any(case.who == name for case in cases)]
+    who = [
+        name
+        for name in ("dyn", "numpy", "torch", "jax.jit", "interop.jax", "jax")
+        if any(case.who == name for case in cases)
+    ]
     rows: list[tuple[str, ...]] = []
     for what in dict.fromkeys(case.what for case in cases):
         found = {case.who: case.seconds for case in cases if case.what == what}

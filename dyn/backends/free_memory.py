@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
+
+from dyn.runtime.limits import BLOCK_NAME
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +29,7 @@ def free_memory(arrays: Sequence[Array], donated: Sequence[int]) -> frozenset[in
     """Those of the ``donated`` among a call's arrays, by number, whose memory is nobody else's.
 
     Such an array can be read by compiled code where it lies and be written to, it is a NumPy array in memory that NumPy
-    allocated, and no other array of the call lies there, not even in part.
+    allocated, or dyn for a result, and no other array of the call lies there, not even in part.
     """
     free = {number for number in donated if _is_own(arrays[number])}
     if not free:
@@ -42,11 +45,10 @@ def free_memory(arrays: Sequence[Array], donated: Sequence[int]) -> frozenset[in
 
 
 def _is_own(array: Array) -> bool:
-    owner = array if array.base is None else array.base
-    return (
-        type(array) is np.ndarray
-        and type(owner) is np.ndarray
-        and owner.flags.owndata
-        and array.flags.writeable
-        and is_dense(array)
-    )
+    owner = array.base if type(array.base) is np.ndarray else array
+    own = owner.flags.owndata if owner.base is None else _is_block(owner.base, BLOCK_NAME.encode())
+    return type(array) is np.ndarray and own and array.flags.writeable and is_dense(array)
+
+
+#: Whether an object is a capsule of that name: that of a block of the runtime's pool.
+_is_block = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))

@@ -274,11 +274,10 @@ class LoadedProgram:
 
     @property
     def native(self) -> bool:
-        """Whether a call runs no Python code, and may be made again where it fails: no library is called, nor a Python
-        function, nor one with effects, captured arrays are read where they lie, and no argument's memory is looked at
-        for a result."""
+        """Whether a call runs no Python code, and may be made again where it fails and no argument was written to: no
+        library is called, nor a Python function, nor one with effects, and captured arrays are read where they lie."""
         outside = self.externals.run_python or self.externals.have_effects
-        return not (self._copied or self.interface.calls or self.interface.reuses or outside)
+        return not (self._copied or self.interface.calls or outside)
 
     def _frame(self) -> _Frame:
         frame = _Frame(self._ranks, len(self.interface.function.params), self._dtypes)
@@ -338,33 +337,67 @@ class LoadedProgram:
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
-            if error is None and not interrupted and self.interface.calls and self._is_library(site):
-                error = take_error()
-                interrupted = error is None
             if error is not None:
                 raise error
-            if site <= _OUTSIDE:
-                number = _OUTSIDE - site
-                interrupted = interrupted or self.externals.callees[number].runs_python
-                if not interrupted:
-                    raise self.externals.failure(number, values[-1])
-            if interrupted:
-                # ctypes has reported what was raised, and dropped it; it came from a signal's handler.
-                raise KeyboardInterrupt
-            host = self.interface.host()
-            from dyn.lower.host_errors import render_failure
-
-            sizes = [a.shape for a in (*arguments, *self.captured)]
-            known = len(host.symbols)
-            raise render_failure(host, site, values[:known], sizes, values[known:])
+            shapes = [a.shape for a in (*arguments, *self.captured)]
+            given = [reuse.input for reuse in taken] if self._may_have_written(site) else []
+            raise self._told(None if interrupted else self._failure(site, values, shapes), given)
         return outputs
 
-    def _is_library(self, site: int) -> bool:
-        """Whether what failed was a library call."""
+    def raise_if_written(self, record: int, inputs: int) -> None:
+        """Raise the error of a call by the native entry that failed when it may have written to its arguments.
+
+        Nothing is raised where it cannot have. ``record`` is the address of a site, and of how many values there are
+        and where, ``inputs`` that of the arguments' tensors, in which memory that was given away is marked.
+        """
+        site, count, where = (ctypes.c_int64 * 3).from_address(record)
+        if not self._may_have_written(site):
+            return
+        tensors = (ctypes.c_int64 * (_WORDS * len(self.interface.function.params))).from_address(inputs)
+        shapes: list[tuple[int, ...]] = []
+        given: list[int] = []
+        for number in range(len(self.interface.function.params)):
+            first = _WORDS * number
+            rank, tag = tensors[first + _RANK] >> 32, tensors[first + _RANK] & 0xFFFFFFFF
+            shapes.append(tuple((ctypes.c_int64 * rank).from_address(tensors[first + _DIMS])) if rank else ())
+            if tag:
+                given.append(number)
+        values = tuple((ctypes.c_int64 * count).from_address(where)) if where else None
+        if values is None:
+            raise self._told(MemoryError(f"{self.interface.function.name}: no memory"), given)
+        raise self._told(self._failure(site, values, shapes), given)
+
+    def _failure(self, site: int, values: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> BaseException | None:
+        """The error of a failed call; None where a signal's handler raised one, which is lost."""
         host = self.interface.host()
         from dyn.lower.host import Fault
+        from dyn.lower.host_errors import render_failure
 
-        return host.sites[site] is Fault.LIBRARY
+        if site <= _OUTSIDE:
+            number = _OUTSIDE - site
+            runs_python = self.externals.callees[number].runs_python
+            return None if runs_python else self.externals.failure(number, values[-1])
+        if host.sites[site] is Fault.LIBRARY:
+            return take_error()
+        known = len(host.symbols)
+        return render_failure(host, site, values[:known], sizes, values[known:])
+
+    def _may_have_written(self, site: int) -> bool:
+        """Whether a call that failed there may have written results into arguments: no check comes after that."""
+        if site < 0:  # functions outside are called before anything is written
+            return False
+        from dyn.lower.host import Fault
+
+        return self.interface.host().sites[site] in (Fault.NO_MEMORY, Fault.TOO_LONG, Fault.LIBRARY, Fault.OVERRUN)
+
+    def _told(self, error: BaseException | None, taken: Sequence[int]) -> BaseException:
+        """An error with the arguments that may hold parts of results."""
+        if error is None:  # it came from a signal's handler; ctypes has reported it, and dropped it
+            error = KeyboardInterrupt()
+        if taken:
+            names = ", ".join(self.interface.function.infos[number].name for number in taken)
+            error.add_note(f"what the donated {names} held may be lost: results were being written there.")
+        return error
 
 
 def _dense_copy(array: Array) -> Array:

@@ -96,6 +96,7 @@ def _fits(program: LoadedProgram) -> bool:
     tensors = len(function.params) + len(function.results)
     plain = (
         program.native
+        and not program.interface.reuses
         and not program.externals.callees
         and not _demands(function.ops)
         and next(iter(measured_dims(function.ops)), None) is None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.runtime.entry.layout import API, DENSE, PyObjects
+from dyn.runtime.entry.layout import API, DENSE, OWNDATA, WRITEABLE, PyObjects
 
 #: Functions of NumPy's C interface by their places in its table, which never change.
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184, "PyArray_SetBaseObject": 282}
@@ -26,6 +26,9 @@ _OBJECTS: dict[str, Any] = {
     "PyComplex_Type": complex, "PyBool_Type": bool, "Py_None": None, "Py_True": True, "Py_False": False,
     **{name: sys.intern(name.removeprefix("str_")) for name in API if name.startswith("str_")},
 }  # fmt: skip
+
+#: What the entry's functions and variables are called that others give it.
+_GIVEN = ("dyn_", "trace_variable", "config_variable")
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +40,7 @@ def fast_path() -> str | None:
         return "the native entry is for a CPython with a GIL, and this build has none"
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "the native entry is for machines of 64 bits with the low byte first"
-    missing = [name for name in API if name.startswith("Py") and _address(name) is None]
+    missing = [name for name in API if not name.startswith(_GIVEN) and _address(name) is None]
     if missing:
         return f"this CPython and NumPy have no {', '.join(missing)}"
     return _misread()
@@ -94,6 +97,9 @@ def _misread() -> str | None:
     if object.__basicsize__ != PyObjects.HEAD:
         return f"objects start with {object.__basicsize__} bytes and not {PyObjects.HEAD}"
     items: tuple[Any, ...] = (object(), "b", 3)
+    count, others = _half(id(items), PyObjects.REFERENCES), [items, items]
+    if _half(id(items), PyObjects.REFERENCES) != count + len(others):
+        return "objects keep the count of their references elsewhere"
     listed: list[Any] = [items, 4]
     by_key = {"a": 1, "b": 2, "c": items}
     if [_word(x, PyObjects.SIZE) for x in (items, listed, by_key)] != [3, 2, 3]:
@@ -117,6 +123,8 @@ def _misread() -> str | None:
 
 def _misread_array(array: np.ndarray[Any, Any]) -> str | None:
     at = id(array)
+    if _word(array, PyObjects.ARRAY_BASE) != (0 if array.base is None else id(array.base)):
+        return "bases"
     if _word(array, PyObjects.ARRAY_DATA) != array.__array_interface__["data"][0]:
         return "data"
     if _half(at, PyObjects.ARRAY_NDIM) != array.ndim:
@@ -137,6 +145,8 @@ def _misread_array(array: np.ndarray[Any, Any]) -> str | None:
     if _half(descr, PyObjects.DESCR_TYPE_NUMBER) != array.dtype.num:
         return "type number"
     dense = array.flags.c_contiguous and array.flags.aligned
-    if (_half(at, PyObjects.ARRAY_FLAGS) & DENSE == DENSE) != dense:
+    flags = _half(at, PyObjects.ARRAY_FLAGS)
+    told = [flags & DENSE == DENSE, flags & OWNDATA != 0, flags & WRITEABLE != 0]
+    if told != [dense, array.flags.owndata, array.flags.writeable]:
         return "flags"
     return None

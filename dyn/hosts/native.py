@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,39 +31,59 @@ _TO_OBJECT, _READ = 4, 5
 class NativeType:
     """A type whose arrays, of no subclass, the entry reads.
 
-    ``where`` is the offset of the ndarray in a HOLDER, and the address of DLPack's reading function. ``make`` is the
-    address of the function that makes an array of a DLPack tensor, 0 where there is none.
+    ``where`` is the offset of the ndarray in a HOLDER, ``label`` that of what it says once it holds none; ``where`` is
+    also the address of DLPack's reading function. ``make`` is the address of the function that makes an array of a
+    DLPack tensor, 0 where there is none.
     """
 
     type: type
     reader: Reader
     where: int = 0
     make: int = 0
+    label: int = 0
+    #: Whether gradients are computed, for arrays that may require them.
+    gradients: Callable[[], bool] | None = None
 
     def dtype_tag(self, dtype: DType) -> int:
         """What tells the entry that an array has the dtype."""
         if self.reader is Reader.DLPACK:
             return dtype.dlpack
-        return id(dtype.np) if self.reader is Reader.BUFFER else dtype.np.num
+        return id(dtype.np) if self.reader in (Reader.BUFFER, Reader.ARRAY) else dtype.np.num
 
 
 _NUMPY = NativeType(np.ndarray, Reader.NUMPY)
 
 
-def native_type(host: Host, kind: type) -> NativeType | None:
-    """How the entry reads arrays of just this type of a host's; None where it does not."""
+def native_type(host: Host, value: Any) -> NativeType | None:
+    """How the entry reads arrays of a host's such as this one, of just its type; None where it does not."""
+    kind = type(value)
     if isinstance(host, NumpyHost):
         return _NUMPY if kind is np.ndarray else None
     if isinstance(host, TorchHost):
-        return _exchange_type(kind) if kind is sys.modules["torch"].Tensor else None
+        torch = sys.modules["torch"]
+        return _exchange_type(kind) if kind in (torch.Tensor, torch.nn.Parameter) else None
     if isinstance(host, JaxHost):
-        return _buffer_type(kind)
+        return _buffer_type(kind, getattr(value.dtype, "isbuiltin", 1) == 1)
     return None
 
 
+def tensor_maker() -> int:
+    """The address of the function that makes PyTorch's results, 0 where there is none."""
+    native = _exchange_type(sys.modules["torch"].Tensor)
+    return 0 if native is None else native.make
+
+
 @lru_cache(maxsize=8)
-def _buffer_type(kind: type) -> NativeType | None:
-    return NativeType(kind, Reader.BUFFER) if (kind.__module__, kind.__name__) == ("jaxlib._jax", "ArrayImpl") else None
+def _buffer_type(kind: type, is_builtin: bool) -> NativeType | None:
+    """A type by CPython's buffers, which have the usual dtypes alone. For others JAX makes an ndarray of the memory.
+
+    It would copy an array that is not on the CPU.
+    """
+    if (kind.__module__, kind.__name__) != ("jaxlib._jax", "ArrayImpl"):
+        return None
+    if is_builtin:
+        return NativeType(kind, Reader.BUFFER)
+    return NativeType(kind, Reader.ARRAY) if sys.modules["jax"].default_backend() == "cpu" else None
 
 
 @lru_cache(maxsize=64)
@@ -75,7 +96,8 @@ def _exchange_type(kind: type) -> NativeType | None:
     words = (ctypes.c_int64 * (_READ + 1)).from_address(address)
     if words[0] & 0xFFFFFFFF != _MAJOR or not words[_READ] or not words[_TO_OBJECT]:
         return None
-    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT])
+    gradients = sys.modules["torch"].is_grad_enabled
+    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=gradients)
 
 
 def _capsule_address(capsule: Any) -> int | None:
@@ -89,13 +111,22 @@ def _capsule_address(capsule: Any) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def holder_type(kind: type, attribute: str) -> NativeType | None:
-    """A type with a slot that holds an ndarray; None where it is not found in its objects."""
-    sample, array = object.__new__(kind), np.zeros(3)
-    setattr(sample, attribute, array)
+def holder_type(kind: type, attribute: str, label: str) -> NativeType | None:
+    """A type with slots for an ndarray and for a label; None where they are not found in its objects."""
+    array, text = np.zeros(3), object()
+    where, label_at = _slot(kind, attribute, array), _slot(kind, label, text)
+    if where is None or label_at is None:
+        return None
+    return NativeType(kind, Reader.HOLDER, where, label=label_at)
+
+
+def _slot(kind: type, attribute: str, value: object) -> int | None:
+    """The offset of a slot in a type's objects, found by what it is set to."""
+    sample = object.__new__(kind)
+    setattr(sample, attribute, value)
     found = [
         at
         for at in range(object.__basicsize__, kind.__basicsize__, ctypes.sizeof(ctypes.c_void_p))
-        if ctypes.c_int64.from_address(id(sample) + at).value == id(array)
+        if ctypes.c_int64.from_address(id(sample) + at).value == id(value)
     ]
-    return NativeType(kind, Reader.HOLDER, found[0]) if len(found) == 1 and sys.getrefcount(array) > 1 else None
+    return found[0] if len(found) == 1 else None

@@ -9,8 +9,8 @@
 
 Axes of size 1 are left out and neighbours that step as one are joined. Of what is left a plane of two axes is copied at
 a time: the last one, in which ``to`` is contiguous, and the one in which ``from`` steps least. Where ``from`` is
-contiguous in the first of them the plane is transposed by squares in registers. Blocks of rows of planes are what
-several threads share.
+contiguous in the first of them the plane is transposed by squares in registers. Blocks of planes are what several
+threads share.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from dyn.lower.native import Function, Module
 
 #: The most axes that NumPy and PyTorch have, and one more.
 _AXES = 65
-#: Rows of a plane that are copied as one task.
-_ROWS = 64
+#: Rows and columns of a plane that are copied as one task: where columns lie apart, squares; else parts of rows.
+_SQUARE, _ROWS, _WIDTH = 512, 64, 1 << 15
 #: Elements of a row that are copied before the next row's, where neither array is read in order.
 _STRIP = 16
+#: Bytes of a row that squares side by side write one after the other: half a cache line, which took the least time.
+_SIDE = 32
 #: Copies of fewer bytes take one thread; a thread takes at least _GRAIN bytes.
 _PARALLEL, _GRAIN = 1 << 20, 1 << 18
 #: Elements of a square, by their bytes.
@@ -30,8 +32,8 @@ _SQUARES = {1: 16, 2: 8, 4: 8, 8: 8}
 _ITEMS, _UNITS = (1, 2, 4, 8, 16), (2, 4, 8)
 
 # The words of a copy, in bytes: they are followed by dims, strides of ``from`` and strides of ``to``.
-_TO, _FROM, _RANK, _ITEM, _UNIT, _BLOCKS = 0, 8, 16, 24, 32, 40
-_DIMS = 48
+_TO, _FROM, _RANK, _ITEM, _UNIT, _BLOCKS, _ACROSS, _HEIGHT, _COLUMNS = 0, 8, 16, 24, 32, 40, 48, 56, 64
+_DIMS = 72
 _STRIDES = _DIMS + 8 * _AXES
 _STEPS = _STRIDES + 8 * _AXES
 _BYTES = _STEPS + 8 * _AXES
@@ -103,13 +105,21 @@ def _copy_dense(m: Module) -> None:
         step.set(f.mul(step.get(), f.load("i64", f.at(dims, axis, "i64"))))
     _choose_plane(f, copy, rank.get())
     first = f.sub(rank.get(), "2")
-    blocks = f.binary("udiv", f.add(_word(f, copy, first, _DIMS), str(_ROWS - 1)), str(_ROWS))
+    last = f.add(first, "1")
+    contiguous = f.icmp("eq", _word(f, copy, last, _STRIDES), "%item")
+    columns = f.select(contiguous, f.binary("udiv", str(_WIDTH), "%item"), str(_SQUARE))
+    rows = f.select(contiguous, str(_ROWS), str(_SQUARE))
+    length = _word(f, copy, last, _DIMS)
+    across = f.binary("udiv", f.add(length, f.sub(columns, "1")), columns)
+    down = f.binary("udiv", f.add(_word(f, copy, first, _DIMS), f.sub(rows, "1")), rows)
+    blocks = f.mul(across, down)
     tasks = f.var("i64", blocks)
     with f.count(first) as axis:
         tasks.set(f.mul(tasks.get(), _word(f, copy, axis, _DIMS)))
     for offset, type, value in (
         (_TO, "ptr", "%to"), (_FROM, "ptr", "%from"), (_RANK, "i64", rank.get()), (_ITEM, "i64", "%item"),
         (_UNIT, "i64", "%unit"), (_BLOCKS, "i64", blocks),
+        (_ACROSS, "i64", across), (_HEIGHT, "i64", rows), (_COLUMNS, "i64", columns),
     ):  # fmt: skip
         f.store(type, value, copy, offset)
     with f.if_(f.icmp("slt", bytes.get(), str(_PARALLEL))):
@@ -149,16 +159,20 @@ def _part(m: Module) -> None:
     params = [("ptr", "copy"), ("i64", "begin"), ("i64", "end"), ("i64", "worker")]
     f = m.function("copy.part", "void", params, exported=False)
     rank, item, unit = (f.load("i64", "%copy", offset) for offset in (_RANK, _ITEM, _UNIT))
-    blocks = f.load("i64", "%copy", _BLOCKS)
+    blocks, across = f.load("i64", "%copy", _BLOCKS), f.load("i64", "%copy", _ACROSS)
     last, first = f.sub(rank, "1"), f.sub(rank, "2")
     rows, row_stride, to_step = (_word(f, "%copy", first, offset) for offset in (_DIMS, _STRIDES, _STEPS))
     length, stride = _word(f, "%copy", last, _DIMS), _word(f, "%copy", last, _STRIDES)
+    height, columns = f.load("i64", "%copy", _HEIGHT), f.load("i64", "%copy", _COLUMNS)
     with f.count(f.sub("%end", "%begin")) as number:
         task = f.add("%begin", number)
         rest = f.var("i64", f.binary("udiv", task, blocks))
-        start = f.mul(f.binary("urem", task, blocks), str(_ROWS))
-        to = f.var("ptr", f.at(f.load("ptr", "%copy", _TO), f.mul(start, to_step)))
-        source = f.var("ptr", f.at(f.load("ptr", "%copy", _FROM), f.mul(start, row_stride)))
+        block = f.binary("urem", task, blocks)
+        start = f.mul(f.binary("udiv", block, across), height)
+        column = f.mul(f.binary("urem", block, across), columns)
+        to = f.var("ptr", f.at(f.load("ptr", "%copy", _TO), f.add(f.mul(start, to_step), f.mul(column, item))))
+        corner = f.add(f.mul(start, row_stride), f.mul(column, stride))
+        source = f.var("ptr", f.at(f.load("ptr", "%copy", _FROM), corner))
         with f.count(first) as back:
             axis = f.sub(f.sub(first, "1"), back)
             size = _word(f, "%copy", axis, _DIMS)
@@ -167,8 +181,10 @@ def _part(m: Module) -> None:
             to.set(f.at(to.get(), f.mul(place, _word(f, "%copy", axis, _STEPS))))
             source.set(f.at(source.get(), f.mul(place, _word(f, "%copy", axis, _STRIDES))))
         left = f.sub(rows, start)
-        count = f.select(f.icmp("slt", left, str(_ROWS)), left, str(_ROWS))
-        values = (to.get(), source.get(), count, length, to_step, row_stride, stride, item)
+        count = f.select(f.icmp("slt", left, height), left, height)
+        rest_across = f.sub(length, column)
+        width = f.select(f.icmp("slt", rest_across, columns), rest_across, columns)
+        values = (to.get(), source.get(), count, width, to_step, row_stride, stride, item)
         arguments = [(type, value) for (type, _), value in zip(_PLANE, values, strict=True)]
         done = f.var("i1", "false")
         contiguous = f.icmp("eq", stride, item)
@@ -259,17 +275,29 @@ def _squares(m: Module, item: int) -> None:
         to = f.at(f.at("%to", f.mul(row, "%to_step")), f.mul(place, str(item)))
         f.emit(f"store {type} {f.load(type, source, align=1)}, ptr {to}, align 1")
 
-    with f.count(f.binary("udiv", length, str(n))) as square:
-        place = f.mul(square, str(n))
-        with f.count(f.binary("udiv", rows, str(n))) as down:
-            row = f.mul(down, str(n))
-            corner = f.at(f.at("%from", f.mul(row, str(item))), f.mul(place, "%stride"))
-            values = [f.load(vector, f.at(corner, f.mul(str(i), "%stride")), align=1) for i in range(n)]
-            corner = f.at(f.at("%to", f.mul(row, "%to_step")), f.mul(place, str(item)))
-            for i, value in enumerate(_transposed(f, values, vector)):
-                f.emit(f"store {vector} {value}, ptr {f.at(corner, f.mul(str(i), '%to_step'))}, align 1")
-        with f.count(f.sub("%rows", rows)) as more, f.count(str(n)) as i:
-            one(f.add(rows, more), f.add(place, i))
+    def square(row: str, place: str) -> None:
+        corner = f.at(f.at("%from", f.mul(row, str(item))), f.mul(place, "%stride"))
+        values = [f.load(vector, f.at(corner, f.mul(str(i), "%stride")), align=1) for i in range(n)]
+        corner = f.at(f.at("%to", f.mul(row, "%to_step")), f.mul(place, str(item)))
+        for i, value in enumerate(_transposed(f, values, vector)):
+            f.emit(f"store {vector} {value}, ptr {f.at(corner, f.mul(str(i), '%to_step'))}, align 1")
+
+    def strips(begin: str, count: str, across: int) -> None:
+        """So many strips of so many squares each."""
+        with f.count(count) as number:
+            place = f.add(begin, f.mul(number, str(n * across)))
+            with f.count(f.binary("udiv", rows, str(n))) as down:
+                for side in range(across):
+                    square(f.mul(down, str(n)), f.add(place, str(n * side)))
+            with f.count(f.sub("%rows", rows)) as more, f.count(str(n * across)) as i:
+                one(f.add(rows, more), f.add(place, i))
+
+    across = max(1, _SIDE // (n * item))
+    whole = f.binary("udiv", length, str(n * across))
+    strips("0", whole, across)
+    if across > 1:
+        done = f.mul(whole, str(n * across))
+        strips(done, f.binary("udiv", f.sub(length, done), str(n)), 1)
     with f.count("%rows") as row, f.count(f.sub("%length", length)) as more:
         one(row, f.add(length, more))
     f.ret()

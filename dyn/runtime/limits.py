@@ -4,3 +4,5 @@
 MOST_THREADS = 1024
 #: The data of a tensor whose memory was asked for and not given.
 UNANSWERED = -1
+#: What a capsule is called that a result over a block of the pool stands on.
+BLOCK_NAME = "dyn.block"

@@ -43,7 +43,7 @@ def install_view(view: Callable[[Any], np.ndarray[Any, Any]]) -> None:
 
 def weak_dtype(value: object) -> DType | None:
     """The dtype of a Python number, an IntEnum's among them; None for anything else. NumPy's numbers are not weak."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic | np.ndarray) or not isinstance(value, int | float | complex):
         return None
     return next((dtype for kind, dtype in WEAK_DTYPES.items() if isinstance(value, kind)), None)
 
@@ -139,6 +139,8 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
 
     Raises UnsupportedOpError for dtypes that have no place in a program, and for masked arrays.
     """
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        return value
     if isinstance(value, np.ndarray):
         array: np.ndarray[Any, Any] = value
     elif _Hook.view is None or isinstance(value, np.generic):

@@ -74,6 +74,10 @@ class Signature:
         kinds = {p.kind for p in parameters}
         self.names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self.keyword_names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        positional = all(p.kind is not p.KEYWORD_ONLY for p in required)
+        #: A call by position with so many arguments is as it should be.
+        self._fewest, self._most = len(required), len(self.names) if positional else -1
         self.more_positional = self.signature is None or inspect.Parameter.VAR_POSITIONAL in kinds
         self.more_keywords = self.signature is None or inspect.Parameter.VAR_KEYWORD in kinds
         #: ``k`` of ``**k``.
@@ -126,7 +130,7 @@ class Signature:
 
         An argument that may be positional is taken as such, so that ``f(x, w)`` and ``f(x, w=w)`` are one key.
         """
-        if self.signature is not None:
+        if self.signature is not None and (kwargs or not self._fewest <= len(args) <= self._most):
             try:
                 call = self.signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -183,12 +187,19 @@ class Signature:
             ) from None
         return Static(name, value)
 
-    def call(self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]) -> Any:
-        """Call the function with the leaves of ``bound`` replaced."""
+    def arguments(
+        self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with the leaves of ``bound`` replaced, by position and by keyword."""
         dynamic = dict(zip(bound.names, unflatten(bound.tree, list(leaves)), strict=True))
         values = dynamic | {s.name: s.value for s in bound.static}
         positional = [values.pop(self.argument_name(number)) for number in range(int(bound.keywords[0]))]
-        return self.function(*positional, **{self._keyword_of(label): value for label, value in values.items()})
+        return positional, {self._keyword_of(label): value for label, value in values.items()}
+
+    def call(self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]) -> Any:
+        """Call the function with the leaves of ``bound`` replaced."""
+        positional, named = self.arguments(bound, leaves, unflatten)
+        return self.function(*positional, **named)
 
     # What leaves are ------------------------------------------------------------------------------------------
 

@@ -124,6 +124,8 @@ def test_large_arrays_that_lie_otherwise(dtype: str) -> None:
         base.T[3:, 1:],
         base.astype(base.dtype.newbyteorder(">")),
         np.asfortranarray(base),
+        np.concatenate([base.ravel()] * 5)[1:].reshape(-1, 2)[:, ::-1],
+        np.frombuffer(b"1" + base.tobytes(), dtype, offset=1),
     ):
         f(x)
         assert f(x).tobytes() == np.ascontiguousarray(x, x.dtype.newbyteorder("=")).tobytes()
@@ -221,6 +223,10 @@ def odd_tensors(torch: Any) -> dict[str, Any]:
     }
 
 
+#: Those that the entry reads where no gradients are computed.
+READ = ("gradient", "computed", "parameter", "frozen parameter")
+
+
 @pytest.mark.parametrize("kind", [
     "gradient", "computed", "parameter", "frozen parameter", "buffer", "sparse", "meta", "mkldnn", "fake", "zero",
     "negated", "inference",
@@ -233,8 +239,72 @@ def test_tensors_that_are_more_than_memory(torch: Any, kind: str) -> None:
     x = odd_tensors(torch)[kind]
     same(f, x)
     with torch.no_grad():
-        same(f, x)
+        same(f, x, fast=True if kind in READ else None)
     same(f, torch.ones(3), fast=True)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "computed", "parameter", "frozen parameter"])
+def test_gradients_are_asked_for_at_each_call(torch: Any, kind: str) -> None:
+    f = dyn.jit(lambda x: x + 1)
+    x = odd_tensors(torch)[kind]
+    wanted = x.requires_grad
+    with torch.no_grad():
+        same(f, x, fast=True)
+        with torch.enable_grad():
+            same(f, x, fast=not wanted)
+    same(f, x, fast=not wanted)
+    with torch.inference_mode():
+        same(f, x, fast=True)
+    x = x.detach().requires_grad_(not wanted)
+    with torch.no_grad():
+        same(f, x, fast=True)
+    # Other threads have settings of their own.
+    told: list[Any] = []
+    with torch.no_grad():
+        other = threading.Thread(target=lambda: told.append(outcome(f, x)))
+        other.start()
+        other.join()
+    assert isinstance(told[0], tuple) is x.requires_grad
+
+
+def test_parameters_of_a_module(torch: Any) -> None:
+    layer = torch.nn.Linear(5, 3)
+    f = dyn.jit(lambda p, x: x @ p["weight"].T + p["bias"])
+    x = torch.randn(7, 5)
+    parameters = dict(layer.named_parameters())
+    with torch.no_grad():
+        same(f, parameters, x, fast=True)
+        result = f(parameters, x)
+        assert type(result) is torch.Tensor
+        torch.testing.assert_close(result, layer(x))
+
+
+def test_numbers_that_cpythons_buffers_have_not() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    import dyn.interop.jax as djax
+
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float32"):
+        f = dyn.jit(lambda x, y: (x + x, y))
+        g = djax.jit(lambda x, y: (x + x, y), donate_argnums=0)
+        for shape in ((3,), (0,), (1,), (10_000,), ()):
+            for n in range(2):
+                x, y = jnp.ones(shape, name) * (n + 1), jnp.zeros(shape, name)
+                if len(shape) == 1 and shape != (0,):
+                    f(x, y)
+                    f(x, y)
+                    same(f, x, y, fast=True)
+                elif shape == ():
+                    same(f, x, y)
+                before = hits(g)
+                a, _ = g(x, y)
+                assert n == 0 or hits(g) == before + 1
+                assert x.is_deleted()
+                assert a.dtype.name == name
+                assert (np.asarray(a, "f4") == 2 * (n + 1)).all()
+        deleted = jnp.ones(3, name)
+        deleted.delete()
+        with pytest.raises(RuntimeError, match="Array has been deleted"):
+            f(deleted, deleted)
 
 
 def test_a_conjugated_tensor(torch: Any) -> None:

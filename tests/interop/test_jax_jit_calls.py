@@ -82,6 +82,23 @@ def test_wrong_arguments() -> None:
         "f(): k is a str, which is not an array.\n"
         "  help: pass an array or a number, or name the argument in static_argnames=."
     )
+    wrong = {
+        ">f4": "convert it with .astype('float32').",
+        ">c8": "convert it with .astype('complex64').",
+        "O": "convert it to a dtype of numbers.",
+    }
+    plain, ours = jax.jit(f), djax.jit(f)
+    for dtype, remedy in wrong.items():
+        for _ in range(2):
+            array = np.ones(2).astype(dtype)
+            with pytest.raises(TypeError):
+                plain(jnp.ones(2), array)
+            with pytest.raises(ArgumentError) as error:
+                ours(jnp.ones(2), array)
+            assert str(error.value) == (
+                f"f(): k is a NumPy array of dtype {array.dtype}, which JAX does not have.\n  help: {remedy}"
+            )
+            ours(jnp.ones(2), np.ones(2, "f4"))  # the native entry knows that dtype now, and jax.jit takes both
     with pytest.raises(ArgumentError) as error:
         djax.jit(f, static_argnames="k")(jnp.ones(2), [])
     assert str(error.value) == (

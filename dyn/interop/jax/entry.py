@@ -61,13 +61,18 @@ def _agrees(outside: Callable[[], bool], other: Callable[[], bool]) -> bool:
     return all(a == b for a, b in answers)
 
 
-def is_for_entry(parts: Internals, plan: Plan, program: Program) -> bool:
+def is_for_entry(parts: Internals, program: Program) -> bool:
     """Whether calls of a program are for the entry.
 
-    They are not where arrays may lie on several devices, where some are donated, which ends them, and where results are
-    no plain arrays.
+    They are not where arrays may lie on several devices, and where results are no plain arrays.
     """
-    return parts.alone and not plan.donated and program.is_plain
+    return parts.alone and program.is_plain
+
+
+def donated_in(parts: Internals, leaves: Sequence[Any], plan: Plan, program: Program) -> dict[int, None]:
+    """The leaves that a call deletes, numbered as ``form_of`` does."""
+    number = _numbered(program)
+    return {number[n]: None for n in plan.donated if isinstance(leaves[n], parts.jax.Array)}
 
 
 def test_of(program: Program) -> list[Step]:

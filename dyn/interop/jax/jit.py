@@ -17,7 +17,7 @@ from dyn.call import CallTable, Form, NoPlanError, make_table
 from dyn.errors import ArgumentError, ShapeError
 from dyn.forking import lock
 from dyn.interop.jax.arguments import Arguments, Plan
-from dyn.interop.jax.entry import form_of, is_for_entry, results_of, state_of, test_of
+from dyn.interop.jax.entry import donated_in, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
@@ -185,10 +185,10 @@ class JaxJitted:
                 result = (program(arrays, shapes),)
             except ShapeError as error:
                 result = self._refused(parts, key, call, program, error)
+        if is_for_entry(parts, program) and config.current().fast_call:
+            self._accept(parts, args, kwargs, call, program)
         if plan.donated:
             self._delete(parts, args, kwargs, plan)
-        if is_for_entry(parts, plan, program) and config.current().fast_call:
-            self._accept(parts, args, kwargs, call, program)
         return result[0]
 
     def _accept(
@@ -213,7 +213,8 @@ class JaxJitted:
             return form_of(parts, self._signature, args, kwargs, tree, leaves, avals, plan, program)
 
         with contextlib.suppress(NoPlanError):
-            self._table.add(form, version.loaded, results_of(program), test_of(program))
+            donated = donated_in(parts, leaves, plan, program)
+            self._table.add(form, version.loaded, results_of(program), test_of(program), lambda form: donated)
 
     def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         """None for a call with tracers."""

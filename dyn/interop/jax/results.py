@@ -34,6 +34,15 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
             aval = jax.typeof(value)
         dtype = aval.dtype
     except (TypeError, AttributeError):
+        if isinstance(value, np.ndarray | np.generic):
+            # So does jax.jit, unless it has been called with this machine's byte order before: then it reads the bytes
+            # as if they were in that.
+            native = value.dtype.newbyteorder("=")
+            how = "to a dtype of numbers" if native == value.dtype else f"with .astype({native.name!r})"
+            raise ArgumentError(
+                f"{name} is a NumPy array of dtype {value.dtype}, which JAX does not have.",
+                remedy=f"convert it {how}.",
+            ) from None
         raise ArgumentError(
             f"{name} is a {type(value).__name__}, which is not an array.",
             remedy="pass an array or a number, or name the argument in static_argnames=.",

@@ -11,6 +11,8 @@ from dyn.lower.native import Function, Module
 from dyn.runtime.entry.layout import API, PyObjects
 
 _TABLE = f"[{len(API)} x ptr]"
+#: ``PY_VECTORCALL_ARGUMENTS_OFFSET``, and one argument.
+_ONE_ARGUMENT = 1 << 63 | 1
 
 
 def declare_api(module: Module) -> str:
@@ -31,6 +33,14 @@ def address(f: Function, name: str) -> str:
 def call(f: Function, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
     """Call a function of the process."""
     return f.call(result, address(f, name), arguments)
+
+
+def call_method(f: Function, object: str, name: str) -> str:
+    """Call a method without arguments; ``name`` is that of an object of the table."""
+    arguments = f.stack("[2 x ptr]")
+    f.store("ptr", object, arguments, 8)
+    given = [("ptr", address(f, name)), ("ptr", f.at(arguments, 8)), ("i64", str(_ONE_ARGUMENT)), ("ptr", "null")]
+    return call(f, "ptr", "PyObject_VectorcallMethod", given)
 
 
 def hold(f: Function, object: str) -> None:

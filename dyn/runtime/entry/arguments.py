@@ -134,9 +134,12 @@ def _define_sized(module: Module) -> None:
 def _define_array(module: Module) -> None:
     """``i1 array(object, record, frame)``: an exact ndarray, or what holds one, of the dtype and rank.
 
-    NumPy's own sizes are the tensor's: compiled code reads them before it lets go of the GIL, and not after.
+    It is the ndarray that a call keeps: who holds it may lose it meanwhile. ``i1 ndarray(array, record, frame)`` is the
+    part that describes it. NumPy's own sizes are the tensor's: compiled code reads them before it lets go of the GIL,
+    and not after.
     """
     _define_sized(module)
+    _define_ndarray(module)
     f = module.function("array", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
     array = f.var("ptr", "%object")
     host = f.load("ptr", "%record", NodeRecord.HOST)
@@ -144,8 +147,15 @@ def _define_array(module: Module) -> None:
         f.ret_if(f.icmp("ne", type_of(f, "%object"), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
         held = f.load("ptr", f.at("%object", f.load("i64", host, HostRecord.WHERE)))
         f.ret_if(f.is_null(held), "i1", "false")
+        leaf = f.load("i64", "%record", NodeRecord.LEAF)
+        f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.HOLDERS), leaf, "ptr"))
         array.set(held)
-    array = array.get()
+    f.ret("i1", f.call("i1", "@ndarray", [("ptr", array.get()), ("ptr", "%record"), ("ptr", "%frame")]))
+
+
+def _define_ndarray(module: Module) -> None:
+    f = module.function("ndarray", "i1", [("ptr", "array"), ("ptr", "record"), ("ptr", "frame")], exported=False)
+    array = "%array"
     f.ret_if(f.icmp("eq", is_type(f, array, "PyArray_Type"), "false", "i1"), "i1", "false")
     rank = f.load("i32", array, PyObjects.ARRAY_NDIM)
     wanted = f.load("i64", "%record", NodeRecord.COUNT)
@@ -160,7 +170,7 @@ def _define_array(module: Module) -> None:
     f.ret_if(f.icmp("eq", sized, "false", "i1"), "i1", "false")
     tensor = describe(f, "%record", f.load("ptr", array, PyObjects.ARRAY_DATA), dims, rank)
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
-    f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.store("ptr", array, f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
     order = f.load("i8", descr, PyObjects.DESCR_BYTEORDER)
     native = f.icmp("ne", order, str(ord(">")), "i8")  # "=", "|", "<": there is a fast path on such machines alone
     flags = f.and_(f.load("i32", array, PyObjects.ARRAY_FLAGS), str(DENSE), "i32")

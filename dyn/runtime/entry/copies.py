@@ -59,7 +59,7 @@ def define_copies(module: Module) -> None:
 
 def _tagged(f: Function, inputs: str, leaf: str) -> tuple[str, str]:
     tensor = f.at(inputs, f.mul(leaf, str(Tensor.BYTES)))
-    return tensor, f.load("i32", tensor, Tensor.TAG)
+    return tensor, f.and_(f.load("i32", tensor, Tensor.TAG), str(Tag.COPIED), "i32")
 
 
 def _bytes(f: Function, tensor: str, item_size: str) -> str:

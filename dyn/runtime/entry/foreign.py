@@ -7,12 +7,10 @@ are copied, and NumPy's arrays, which may have changed meanwhile, are described 
 from __future__ import annotations
 
 from dyn.lower.native import Function, Module
-from dyn.runtime.entry.api import address, call, drop, hold
+from dyn.runtime.entry.api import address, call, call_method, drop, hold
 from dyn.runtime.entry.arguments import describe, room_of, tag
 from dyn.runtime.entry.layout import ANY, Buffer, DLTensor, Frame, HostRecord, Node, NodeRecord, Plan, Reader, Tag
 
-#: ``PY_VECTORCALL_ARGUMENTS_OFFSET``, and one argument.
-_ONE_ARGUMENT = 1 << 63 | 1
 #: DLPack's code of complex numbers.
 _COMPLEX = 5
 
@@ -40,7 +38,7 @@ def define_foreign(module: Module) -> None:
                 object = f.load("ptr", f.at(objects, leaf, "ptr"))
                 arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame")]
                 if node is Node.ARRAY:
-                    good = f.call("i1", "@array", arguments)
+                    good = f.call("i1", "@ndarray", arguments)
                     f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
                 else:
                     _read(f, record, arguments, buffer.get())
@@ -55,7 +53,15 @@ def _read(f: Function, record: str, arguments: list[tuple[str, str]], buffer: st
     with branch.then():
         good.set(f.call("i1", "@dlpack", arguments))
     with branch.otherwise():
-        good.set(f.call("i1", "@buffer", [*arguments, ("ptr", buffer)]))
+        (_, object), *_ = arguments
+        by_array = f.icmp("eq", reader, str(int(Reader.ARRAY)))
+        source = f.var("ptr", object)
+        with f.if_(by_array):
+            source.set(call_method(f, object, "str___array__"))
+        with f.if_(f.icmp("ne", source.get(), "null", "ptr")):
+            good.set(f.call("i1", "@buffer", [*arguments, ("ptr", buffer), ("ptr", source.get())]))
+        with f.if_(by_array):  # the buffer has it
+            drop(f, source.get())
     with f.if_(f.icmp("eq", good.get(), "false", "i1")):
         call(f, "void", "PyErr_Clear", [])
         f.ret("i1", "false")
@@ -105,14 +111,21 @@ def _define_dlpack(module: Module) -> None:
     """``i1 dlpack(object, record, frame)``: a PyTorch tensor on the CPU.
 
     DLPack leaves out what else a tensor may be: one that requires a gradient, whose elements are conjugated or negated
-    when they are read, or that has no elements in memory. Those are for the slow path.
+    when they are read, or that has no elements in memory. Those are for the slow path, but for gradients where PyTorch
+    computes none.
     """
     f = module.function("dlpack", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
     gradient = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%object"), ("ptr", address(f, "str_requires_grad"))])
     f.ret_if(f.is_null(gradient), "i1", "false")
     drop(f, gradient)
     # True and False are of those that never go away; and any other answer is not the one.
-    f.ret_if(f.icmp("ne", gradient, address(f, "Py_False"), "ptr"), "i1", "false")
+    with f.if_(f.icmp("ne", gradient, address(f, "Py_False"), "ptr")):
+        f.ret_if(f.icmp("ne", gradient, address(f, "Py_True"), "ptr"), "i1", "false")
+        asked = f.load("ptr", f.load("ptr", "%record", NodeRecord.HOST), HostRecord.GRADIENTS)
+        computed = call(f, "ptr", "PyObject_CallNoArgs", [("ptr", asked)])
+        f.ret_if(f.is_null(computed), "i1", "false")
+        drop(f, computed)
+        f.ret_if(f.icmp("ne", computed, address(f, "Py_False"), "ptr"), "i1", "false")
     wanted = f.load("i64", "%record", NodeRecord.VALUE)
     complex = f.icmp("eq", f.and_(wanted, "255"), str(_COMPLEX))
     _no(f, "str_is_neg")
@@ -154,12 +167,7 @@ def _define_dlpack(module: Module) -> None:
 
 def _no(f: Function, method: str) -> None:
     """Give up where a method without arguments does not say False."""
-    arguments = f.stack("[2 x ptr]")
-    f.store("ptr", "%object", arguments, 8)
-    answer = call(
-        f, "ptr", "PyObject_VectorcallMethod",
-        [("ptr", address(f, method)), ("ptr", f.at(arguments, 8)), ("i64", str(_ONE_ARGUMENT)), ("ptr", "null")],
-    )  # fmt: skip
+    answer = call_method(f, "%object", method)
     f.ret_if(f.is_null(answer), "i1", "false")
     drop(f, answer)
     f.ret_if(f.icmp("ne", answer, address(f, "Py_False"), "ptr"), "i1", "false")
@@ -172,11 +180,12 @@ def _is_aligned(f: Function, data: str) -> str:
 
 
 def _define_buffer(module: Module) -> None:
-    """``i1 buffer(object, record, frame, buffer)``: a JAX array on the CPU, by CPython's buffers.
+    """``i1 buffer(object, record, frame, buffer, source)``: a JAX array on the CPU, by the buffer of ``source``.
 
-    A buffer is there when its elements are, and the array is not deleted under it.
+    That is the array itself, or what its ``__array__`` returns. A buffer is there when its elements are, and the array
+    is not deleted under it.
     """
-    params = [("ptr", "object"), ("ptr", "record"), ("ptr", "frame"), ("ptr", "buffer")]
+    params = [("ptr", "object"), ("ptr", "record"), ("ptr", "frame"), ("ptr", "buffer"), ("ptr", "source")]
     f = module.function("buffer", "i1", params, exported=False)
     aval = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%object"), ("ptr", address(f, "str_aval"))])
     f.ret_if(f.is_null(aval), "i1", "false")
@@ -191,7 +200,7 @@ def _define_buffer(module: Module) -> None:
         good.set(f.and_(good.get(), f.icmp("eq", found, wanted, "ptr"), "i1"))
     drop(f, aval)
     f.ret_if(f.icmp("eq", good.get(), "false", "i1"), "i1", "false")
-    arguments = [("ptr", "%object"), ("ptr", "%buffer"), ("i32", str(Buffer.SIMPLE_DIMS))]
+    arguments = [("ptr", "%source"), ("ptr", "%buffer"), ("i32", str(Buffer.SIMPLE_DIMS))]
     with f.if_(f.icmp("ne", call(f, "i32", "PyObject_GetBuffer", arguments), "0", "i32")):
         f.store("ptr", "null", "%buffer", Buffer.OBJECT)
         f.ret("i1", "false")

@@ -16,14 +16,15 @@ API = (
     "PyUnicode_Compare", "PyDict_Next", "PyDict_Copy", "PyDict_SetItem", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyObject_CallOneArg", "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
-    "PyCapsule_GetPointer", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr", "PyObject_VectorcallMethod",
-    "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyType_GenericAlloc", "PyDict_GetItem",
+    "PyCapsule_GetPointer", "PyCapsule_IsValid", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr",
+    "PyObject_VectorcallMethod", "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyLong_FromVoidPtr",
+    "PyType_GenericAlloc", "PyDict_GetItem", "qsort",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
     "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
     "Py_True", "Py_False", "trace_variable", "config_variable",
-    "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type",
-    "str_shape",
+    "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type", "str_delete",
+    "str___array__", "str_shape",
 )  # fmt: skip
 
 
@@ -31,13 +32,13 @@ class PyObjects:
     """Where CPython and NumPy keep what the entry reads itself. ``dyn.hosts.cpython`` checks each at the start."""
 
     HEAD = 16
-    TYPE = 8
+    REFERENCES, TYPE = 0, 8
     #: The number of items of a tuple, a list or a dict.
     SIZE = 16
     #: A tuple's items lie here; of a list this is a pointer to them.
     ITEMS = 24
     BYTES = 32
-    ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 56, 64
+    ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_BASE, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 48, 56, 64
     DESCR_BYTEORDER, DESCR_TYPE_NUMBER = 26, 28
 
 
@@ -45,6 +46,8 @@ class PyObjects:
 DENSE = 0x101
 #: C_CONTIGUOUS, ALIGNED and WRITEABLE: what a result over our own memory has.
 FRESH = 0x501
+#: OWNDATA, and WRITEABLE.
+OWNDATA, WRITEABLE = 0x4, 0x400
 
 
 class Table:
@@ -56,13 +59,14 @@ class Table:
 class Plan:
     """A form of call. ``RECORDS`` are the addresses of the leaves' node records, ``FOREIGN`` how many of the leaves are
     read by functions of other libraries, ``ROOM`` the words that the leaves' dims and strides take. From ``INPUTS`` on
-    it says how large a frame is: the most that any version needs."""
+    it says how large a frame is: the most that any version needs. ``SPANS`` and ``DONATED`` are 0 where no version
+    donates."""
 
     NEXT, ARGUMENTS, KEYWORDS, KEYWORD_NAMES, CONFIG = 0, 8, 16, 24, 32
     STATICS, STATIC_COUNT, CODE, LEAVES, ITEM_SIZES, VERSIONS = 40, 48, 56, 64, 72, 80
     RECORDS, FOREIGN, ROOM, STATE = 88, 96, 104, 112
-    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK = 120, 128, 136, 144
-    BYTES = 152
+    INPUTS, OUTPUTS, OUTPUT_DIMS, STACK, SPANS, DONATED = 120, 128, 136, 144, 152, 160
+    BYTES = 168
 
 
 class StaticRecord:
@@ -124,12 +128,17 @@ class Reader(IntEnum):
     DLPACK = auto()
     #: CPython's buffers. The dtype is the one that JAX's ``aval`` has.
     BUFFER = auto()
+    #: The buffer of what ``__array__()`` returns, for dtypes that JAX gives no buffer of.
+    ARRAY = auto()
 
 
 class HostRecord:
-    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address."""
+    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address.
 
-    TYPE, READER, WHERE, BYTES = 0, 8, 16, 24
+    An array that requires a gradient is read where the callable ``GRADIENTS`` says that none are computed.
+    """
+
+    TYPE, READER, WHERE, GRADIENTS, BYTES = 0, 8, 16, 24, 32
 
 
 #: How deep containers may nest in a plan.
@@ -146,7 +155,32 @@ class Version:
     ARGUMENTS = 104
     #: Null, or a test of sizes.
     TEST = 112
-    BYTES = 120
+    #: Results that may lie in an argument's memory; arguments that a call uses up; the memory of captured arrays.
+    REUSES, REUSE_COUNT, DONATED, DONATED_COUNT, CAPTURED_SPANS, CAPTURED_SPAN_COUNT = 120, 128, 136, 144, 152, 160
+    #: A callable of three addresses: of a frame's SITE and VALUES, and of the inputs. It raises what the failure of a
+    #: call is that may have written to arguments, or returns None where it has not.
+    FAILED = 168
+    BYTES = 176
+
+
+class ReuseRecord:
+    """The result ``OUTPUT`` may lie where the leaf does: it is the argument's array itself, or a view of it in another
+    shape. ``DONATED`` is the number of the leaf's DonatedRecord, or -1."""
+
+    OUTPUT, LEAF, DONATED, BYTES = 0, 8, 16, 24
+
+
+class DonatedRecord:
+    """An argument that a call uses up. With ``LABEL`` it is a holder, whose array is taken out, and whose slot at
+    ``SLOT`` gets the label; without, its method ``delete`` is called."""
+
+    LEAF, LABEL, SLOT, BYTES = 0, 8, 16, 24
+
+
+class Span:
+    """Memory of an array: its first byte, the one after its last, and the number of the leaf or -1."""
+
+    START, END, LEAF, BYTES = 0, 8, 16, 24
 
 
 class SizeOp(IntEnum):
@@ -216,9 +250,11 @@ class BuildRecord:
 
 
 class Tag:
-    """Bits of ``Tensor.TAG``: the elements do not lie row by row, or not aligned; their bytes are swapped."""
+    """Bits of ``Tensor.TAG``: the elements do not lie row by row, or not aligned; their bytes are swapped; the memory
+    is to be taken for a result."""
 
-    ODD, SWAPPED = 1, 2
+    ODD, SWAPPED, GIVEN = 1, 2, 4
+    COPIED = ODD | SWAPPED
 
 
 class DLTensor:
@@ -249,7 +285,12 @@ class Frame:
     HELD, TAGGED, ROOM, BUFFERS, BLOCKS = 72, 80, 88, 96, 104
     #: Memory that small results share: where the next one goes, how many bytes are left, and the capsule that owns it.
     SHARED, SHARED_LEFT, SHARED_CAPSULE = 112, 120, 128
-    BYTES = 144
+    #: How many arguments' memory is given to results; where spans and the arrays taken out of holders are kept; for
+    #: each leaf the object that its array was found in.
+    GIVEN, SPANS, TAKEN_OUT, HOLDERS = 136, 144, 152, 160
+    #: Where the program has failed, how many values it told, and these, in memory of their own, or null.
+    SITE, VALUE_COUNT, VALUES = 168, 176, 184
+    BYTES = 192
 
 
 #: A frame of more bytes than this is not put on the stack.

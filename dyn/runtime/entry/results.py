@@ -23,47 +23,73 @@ from dyn.runtime.entry.layout import (
     PyObjects,
     Version,
 )
+from dyn.runtime.limits import BLOCK_NAME
 
 
-def define_memory(module: Module) -> None:
-    """The runtime table's functions that differ from call to call."""
+def define_memory(module: Module) -> str:
+    """The runtime table's functions that differ from call to call. Returns the name of capsules of blocks."""
+    block_name = module.string(BLOCK_NAME)
+    _define_let_go(module)
+    _define_take_back(module)
     _define_alloc(module)
     _define_fail(module)
-    _define_release_block(module)
-    _define_new_array(module)
+    _define_release_block(module, block_name)
+    _define_new_array(module, block_name)
     _define_new_tensor(module)
-    _define_let_go(module)
     _define_alloc_output(module)
+    return block_name
 
 
 def _define_alloc(module: Module) -> None:
-    """The arena, by the runtime's own function; its bytes count for whether the GIL is let go."""
+    """The arena, by the runtime's own function; its bytes count for whether the GIL is let go.
+
+    Where all results have memory, arguments' perhaps, this is the last that is known of a call's work.
+    """
     f = module.function("entry_alloc", "ptr", [("ptr", "rt"), ("i64", "bytes")], exported=False)
     frame = f.load("ptr", "%rt")
     f.store("i64", f.add(f.load("i64", frame, Frame.WORK), "%bytes"), frame, Frame.WORK)
+    ready = f.and_(
+        f.icmp("sle", f.load("i64", frame, Frame.PENDING), "0"), f.is_null(f.load("ptr", frame, Frame.THREAD)), "i1"
+    )
+    with f.if_(ready):
+        f.call("void", "@let_go", [("ptr", frame)])
     f.ret("ptr", f.call("ptr", f.load("ptr", frame, Frame.ALLOC), [("ptr", "%rt"), ("i64", "%bytes")]))
 
 
 def _define_fail(module: Module) -> None:
-    """A failed check: the slow path finds it again, and says it in words."""
+    """A failed check: the slow path finds it again, and says it in words.
+
+    It is written down where arguments' memory is given away: then there may be no finding it again.
+    """
     params = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
-    module.function("entry_fail", "void", params, exported=False).ret()
+    f = module.function("entry_fail", "void", params, exported=False)
+    frame = f.load("ptr", "%rt")
+    with f.if_(f.icmp("eq", f.load("i64", frame, Frame.GIVEN), "0")):
+        f.ret()
+    count = f.cast("sext", "%count", "i32", "i64")
+    f.store("i64", f.cast("sext", "%site", "i32", "i64"), frame, Frame.SITE)
+    f.store("i64", count, frame, Frame.VALUE_COUNT)
+    kept = call(f, "ptr", "PyMem_RawMalloc", [("i64", f.mul(count, "8"))])
+    f.store("ptr", kept, frame, Frame.VALUES)
+    with f.if_(f.icmp("ne", kept, "null", "ptr")), f.count(count) as number:
+        f.store("i64", f.load("i64", f.at("%values", number, "i64")), f.at(kept, number, "i64"))
+    f.ret()
 
 
-def _define_release_block(module: Module) -> None:
+def _define_release_block(module: Module, block_name: str) -> None:
     """The destructor of the capsule that a pooled result stands on."""
     f = module.function("release_block", "void", [("ptr", "capsule")], exported=False)
-    block = call(f, "ptr", "PyCapsule_GetPointer", [("ptr", "%capsule"), ("ptr", "null")])
+    block = call(f, "ptr", "PyCapsule_GetPointer", [("ptr", "%capsule"), ("ptr", block_name)])
     call(f, "void", "dyn_block_free", [("ptr", block)])
     f.ret()
 
 
-def _define_new_array(module: Module) -> None:
+def _define_new_array(module: Module, block_name: str) -> None:
     """``ptr new_array(frame, record, dims, bytes)``: a new ndarray, or null with an exception set.
 
     Large ones stand on a block of the runtime's pool, which a capsule gives back.
     """
-    _define_over(module)
+    _define_over(module, block_name)
     params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
     f = module.function("new_array", "ptr", params, exported=False)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
@@ -78,7 +104,7 @@ def _define_new_array(module: Module) -> None:
     with f.if_(f.is_null(block.get())):  # where the pool has no memory NumPy has none either, and says so
         arguments = [("i32", rank), ("ptr", "%dims"), ("ptr", descr), ("i32", "0")]
         f.ret("ptr", call(f, "ptr", "PyArray_Empty", arguments))
-    capsule = _block_capsule(f, block.get())
+    capsule = _block_capsule(f, block.get(), block_name)
     with f.if_(f.is_null(capsule)):
         drop(f, descr)
         f.ret("ptr", "null")
@@ -86,15 +112,15 @@ def _define_new_array(module: Module) -> None:
     f.ret("ptr", f.call("ptr", "@over", arguments))
 
 
-def _block_capsule(f: Function, block: str) -> str:
+def _block_capsule(f: Function, block: str, block_name: str) -> str:
     """A capsule that gives a block back; null, and the block is free, where there is no memory."""
-    capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block), ("ptr", "null"), ("ptr", "@release_block")])
+    capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block), ("ptr", block_name), ("ptr", "@release_block")])
     with f.if_(f.is_null(capsule)):
         call(f, "void", "dyn_block_free", [("ptr", block)])
     return capsule
 
 
-def _define_over(module: Module) -> None:
+def _define_over(module: Module, block_name: str) -> None:
     """``ptr over(descr, rank, dims, data, base)``: an ndarray over memory of ``base``'s, or null with an exception.
 
     It takes the references to ``descr`` and ``base`` over. ``ptr new_shared(frame, record, dims, bytes)`` is one that
@@ -122,7 +148,7 @@ def _define_over(module: Module) -> None:
     with f.if_(f.icmp("slt", f.load("i64", "%frame", Frame.SHARED_LEFT), needed)):
         block = call(f, "ptr", "dyn_block_alloc", [("i64", str(SHARED_BLOCK))])
         f.ret_if(f.is_null(block), "ptr", "null")
-        capsule = _block_capsule(f, block)
+        capsule = _block_capsule(f, block, block_name)
         f.ret_if(f.is_null(capsule), "ptr", "null")
         drop(f, f.load("ptr", "%frame", Frame.SHARED_CAPSULE))
         f.store("ptr", block, "%frame", Frame.SHARED)
@@ -220,8 +246,8 @@ def _define_let_go(module: Module) -> None:
     f.ret()
 
 
-def define_take_back(module: Module) -> None:
-    """``void take_back(frame)``: have the GIL again, where ``let_go`` released it."""
+def _define_take_back(module: Module) -> None:
+    """``void take_back(frame)``: have the GIL again, where ``let_go`` released it. Nothing where it did not."""
     f = module.function("take_back", "void", [("ptr", "frame")], exported=False)
     thread = f.load("ptr", "%frame", Frame.THREAD)
     with f.if_(f.is_null(thread)):
@@ -235,6 +261,8 @@ def _define_alloc_output(module: Module) -> None:
     params = [("ptr", "rt"), ("i32", "number"), ("ptr", "tensor")]
     f = module.function("entry_alloc_output", "ptr", params, exported=False)
     frame = f.load("ptr", "%rt")
+    # A program may ask for a result's memory that an argument has been given for.
+    f.call("void", "@take_back", [("ptr", frame)])
     version = f.load("ptr", frame, Frame.VERSION)
     number = f.cast("sext", "%number", "i32", "i64")
     record = f.at(f.load("ptr", version, Version.OUTPUTS), f.mul(number, str(OutputRecord.BYTES)))
@@ -258,7 +286,7 @@ def _define_alloc_output(module: Module) -> None:
     f.store("i64", f.add(f.load("i64", frame, Frame.WORK), bytes), frame, Frame.WORK)
     pending = f.add(f.load("i64", frame, Frame.PENDING), "-1")
     f.store("i64", pending, frame, Frame.PENDING)
-    with f.if_(f.icmp("eq", pending, "0")):
+    with f.if_(f.icmp("sle", pending, "0")):
         f.call("void", "@let_go", [("ptr", frame)])
     f.ret("ptr", f.load("ptr", place))
 

@@ -16,9 +16,10 @@ from dyn.runtime.entry.api import address, call, declare_api, drop
 from dyn.runtime.entry.arguments import define_statics, define_walk
 from dyn.runtime.entry.conditions import define_test
 from dyn.runtime.entry.copies import define_copies
+from dyn.runtime.entry.donation import define_donation, has_donations
 from dyn.runtime.entry.foreign import define_foreign
-from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Table, Version
-from dyn.runtime.entry.results import define_build, define_memory, define_take_back, define_wrap
+from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Span, Table, Version
+from dyn.runtime.entry.results import define_build, define_memory, define_wrap
 
 #: Exported functions: the setup, and the entry.
 SYMBOLS = ("dyn_entry_setup", "dyn_entry")
@@ -31,14 +32,14 @@ def entry_text(runtime_words: int) -> str:
     """The module's LLVM IR, for a runtime table of so many words."""
     module = Module()
     declare_api(module)
-    define_memory(module)
-    define_take_back(module)
+    block_name = define_memory(module)
     define_build(module)
     define_statics(module)
     define_walk(module)
     define_foreign(module)
     define_copies(module)
     define_wrap(module)
+    define_donation(module, block_name)
     define_test(module)
     _define_run(module, runtime_words)
     _define_attempt(module, runtime_words)
@@ -143,6 +144,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
 _PARTS = (
     (Plan.INPUTS, Tensor.BYTES), (Plan.LEAVES, 8), (Plan.LEAVES, 16), (Plan.OUTPUTS, 8), (Plan.OUTPUTS, Tensor.BYTES),
     (Plan.OUTPUT_DIMS, 8), (Plan.STACK, 8), (Plan.ROOM, 8), (Plan.FOREIGN, Buffer.BYTES), (Plan.LEAVES, 8),
+    (Plan.LEAVES, 8), (Plan.SPANS, Span.BYTES), (Plan.DONATED, 8),
 )  # fmt: skip
 
 
@@ -168,14 +170,17 @@ def _define_run(module: Module, runtime_words: int) -> None:
     _define_made(module, runtime_words)
     params = [("ptr", "table"), ("ptr", "plan"), ("ptr", "args"), ("ptr", "frame")]
     f = module.function("run", "ptr", params, exported=False)
-    inputs, objects, _, results, outputs, dims, stack, room, buffers, blocks = _parts(f, runtime_words)
+    inputs, objects, _, results, outputs, dims, stack, *parts = _parts(f, runtime_words)
+    room, buffers, blocks, holders, spans, taken_out = parts
     for field, part in (
         (Frame.INPUTS, inputs), (Frame.OBJECTS, objects), (Frame.RESULTS, results), (Frame.PLAN, "%plan"),
         (Frame.THREAD, "null"), (Frame.ROOM, room), (Frame.BUFFERS, buffers), (Frame.BLOCKS, blocks),
+        (Frame.HOLDERS, holders), (Frame.SPANS, spans), (Frame.TAKEN_OUT, taken_out),
     ):  # fmt: skip
         f.store("ptr", part, "%frame", field)
     f.store("i64", "0", "%frame", Frame.HELD)
     f.store("i64", "0", "%frame", Frame.TAGGED)
+    f.store("i64", "0", "%frame", Frame.GIVEN)
     walked = f.call("i1", "@walk", [("ptr", "%args"), ("ptr", "%plan"), ("ptr", "%frame")])
     f.ret_if(f.icmp("eq", walked, "false", "i1"), "ptr", _NOT_MINE)
     arguments = [("ptr", name) for name in ("%table", "%plan", "%frame", outputs, dims, stack)]
@@ -200,11 +205,17 @@ def _define_made(module: Module, runtime_words: int) -> None:
     inputs, results = f.load("ptr", "%frame", Frame.INPUTS), f.load("ptr", "%frame", Frame.RESULTS)
     version = _choose(f, f.load("ptr", "%frame", Frame.VERSION), inputs)
     f.store("ptr", version, "%frame", Frame.VERSION)
+    donates = has_donations(f, version)
+    with f.if_(donates):
+        f.call("void", "@give", [("ptr", "%frame")])
+        f.call("void", "@take_out", [("ptr", "%frame")])
     tagged = f.icmp("ne", f.load("i64", "%frame", Frame.TAGGED), "0")
     with f.if_(tagged):
         copied = f.call("i1", "@copy_tagged", [("ptr", "%frame"), ("ptr", f.load("ptr", version, Version.RUNTIME))])
         with f.if_(f.icmp("eq", copied, "false", "i1")):
             f.call("void", "@free_copies", [("ptr", "%frame")])
+            with f.if_(donates):
+                f.call("void", "@put_back", [("ptr", "%frame")])
             f.ret("ptr", _SLOW)
     _captured(f, version, inputs)
     _outputs(f, version, results, "%outputs", "%dims")
@@ -212,6 +223,8 @@ def _define_made(module: Module, runtime_words: int) -> None:
     f.store("ptr", "null", "%frame", Frame.SHARED_CAPSULE)
     runtime = f.at("%frame", Frame.BYTES)
     _runtime(f, version, runtime, runtime_words)
+    with f.if_(f.icmp("eq", f.load("i64", "%frame", Frame.PENDING), "0")):
+        f.call("void", "@let_go", [("ptr", "%frame")])
     context = f.load("ptr", version, Version.CONTEXT)
     arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", "%outputs")]
     status = f.call("i32", f.load("ptr", version, Version.RUN), arguments)
@@ -222,13 +235,23 @@ def _define_made(module: Module, runtime_words: int) -> None:
     with f.if_(f.icmp("ne", status, "0", "i32")):
         _drop_results(f, version, results)
         call(f, "void", "PyErr_Clear", [])
+        with f.if_(donates):
+            f.call("void", "@put_back", [("ptr", "%frame")])
+            with f.if_(f.icmp("ne", f.load("i64", "%frame", Frame.GIVEN), "0")):
+                again = f.call("i1", "@failed", [("ptr", "%frame")])
+                f.ret_if(f.icmp("eq", again, "false", "i1"), "ptr", "null")
         f.ret("ptr", _SLOW)
+    good = f.var("i1", "true")
+    with f.if_(donates):
+        good.set(f.call("i1", "@take", [("ptr", "%frame"), ("ptr", "%outputs")]))
     f.store("i64", f.add(f.load("i64", "%table", Table.HITS), "1"), "%table", Table.HITS)
-    with f.if_(f.icmp("ne", f.load("i64", version, Version.WRAPS), "0")):
-        wrapped = f.call("i1", "@wrap", [("ptr", version), ("ptr", results)])
-        with f.if_(f.icmp("eq", wrapped, "false", "i1")):
-            _drop_results(f, version, results)
-            f.ret("ptr", "null")
+    with f.if_(f.and_(good.get(), f.icmp("ne", f.load("i64", version, Version.WRAPS), "0"), "i1")):
+        good.set(f.call("i1", "@wrap", [("ptr", version), ("ptr", results)]))
+    with f.if_(donates):
+        good.set(f.call("i1", "@use_up", [("ptr", "%frame"), ("i1", good.get())]))
+    with f.if_(f.icmp("eq", good.get(), "false", "i1")):
+        _drop_results(f, version, results)
+        f.ret("ptr", "null")
     arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", "%stack")]
     tree = f.call("ptr", "@build", arguments)
     with f.if_(f.is_null(tree)):  # results that no container had taken yet
@@ -273,7 +296,8 @@ def _captured(f: Function, version: str, inputs: str) -> None:
     with f.count(words) as word:
         f.store("i64", f.load("i64", f.at(captured, word, "i64")), f.at(start, word, "i64"))
     f.store("i64", f.load("i64", version, Version.CAPTURED_BYTES), "%frame", Frame.WORK)
-    f.store("i64", f.load("i64", version, Version.OUTPUT_COUNT), "%frame", Frame.PENDING)
+    pending = f.sub(f.load("i64", version, Version.OUTPUT_COUNT), f.load("i64", "%frame", Frame.GIVEN))
+    f.store("i64", pending, "%frame", Frame.PENDING)
 
 
 def _outputs(f: Function, version: str, results: str, outputs: str, dims: str) -> None:
