@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process import ROOT, WorkerError
-from dyn.shapes import Facts
 
 #: What is a question: asking, adding a fact, and simplification.
 _METHODS = ("ask", "assume", "declare", "implies", "simplify", "bounds", "multiple")
@@ -27,7 +26,7 @@ _inside: list[str] = []
 
 
 def _timed(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    def asked(self: Facts, *args: Any, **kwargs: Any) -> Any:
+    def asked(self: object, *args: Any, **kwargs: Any) -> Any:
         if _inside:
             return method(self, *args, **kwargs)
         _inside.append(name)
@@ -44,6 +43,8 @@ def _timed(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_configure() -> None:
+    from dyn.shapes import Facts  # by now the tests' conftest.py has set what dyn reads from the environment
+
     for name in _METHODS:
         setattr(Facts, name, _timed(name, getattr(Facts, name)))
 

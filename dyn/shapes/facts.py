@@ -1,4 +1,7 @@
-"""What is known of dimensions: an immutable snapshot that answers questions with reasons."""
+"""What is known of dimensions: an immutable snapshot that answers questions with reasons.
+
+This file is longer than most: it is one class, whose questions and additions share the memory of a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -303,7 +306,7 @@ class Facts:
 
         def learned() -> tuple[State, Memo, Models]:
             found = models()
-            return *learn(self._state, facts, found), found
+            return *learn(self._state, facts, found, self._memo), found
 
         try:
             return on_enough_stack(learned)

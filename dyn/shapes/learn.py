@@ -42,6 +42,13 @@ from dyn.shapes.simplify import Simplifier
 from dyn.shapes.state import BUDGET, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
 from dyn.shapes.walk import last_measured, mentions, split_linear
 
+#: What is computed of bounds and divisors: neither sizes that fit nor equations that are not solved have a say in it.
+_BOUNDS = frozenset(("atom", "inner", "lower", "multiple", "naive", "nonzero", "plain", "under"))
+#: All that is computed of a state.
+_COMPUTED = _BOUNDS | {"never negative", "replace", "simplify"}
+#: So many results go on from one state to the next: more are forgotten, for each of them is copied every time.
+_HANDED_ON = 2000
+
 #: Facts that one new fact may lead to, and the steps that all questions about them may take.
 _BUDGET = 500
 _STEPS = 3 * BUDGET
@@ -55,25 +62,27 @@ class ContradictionError(Exception):
         self.why = why
 
 
-def learn(state: State, facts: Iterable[Fact], models: Models = ()) -> tuple[State, Memo]:
+def learn(state: State, facts: Iterable[Fact], models: Models, memo: Memo) -> tuple[State, Memo]:
     """A new state that also knows the facts, and what was computed under it. Raises :class:`ContradictionError`.
 
-    ``models`` are sizes under which all holds that was known, and the new facts too.
+    ``models`` are sizes under which all holds that was known, and the new facts too. ``memo`` is what was computed
+    under the old state, and goes on to hold until that is changed.
     """
-    learner = _Learner(state.copy(), models)
+    known = {key: hit for key, hit in memo.items() if key[0] in _COMPUTED} if len(memo) < _HANDED_ON else {}
+    learner = _Learner(state.copy(), models, known)
     learner.run(facts)
     return learner.state, learner.memo
 
 
 class _Learner:
-    def __init__(self, state: State, models: Models) -> None:
+    def __init__(self, state: State, models: Models, memo: Memo) -> None:
         self.state = state
         self.models = models
         #: The budget of all questions, and the one that was asked last.
         self.steps = _STEPS
         self.asked: Work | None = None
         self.queue: deque[Fact] = deque()
-        self.memo: Memo = {}
+        self.memo = memo
         self.inferred: set[tuple[Monomial, int]] = set()
         #: Facts whose extrema were looked at.
         self.split: set[tuple[RelKind, Dim, Dim]] = set()
@@ -207,7 +216,7 @@ class _Learner:
             return
         self.state.rows[e] = why
         self._note(e)
-        self._changed()
+        self._keep_bounds()
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
             self._bound_factors(s, -e, why)
@@ -501,7 +510,7 @@ class _Learner:
             return
         self.state.add_broadcast(a, b, why)
         self._note(a, b)
-        self._changed()
+        self._keep_bounds()
         for size, other in ((a, b), (b, a)):
             if s.bounds.at_least(other, 2):  # the size is 1 or the other
                 self.push(RelKind.GE, size - 1, _join(why, s))
@@ -552,6 +561,13 @@ class _Learner:
 
     def _touch(self, *atoms: Atom) -> None:
         self.touched |= dict.fromkeys(atoms)
+
+    def _keep_bounds(self) -> None:
+        """Forget what was computed but for bounds: the new fact says nothing of these.
+
+        So they are computed once for many sizes that are joined, which all have to fit.
+        """
+        self.memo = {key: hit for key, hit in self.memo.items() if key[0] in _BOUNDS}
 
     def _changed(self, *atoms: Atom) -> None:
         """Forget what was computed; look again at what new bounds or divisors of these atoms may decide."""
