@@ -23,6 +23,7 @@ from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array
 from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
+from dyn.trace.memory import MEMORIES
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.static import Static, is_plain
 from dyn.trace.tracer import Tracer
@@ -72,7 +73,9 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         LeafSpec(names[n], leaf.dtype, (None,) * leaf.rank, leaf.weak, array.shape)
         for n, leaf, array in zip(places, given, arrays, strict=True)
     ]
-    version = build(trace_function(call, name, specs, abstracts_closures=True))
+    with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
+        traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
+    version = build(traced)
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
     return from_numpy(result_host(kinds), version.call(arrays))
 

@@ -12,7 +12,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Attr, Dense, Op, Region, Value
 from dyn.ir.external import callees
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind
-from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
+from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, SymbolSequence
 from dyn.source import Loc
 
 
@@ -82,12 +82,15 @@ class Builder:
     ``facts`` grows with what the ops demand. ``loc`` is given to the ops that are made and may be reassigned.
 
     That of a region (``inner``) knows what is known around it, whenever that was learned, and what its own ops demand:
-    its ``demands``, which hold in the region alone.
+    its ``demands``, which hold in the region alone. New dims are taken from ``symbols``, by regions too.
     """
 
-    def __init__(self, facts: Facts, loc: Loc, outer: Builder | None = None) -> None:
+    def __init__(
+        self, facts: Facts, loc: Loc, outer: Builder | None = None, symbols: SymbolSequence | None = None
+    ) -> None:
         self._facts = facts
         self._outer = outer
+        self.symbols = SymbolSequence() if symbols is None else symbols
         #: What was known around it when ``_facts`` was made.
         self._around = facts
         self.demands: tuple[Relation, ...] = ()
@@ -115,7 +118,7 @@ class Builder:
 
     def inner(self) -> Builder:
         """A builder of a region of this program."""
-        return Builder(self.facts, self.loc, self)
+        return Builder(self.facts, self.loc, self, self.symbols)
 
     def adopt(self, demands: Sequence[Relation]) -> None:
         """Demand here what a region demands whose ops are written out here."""

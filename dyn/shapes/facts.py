@@ -56,6 +56,15 @@ class Declaration:
         return self.min <= size and (self.max is None or size <= self.max) and size % self.multiple_of == 0
 
 
+class KeptFacts:
+    """Counts what is kept with facts that remember what was assumed of them: an entry of a table each."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries = 0
+
+
 class Facts:
     """Declarations and relations, and what follows from them. Adding makes a new snapshot; this one never changes.
 
@@ -72,6 +81,7 @@ class Facts:
         "_declarations",
         "_decided",
         "_earlier",
+        "_kept",
         "_last_measured",
         "_levels",
         "_memo",
@@ -105,14 +115,28 @@ class Facts:
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
         #: No facts, with the memory of the same program; None of such facts themselves.
         self._root: Facts | None = None if older is None else older._free()
+        #: What counts the facts that are kept with these: with a relation, what they become by it.
+        self._kept: KeptFacts | None = None if older is None else older._kept
 
     @staticmethod
-    def none() -> Facts:
+    def none(kept: KeptFacts | None = None) -> Facts:
         """No facts, for a program that begins: what is computed under them lives as long as they do.
 
-        ``EMPTY``, which lives as long as the process, remembers nothing.
+        With ``kept``, which counts it, so does all that they become: who assumes the same relations of them in the same
+        order is given the same facts, with all that was proved under them. ``EMPTY``, which lives as long as the
+        process, remembers nothing.
         """
-        return Facts(State(), {}, first_models())
+        facts = Facts(State(), {}, first_models())
+        facts._kept = kept
+        return facts
+
+    def apart(self) -> Facts:
+        """These facts, for other use: what is asked and assumed of them is not kept with these."""
+        if self._kept is None:
+            return self
+        facts = Facts(self._state, self._memo.copy(), self._models, self)
+        facts._kept = None
+        return facts
 
     def _free(self) -> Facts:
         """No facts, with the memory of this program."""
@@ -185,6 +209,16 @@ class Facts:
         """
         if _key(relation) in self._assumed:
             return self
+        if self._kept is None:
+            return self._with(relation)
+        hit = self._memo.get(("assume", relation))
+        if hit is None:
+            hit = self._memo["assume", relation] = self._with(relation), ()
+            self._kept.entries += len(self._memo) + len(self._decided) + len(self._assumed)
+        return hit[0]
+
+    def _with(self, relation: Relation) -> Facts:
+        """These facts and a relation that they do not have."""
         if relation.last_measured() >= 0:
             plain = replace(relation, lhs=self.simplify(relation.lhs), rhs=self.simplify(relation.rhs))
             if plain.last_measured() < relation.last_measured() and plain.lhs_shape is None:

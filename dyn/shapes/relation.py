@@ -74,6 +74,8 @@ class Outcome(Enum):
 class RelKind(Enum):
     """The relations."""
 
+    __hash__ = object.__hash__  # each is there once; that of Enum is written in Python
+
     #: ``lhs == rhs``
     EQ = "eq"
     #: ``lhs >= rhs``

@@ -17,7 +17,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.ops.shape import constant, dim_size
-from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, format_dim, free_symbols, symbol
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, format_dim, free_symbols
 from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.literals import is_literal
 
@@ -205,6 +205,7 @@ class Trace:
             name = f"{name}{len(self.hidden)}"
             dims: tuple[Dim, ...] = shape
             if self.abstracts_closures and not literal:
+                symbol = self.builder.symbols.symbol
                 symbols = [symbol(f"{name}_{axis}", f"{name}.shape[{axis}]") for axis in range(len(shape))]
                 self.sizes.update(zip(symbols, shape, strict=True))
                 dims = tuple([as_dim(s) for s in symbols])

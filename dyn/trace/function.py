@@ -27,11 +27,11 @@ from dyn.shapes import (
     parse_constraints,
     parse_dim,
 )
-from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
 from dyn.trace.lift import is_liftable, lift, settled_dtype
+from dyn.trace.memory import DimMemory
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
 
@@ -81,16 +81,20 @@ def trace_function(
     declarations: Declarations | None = None,
     *,
     abstracts_closures: bool = False,
+    memory: DimMemory | None = None,
 ) -> TracedFunction:
     """Run ``call`` on tracers for ``leaves`` and record what it computes.
 
     With ``abstracts_closures`` the program is one for any numbers and arrays that are closed over: these are hidden
-    parameters, arrays of any size. Errors inside are raised as they are, with the user's lines in them.
+    parameters, arrays of any size. What is found out of the dims stays in ``memory``, which no other trace may have at
+    the same time. Errors inside are raised as they are, with the user's lines in them.
     """
-    scope = _Scope(leaves, declarations or Declarations())
+    memory = DimMemory(None) if memory is None else memory
+    scope = _Scope(leaves, declarations or Declarations(), memory)
     params = [scope.param(number) for number in range(len(leaves))]
     scope.find_sizes()
-    trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes, abstracts_closures=abstracts_closures)
+    builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
+    trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
     with tracing(trace):
         result = call([Tracer(trace, value) for value in params])
         out_leaves, out_tree = flatten(result)
@@ -103,7 +107,7 @@ def trace_function(
         (*params, *(value for value, _, _ in trace.hidden)),
         tuple(trace.builder.ops),
         tuple(values),
-        trace.facts,
+        trace.facts.apart(),
         tuple(infos),
         tuple(leaf_names(out_tree, "result")),
     )
@@ -143,8 +147,8 @@ class _Scope:
     A declared name is the dim of the first axis that is that name alone, wherever it stands.
     """
 
-    def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations) -> None:
-        self.leaves, self.declarations = leaves, declarations
+    def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations, memory: DimMemory) -> None:
+        self.leaves, self.declarations, self.memory = leaves, declarations, memory
         self.symbols: dict[str, Symbol] = {}
         self.sizes: dict[Symbol, int] = {}
         #: Each axis whose size is known, as the number of its leaf, the axis and its declared dim.
@@ -161,7 +165,7 @@ class _Scope:
     def named(self, name: str, origin: str) -> Symbol:
         found = self.symbols.get(name)
         if found is None:
-            found = self.symbols[name] = new_symbol(name, origin)
+            found = self.symbols[name] = self.memory.symbols.symbol(name, origin)
         return found
 
     def param(self, number: int) -> Value:
@@ -176,7 +180,7 @@ class _Scope:
         if isinstance(declared, int):
             dim: Dim = declared
         elif declared is None or declared.startswith("#"):
-            dim = as_dim(new_symbol(f"{_identifier(leaf.name, 'arg')}_{axis}", origin))
+            dim = as_dim(self.memory.symbols.symbol(f"{_identifier(leaf.name, 'arg')}_{axis}", origin))
             if declared is not None:
                 self.marked.append(Marked(origin, dim, declared[1:]))
         else:
@@ -219,7 +223,7 @@ class _Scope:
 
     def facts(self) -> Facts:
         """The declarations, which the sizes of the traced call satisfy."""
-        facts = Facts.none()
+        facts = self.memory.facts
         for dim in self.declarations.dims:
             symbol = self.symbols.get(dim.name)
             if symbol is None:

@@ -1,0 +1,85 @@
+"""What was found out of dims in a trace, kept for the next trace of the same function.
+
+Outside of ``jit`` a function is traced at each call, and asks the same of the same dims each time: which sizes are
+equal, which broadcast, what a sum of them is. With fresh symbols all of it would have to be proved anew. A trace that
+is given the memory of one that is over is given its symbols, and with them every answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from dyn.forking import lock
+from dyn.shapes import Facts, KeptFacts, SymbolSequence
+
+#: So many entries of tables are remembered, of the latest functions; one is some 100 bytes.
+MOST_ENTRIES = 200_000
+#: What a function's memory takes beside its entries.
+_EACH = 100
+
+
+class DimMemory:
+    """The symbols of a trace, and what its facts begin with. With ``kept`` they remember what is assumed of them."""
+
+    __slots__ = ("facts", "kept", "symbols")
+
+    def __init__(self, kept: KeptFacts | None) -> None:
+        self.kept = kept
+        self.symbols = SymbolSequence()
+        self.facts = Facts.none(kept)
+
+    @property
+    def entries(self) -> int:
+        """How many entries it counts for."""
+        return _EACH + len(self.symbols) + (0 if self.kept is None else self.kept.entries)
+
+
+class Memories:
+    """The memories of traces that are over, the latest used, bounded by their entries.
+
+    A trace takes one out while it runs: no two traces at a time, of threads or one in the other, share a symbol.
+    """
+
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
+        self._most = most
+        self._lock = lock()
+        self._known: OrderedDict[Hashable, DimMemory] = OrderedDict()
+        self._entries = 0
+
+    @contextmanager
+    def of(self, key: Hashable) -> Iterator[DimMemory]:
+        """The memory of the last trace with this key, for a trace that runs inside of ``with``."""
+        with self._lock:
+            memory = self._known.pop(key, None)
+            if memory is not None:
+                self._entries -= memory.entries
+        if memory is None:
+            memory = DimMemory(KeptFacts())
+        memory.symbols.restart()
+        try:
+            yield memory
+        finally:
+            self._keep(key, memory)
+
+    def _keep(self, key: Hashable, memory: DimMemory) -> None:
+        with self._lock:
+            old = self._known.pop(key, None)
+            if old is not None:
+                self._entries -= old.entries
+            self._known[key] = memory
+            self._entries += memory.entries
+            while self._entries > self._most:
+                _, least = self._known.popitem(last=False)
+                self._entries -= least.entries
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._known.clear()
+            self._entries = 0
+
+
+#: Those of this process.
+MEMORIES = Memories()
