@@ -106,13 +106,7 @@ class Linearized:
     def matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
         """The leaves of a tree of cotangents or tangents, of the types of what they belong to."""
         leaves, spec = flatten(tree)
-        if spec != like.tree:
-            raise ArgumentError(
-                f"{self.function}: the {what}s are {tree_text(spec)}, and what they belong to is "
-                f"{tree_text(like.tree)}.",
-                loc=user_loc(),
-                remedy=f"pass a tree of {what}s of that structure.",
-            )
+        require_tree(spec, like.tree, what, self.function)
         made: list[Value] = []
         here = self.here()
         for leaf, value, name in zip(leaves, like.values, like.names(), strict=True):
@@ -138,6 +132,16 @@ class Linearized:
         for axis, (a, b) in enumerate(zip(given.shape, value.shape, strict=True)):
             self.trace.demand(RelKind.EQ, a, b, f"{what} has its size on axis {axis}")
         return given
+
+
+def require_tree(given: TreeSpec, like: TreeSpec, what: str, function: str) -> None:
+    """Refuse cotangents or tangents, which ``what`` is one of, that are no tree like what they belong to."""
+    if given != like:
+        raise ArgumentError(
+            f"{function}: the {what}s are {tree_text(given)}, and what they belong to is {tree_text(like)}.",
+            loc=user_loc(),
+            remedy=f"pass a tree of {what}s of that structure.",
+        )
 
 
 def linearize(

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dyn.forking import lock
 from dyn.shapes import Facts, KeptFacts, SymbolSequence
 
-#: So many entries of tables are remembered, of the latest functions; one is some 100 bytes.
-MOST_ENTRIES = 200_000
+#: So many entries of tables are remembered, of the latest functions; one is some 60 bytes.
+MOST_ENTRIES = 500_000
 #: What a function's memory takes beside its entries.
 _EACH = 100
 
