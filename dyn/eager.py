@@ -49,9 +49,14 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     Arrays are arguments of the program, and Python numbers are if ``numbers`` says so; everything else goes to ``fn``
     as it is. Results are of the arrays' kind.
     """
-    load_compiler()
-    name = getattr(fn, "__name__", "function")
     leaves, tree = flatten((args, kwargs))
+    return call_leaves(fn, getattr(fn, "__name__", "function"), leaves, tree, numbers=numbers)
+
+
+def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True) -> Any:
+    """The same of a call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
+    load_compiler()
+    leaves = list(leaves)
     sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}
     for n in sizes:
         leaves[n] = leaves[n].carrier()
@@ -84,7 +89,7 @@ def _leaf_names(tree: TreeSpec) -> list[str]:
     """The leaves of ``(args, kwargs)`` as errors call them."""
     args, kwargs = tree.children()
     named = zip(kwargs.entries(), kwargs.children(), strict=True)
-    return [*leaf_names(args, "args"), *(path for name, child in named for path in leaf_names(child, str(name)))]
+    return [*leaf_names(args, "args"), *[path for name, child in named for path in leaf_names(child, str(name))]]
 
 
 # ---- dyn's own functions ---------------------------------------------------------------------------------------------

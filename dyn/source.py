@@ -9,15 +9,16 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from dataclasses import dataclass
 from enum import Enum
+
+from dyn.frozen import record
 
 _PACKAGE_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: JAX's own code, which calls dyn's rules back on behalf of the user's line further out.
 _JAX = os.sep + os.path.join("jax", "_src") + os.sep
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Loc:
     """A line of the user's program, or a named origin that has no line (an argument, an imported module)."""
 

@@ -15,7 +15,7 @@ from types import MethodType
 from typing import Any
 
 from dyn.api import Jitted, jit
-from dyn.eager import call_traced
+from dyn.eager import call_leaves
 from dyn.errors import ArgumentError
 from dyn.forking import lock
 from dyn.ir.core import Region, region_key
@@ -60,11 +60,17 @@ class Transformed:
         leaves, tree = flatten((args, kwargs))
         trace = active_trace(*leaves)
         if trace is None:
-            return call_traced(self, args, kwargs)
+            return call_leaves(self._in_trace, self.__name__, leaves, tree)
         # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
         own = [leaf.value if type(leaf) is CarriedSize else renewed(leaf) for leaf in leaves]
         given, named = unflatten(tree, own)
         return self._inside(trace, given, named)
+
+    def _in_trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The call in a trace of its own, whose arrays are nobody else's."""
+        trace = current_trace()
+        assert trace is not None, "it is traced"
+        return self._inside(trace, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

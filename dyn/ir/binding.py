@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.shapes import Dim, Symbol, SymExpr, evaluate, format_dim, free_symbols, linear_in
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Bind:
     """``symbol`` is ``(size - offset) / factor`` of an axis of an input."""
 

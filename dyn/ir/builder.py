@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,10 +47,11 @@ class Demands:
                 regions[number] = replace(regions[number], demands=(*regions[number].demands, *new))
         return tuple(regions)
 
-    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
-        if kind is RelKind.EQ and lhs is rhs:
+    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str | Callable[[], str]) -> None:
+        if (kind is RelKind.EQ and lhs is rhs) or self.facts.is_settled(kind, lhs, rhs):
             return
-        self._demand(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+        reason = Reason(text if isinstance(text, str) else text(), self.loc)
+        self._demand(Relation(kind, lhs, rhs, reason))
 
     def _demand(self, relation: Relation) -> None:
         self.facts = self.facts.assume(relation)
@@ -137,15 +138,17 @@ class Builder:
         """Append an op and give its results."""
         if regions and opdef.kind not in (OpKind.CONTROL, OpKind.CALL):
             self._refuse_calls(opdef, regions)
-        demands = Demands(self.facts, opdef, self.loc, regions)
-        types = opdef.types(demands, tuple(v.type for v in operands), attrs)
-        self.facts = demands.facts
+        known = self.facts
+        demands = Demands(known, opdef, self.loc, regions)
+        types = opdef.types(demands, tuple([v.type for v in operands]), attrs)
+        if demands.facts is not known:
+            self.facts = demands.facts
         if regions:
             regions = demands.grown_regions()
             if opdef.kind is not OpKind.CONTROL:  # what is folded or mapped runs wherever the op does
                 for region in regions:
                     self.adopt(region.demands)
-        return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
+        return self.append(Op(opdef, tuple(operands), attrs, tuple([Value(t) for t in types]), self.loc, regions))
 
     def _refuse_calls(self, opdef: OpDef, regions: tuple[Region, ...]) -> None:
         """Raise for a call of something outside in regions that kernels run, maybe many times for an element."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value, with_operands
@@ -38,10 +37,11 @@ def written_once(b: Builder, region: Region, args: Sequence[Value], *, prepare: 
 
 def copied(op: Op, values: dict[Value, Value]) -> Op:
     """The op with ``values`` in place of what it reads, and results of its own, which ``values`` learns."""
-    op = with_operands(op, values)
+    regions = op.regions and tuple([_fresh(region) for region in with_operands(op, values).regions])
+    operands = tuple([values.get(v, v) for v in op.operands])
     results = tuple([Value(v.type, v.name) for v in op.results])
     values.update(zip(op.results, results, strict=True))
-    return replace(op, results=results, regions=tuple([_fresh(region) for region in op.regions]))
+    return Op(op.opdef, operands, op.attrs, results, op.loc, regions)
 
 
 def _fresh(region: Region) -> Region:

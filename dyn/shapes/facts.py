@@ -88,6 +88,7 @@ class Facts:
         "_models",
         "_relations",
         "_root",
+        "_settled",
         "_state",
         "_tried",
     )
@@ -115,6 +116,8 @@ class Facts:
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
         #: No facts, with the memory of the same program; None of such facts themselves.
         self._root: Facts | None = None if older is None else older._free()
+        #: What was assumed, and is known to add nothing, as kind and sides.
+        self._settled: set[tuple[RelKind, Dim, Dim]] = set()
         #: What counts the facts that are kept with these: with a relation, what they become by it.
         self._kept: KeptFacts | None = None if older is None else older._kept
 
@@ -209,13 +212,19 @@ class Facts:
         """
         if _key(relation) in self._assumed:
             return self
-        if self._kept is None:
-            return self._with(relation)
-        hit = self._memo.get(("assume", relation))
-        if hit is None:
-            hit = self._memo["assume", relation] = self._with(relation), ()
+        hit = None if self._kept is None else self._memo.get(("assume", relation))
+        new = self._with(relation) if hit is None else hit[0]
+        if new is self:
+            if relation.lhs_shape is None and self is not Facts.EMPTY:
+                self._settled.add((relation.kind, relation.lhs, relation.rhs))
+        elif hit is None and self._kept is not None:
+            self._memo["assume", relation] = new, ()
             self._kept.entries += len(self._memo) + len(self._decided) + len(self._assumed)
-        return hit[0]
+        return new
+
+    def is_settled(self, kind: RelKind, lhs: Dim, rhs: Dim) -> bool:
+        """Whether it is known already that to assume this relation adds nothing. Nothing is looked for."""
+        return (kind, lhs, rhs) in self._settled
 
     def _with(self, relation: Relation) -> Facts:
         """These facts and a relation that they do not have."""

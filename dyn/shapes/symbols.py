@@ -93,6 +93,8 @@ class SymbolSequence:
 class OpaqueKind(StrEnum):
     """The functions that polynomials cannot express."""
 
+    __hash__ = str.__hash__  # that of Enum is written in Python
+
     FLOORDIV = "floordiv"
     MOD = "mod"
     MIN = "min"

@@ -11,6 +11,7 @@ from dyn import dtypes
 from dyn.array import adapter_of
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, TraceError
+from dyn.frozen import record
 from dyn.trace.lift import as_numpy, weak_dtype
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ class ShapeDtypeStruct:
     weak: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Leaf:
     """An argument leaf, ready to trace or to call with."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
+from dyn.frozen import record
 from dyn.ir.binding import bind_axes
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
@@ -36,7 +38,7 @@ from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LeafSpec:
     """An array argument as a trace sees it.
 
@@ -93,14 +95,14 @@ def trace_function(
     scope = _Scope(leaves, declarations or Declarations(), memory)
     params = [scope.param(number) for number in range(len(leaves))]
     scope.find_sizes()
-    builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
+    loc = user_loc()
+    builder = Builder(scope.facts(), loc, symbols=memory.symbols)
     trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
     with tracing(trace):
-        result = call([Tracer(trace, value) for value in params])
+        result = call([Tracer(trace, value, loc) for value in params])
         out_leaves, out_tree = flatten(result)
-        values = [
-            _result(trace, leaf, path) for leaf, path in zip(out_leaves, leaf_names(out_tree, "result"), strict=True)
-        ]
+        names = leaf_names(out_tree, "result")
+        values = [_result(trace, leaf, names, number) for number, leaf in enumerate(out_leaves)]
     infos = [ParamInfo(leaf.name) for leaf in leaves] + [info for _, info, _ in trace.hidden]
     function = Function(
         _identifier(name, "function"),
@@ -109,7 +111,7 @@ def trace_function(
         tuple(values),
         trace.facts.apart(),
         tuple(infos),
-        tuple(leaf_names(out_tree, "result")),
+        names,
     )
     _check_regions(function.ops, function.facts)
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
@@ -124,10 +126,10 @@ def _check_regions(ops: Sequence[Op], facts: Facts) -> None:
             _check_regions(region.ops, facts.within(region.demands))
 
 
-def _result(trace: Trace, leaf: Any, path: str) -> Value:
+def _result(trace: Trace, leaf: Any, names: Sequence[str], number: int) -> Value:
     if not is_liftable(leaf):
         raise TraceError(
-            f"{trace.name} returns a {type(leaf).__name__} ({path}), which is not an array.",
+            f"{trace.name} returns a {type(leaf).__name__} ({names[number]}), which is not an array.",
             loc=user_loc(),
             remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
         )
@@ -135,6 +137,7 @@ def _result(trace: Trace, leaf: Any, path: str) -> Value:
     return trace.emit("convert", value, dtype=settled_dtype(value.dtype)) if value.type.weak else value
 
 
+@functools.lru_cache(maxsize=4096)
 def _identifier(text: str, otherwise: str) -> str:
     """``text`` as a name in IR text."""
     name = re.sub(r"\W+", "_", text).strip("_")

@@ -8,8 +8,7 @@ is given the memory of one that is over is given its symbols, and with them ever
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 
 from dyn.forking import lock
 from dyn.shapes import Facts, KeptFacts, SymbolSequence
@@ -48,22 +47,23 @@ class Memories:
         self._known: OrderedDict[Hashable, DimMemory] = OrderedDict()
         self._entries = 0
 
-    @contextmanager
-    def of(self, key: Hashable) -> Iterator[DimMemory]:
+    def of(self, key: Hashable) -> _Taken:
         """The memory of the last trace with this key, for a trace that runs inside of ``with``."""
+        return _Taken(self, key)
+
+    def take(self, key: Hashable) -> DimMemory:
+        """Take out the memory of a key, for a trace to use; a fresh one where there is none."""
         with self._lock:
             memory = self._known.pop(key, None)
             if memory is not None:
                 self._entries -= memory.entries
         if memory is None:
-            memory = DimMemory(KeptFacts())
+            return DimMemory(KeptFacts())
         memory.symbols.restart()
-        try:
-            yield memory
-        finally:
-            self._keep(key, memory)
+        return memory
 
-    def _keep(self, key: Hashable, memory: DimMemory) -> None:
+    def give_back(self, key: Hashable, memory: DimMemory) -> None:
+        """Keep a memory that was taken out."""
         with self._lock:
             old = self._known.pop(key, None)
             if old is not None:
@@ -79,6 +79,22 @@ class Memories:
         with self._lock:
             self._known.clear()
             self._entries = 0
+
+
+class _Taken:
+    """``with`` a memory that is taken out."""
+
+    __slots__ = ("_key", "_memories", "_memory")
+
+    def __init__(self, memories: Memories, key: Hashable) -> None:
+        self._memories, self._key = memories, key
+
+    def __enter__(self) -> DimMemory:
+        self._memory = self._memories.take(self._key)
+        return self._memory
+
+    def __exit__(self, *exc: object) -> None:
+        self._memories.give_back(self._key, self._memory)
 
 
 #: Those of this process.
