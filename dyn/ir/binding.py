@@ -7,7 +7,6 @@ reference interpreter, and the host program that is compiled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ShapeError
@@ -27,7 +26,7 @@ class Bind:
     offset: Dim = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class AxisCheck:
     """An axis of an input has the size ``dim``."""
 
@@ -36,7 +35,7 @@ class AxisCheck:
     dim: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Binding:
     """``binds`` give each symbol its value, in this order; ``checks`` are what the other axes must agree with.
 

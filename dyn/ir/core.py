@@ -152,7 +152,7 @@ class Op:
         return f"{self.opdef.name}({', '.join(repr(v) for v in self.operands)})"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Region:
     """A nested program: what a loop repeats, a branch runs, a reduction combines with."""
 
@@ -171,7 +171,7 @@ class Region:
         yield from (v for v in self.results if v not in own)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ParamInfo:
     """How people know a parameter (``params['w']`` in messages), and whether it is a captured array.
 
@@ -184,7 +184,7 @@ class ParamInfo:
     dims: tuple[Dim, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Function:
     """A whole program: parameters, ops in order, results, and what is known of its dims."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from dyn.dtypes import DType, dtype
+from dyn.frozen import record
 from dyn.ir.core import Attr, Dense, Function, Op, Value
 from dyn.ir.external import External
 from dyn.ir.opdef import OpDef
@@ -22,7 +22,7 @@ from dyn.shapes import Dim, Opaque, Relation, Symbol, SymExpr, as_dim
 from dyn.shapes.text import text_of_terms
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Identity:
     """The digests of a function.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.dtypes import DType
@@ -55,7 +54,7 @@ class LeafSpec:
     donated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Declarations:
     """What the user declared of dims: ranges by name, and constraints as text."""
 
@@ -63,7 +62,7 @@ class Declarations:
     constraints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TracedFunction:
     """A traced program with what the calls need: guards, captured arrays, the tree of the results."""
 

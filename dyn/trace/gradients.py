@@ -12,6 +12,7 @@ from typing import Any
 
 from dyn.dtypes import Kind
 from dyn.errors import ArgumentError, ShapeError
+from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.splice import splice
@@ -24,7 +25,7 @@ from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer, renewed
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Leaves:
     """A tree of arrays in a trace, as values. ``roots`` is what the user calls it, or what its parts are called."""
 
@@ -58,7 +59,7 @@ class Leaves:
         return unflatten(self.tree, list(made))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Linearized:
     """A function that was written into the program, at ``primals``: its results, and how it got to them."""
 

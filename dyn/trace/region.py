@@ -8,10 +8,10 @@ where the region runs, and where it does not nothing is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import TraceError
+from dyn.frozen import record
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
@@ -22,7 +22,7 @@ from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TracedRegion:
     """A region with the tree of its results; their types are those of ``region.results``."""
 
@@ -30,7 +30,7 @@ class TracedRegion:
     out_tree: TreeSpec
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Expected:
     """What a region has to give: a tree of values of these types. ``why`` says so to people: ``the initial values``."""
 
