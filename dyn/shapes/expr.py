@@ -109,8 +109,8 @@ class SymExpr(_Interned):
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
     constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
     where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height``, ``weight`` and
-    ``divides`` are as those of :class:`Opaque`; ``text`` is what people read. Made by arithmetic, :func:`as_dim` and the
-    functions of this package.
+    ``divides`` are as those of :class:`Opaque`; ``text`` is what people read. Made by arithmetic, :func:`as_dim` and
+    the functions of this package.
     """
 
     __slots__ = ("atoms", "constant", "divides", "height", "is_large", "key", "symbols", "terms", "text", "weight")

@@ -44,7 +44,8 @@ class Memories:
     def __init__(self, most: int = MOST_ENTRIES) -> None:
         self._most = most
         self._lock = lock()
-        self._known: OrderedDict[Hashable, DimMemory] = OrderedDict()
+        #: With the entries that each was counted for: a program that is compiled later may add to its own.
+        self._known: OrderedDict[Hashable, tuple[DimMemory, int]] = OrderedDict()
         self._entries = 0
 
     def of(self, key: Hashable) -> _Taken:
@@ -54,9 +55,7 @@ class Memories:
     def take(self, key: Hashable) -> DimMemory:
         """Take out the memory of a key, for a trace to use; a fresh one where there is none."""
         with self._lock:
-            memory = self._known.pop(key, None)
-            if memory is not None:
-                self._entries -= memory.entries
+            memory = self._pop(key)
         if memory is None:
             return DimMemory(KeptFacts())
         memory.symbols.restart()
@@ -64,15 +63,18 @@ class Memories:
 
     def give_back(self, key: Hashable, memory: DimMemory) -> None:
         """Keep a memory that was taken out."""
+        entries = memory.entries
         with self._lock:
-            old = self._known.pop(key, None)
-            if old is not None:
-                self._entries -= old.entries
-            self._known[key] = memory
-            self._entries += memory.entries
+            self._pop(key)
+            self._known[key] = memory, entries
+            self._entries += entries
             while self._entries > self._most:
-                _, least = self._known.popitem(last=False)
-                self._entries -= least.entries
+                self._pop(next(iter(self._known)))
+
+    def _pop(self, key: Hashable) -> DimMemory | None:
+        memory, entries = self._known.pop(key, (None, 0))
+        self._entries -= entries
+        return memory
 
     def clear(self) -> None:
         """Forget all of them."""
