@@ -54,7 +54,7 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True) -> Any:
-    """The same of a call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
+    """Make a traced call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
     load_compiler()
     leaves = list(leaves)
     sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}

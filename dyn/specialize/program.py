@@ -67,7 +67,7 @@ class Program:
 
     @functools.cached_property
     def _key(self) -> str | None:
-        """What it is kept by on disk. Code that is in memory is found without."""
+        """The name of its entry on disk. Code that is in memory is found without."""
         return self._programs.key(lambda: _named(self.traced, self._identity))
 
     @property

@@ -1,4 +1,4 @@
-"""What was found out of dims in a trace, kept for the next trace of the same function.
+"""Symbols and facts of a trace that is over, kept for the next trace of the same function.
 
 Outside of ``jit`` a function is traced at each call, and asks the same of the same dims each time: which sizes are
 equal, which broadcast, what a sum of them is. With fresh symbols all of it would have to be proved anew. A trace that

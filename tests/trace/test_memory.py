@@ -1,4 +1,4 @@
-"""What a trace found out of dims is there for the next trace of the function, and for no other at the same time."""
+"""Symbols and facts of a trace are there for the next trace of the function, and for no other at the same time."""
 
 from __future__ import annotations
 
@@ -203,3 +203,17 @@ def test_memories_are_bounded_by_their_entries() -> None:
         large.kept.entries = 1000
     with memories.of("large") as fresh:
         assert fresh is not large
+
+
+def test_what_is_known_to_add_nothing_is_not_looked_for() -> None:
+    sequence = SymbolSequence()
+    n, m = (as_dim(sequence.symbol(name)) for name in "nm")
+    known = Facts.none().assume(Relation(RelKind.EQ, n, m, REASON))
+    assert not known.is_settled(RelKind.GE, n + m, 0)
+    assert known.assume(Relation(RelKind.GE, n + m, 0, REASON)) is known
+    assert known.is_settled(RelKind.GE, n + m, 0)
+    assert not known.is_settled(RelKind.GE, n, 1)
+    with pytest.raises(ShapeError):
+        known.assume(Relation(RelKind.GE, -1 - n, 0, REASON))
+    assert not known.is_settled(RelKind.GE, -1 - n, 0)
+    assert not Facts.EMPTY.assume(Relation(RelKind.GE, n, 0, REASON)).is_settled(RelKind.GE, n, 0)
