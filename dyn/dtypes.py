@@ -19,6 +19,8 @@ from dyn.errors import UnsupportedOpError
 class Kind(Enum):
     """What sort of number a dtype holds, in promotion order."""
 
+    __hash__ = object.__hash__  # that of Enum is written in Python
+
     BOOL = 0
     UINT = 1
     INT = 2
@@ -244,6 +246,8 @@ def dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
+    if isinstance(value, np.dtype) and value in _BY_NUMPY:  # in this machine's byte order
+        return _BY_NUMPY[value]
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
     try:

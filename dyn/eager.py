@@ -23,6 +23,7 @@ from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array
 from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
+from dyn.trace.memory import MEMORIES
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.static import Static, is_plain
 from dyn.trace.tracer import Tracer
@@ -48,9 +49,14 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     Arrays are arguments of the program, and Python numbers are if ``numbers`` says so; everything else goes to ``fn``
     as it is. Results are of the arrays' kind.
     """
-    load_compiler()
-    name = getattr(fn, "__name__", "function")
     leaves, tree = flatten((args, kwargs))
+    return call_leaves(fn, getattr(fn, "__name__", "function"), leaves, tree, numbers=numbers)
+
+
+def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True) -> Any:
+    """Make a traced call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
+    load_compiler()
+    leaves = list(leaves)
     sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}
     for n in sizes:
         leaves[n] = leaves[n].carrier()
@@ -72,7 +78,9 @@ def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         LeafSpec(names[n], leaf.dtype, (None,) * leaf.rank, leaf.weak, array.shape)
         for n, leaf, array in zip(places, given, arrays, strict=True)
     ]
-    version = build(trace_function(call, name, specs, abstracts_closures=True))
+    with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
+        traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
+    version = build(traced)
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
     return from_numpy(result_host(kinds), version.call(arrays))
 
@@ -81,7 +89,7 @@ def _leaf_names(tree: TreeSpec) -> list[str]:
     """The leaves of ``(args, kwargs)`` as errors call them."""
     args, kwargs = tree.children()
     named = zip(kwargs.entries(), kwargs.children(), strict=True)
-    return [*leaf_names(args, "args"), *(path for name, child in named for path in leaf_names(child, str(name)))]
+    return [*leaf_names(args, "args"), *[path for name, child in named for path in leaf_names(child, str(name))]]
 
 
 # ---- dyn's own functions ---------------------------------------------------------------------------------------------

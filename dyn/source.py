@@ -9,14 +9,16 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from dataclasses import dataclass
+from enum import Enum
+
+from dyn.frozen import record
 
 _PACKAGE_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: JAX's own code, which calls dyn's rules back on behalf of the user's line further out.
 _JAX = os.sep + os.path.join("jax", "_src") + os.sep
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Loc:
     """A line of the user's program, or a named origin that has no line (an argument, an imported module)."""
 
@@ -48,12 +50,7 @@ UNKNOWN = Loc("<unknown>")
 
 def is_own_frame(filename: str) -> bool:
     """Whether a frame of this file is dyn's, JAX's, which calls dyn's rules back, or of code that was generated."""
-    return filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename
-
-
-#: Libraries that call dyn back in the middle of their own functions, or ask dimensions for their values.
-_LIBRARIES = ("jax", "jaxlib", "numpy", "torch")
-_STANDARD = os.path.dirname(os.__file__) + os.sep
+    return _owner(filename) is _Owner.DYN
 
 
 def is_user_frame(filename: str) -> bool:
@@ -62,18 +59,39 @@ def is_user_frame(filename: str) -> bool:
     It is not where it is dyn's own, or of Python's standard library, NumPy, JAX or PyTorch: a line there says nothing
     to people who have written ``np.eye(n)``.
     """
-    found = _user_files.get(filename)
+    return _owner(filename) is _Owner.USER
+
+
+class _Owner(Enum):
+    """Owner of a file."""
+
+    USER = "the user"
+    #: dyn, the part of JAX that calls it, and code that was generated.
+    DYN = "dyn"
+    #: Libraries that call dyn back in the middle of their own functions, or ask dimensions for their values.
+    LIBRARY = "a library"
+
+
+_LIBRARIES = ("jax", "jaxlib", "numpy", "torch")
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+#: The owners of files; there are as many files as modules, and every op of a trace asks of a dozen frames.
+_owners: dict[str, _Owner] = {}
+
+
+def _owner(filename: str) -> _Owner:
+    found = _owners.get(filename)
     if found is None:
         files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
         folders = [os.path.dirname(file) + os.sep for file in files if file]
         standard = filename.startswith(_STANDARD) and "site-packages" not in filename
-        other = is_own_frame(filename) or standard or filename.startswith((*folders, "<frozen"))
-        found = _user_files[filename] = not other
+        if filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename:
+            found = _Owner.DYN
+        elif standard or filename.startswith((*folders, "<frozen")):
+            found = _Owner.LIBRARY
+        else:
+            found = _Owner.USER
+        _owners[filename] = found
     return found
-
-
-#: What ``is_user_frame`` answers; there are as many files as modules, and every op of a trace asks of a dozen frames.
-_user_files: dict[str, bool] = {}
 
 
 def user_loc() -> Loc:
@@ -82,10 +100,10 @@ def user_loc() -> Loc:
     other = UNKNOWN
     while frame is not None:
         code = frame.f_code
-        is_user = _user_files.get(code.co_filename)
-        if is_user or (is_user is None and is_user_frame(code.co_filename)):
+        owner = _owners.get(code.co_filename) or _owner(code.co_filename)
+        if owner is _Owner.USER:
             return Loc(code.co_filename, frame.f_lineno, code.co_name)
-        if other is UNKNOWN and not is_own_frame(code.co_filename):
+        if owner is _Owner.LIBRARY and other is UNKNOWN:
             other = Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return other

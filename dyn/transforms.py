@@ -8,16 +8,21 @@ for every value that it closes over.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
-from dyn.api import jit
-from dyn.eager import call_traced
+from dyn.api import Jitted, jit
+from dyn.eager import call_leaves
 from dyn.errors import ArgumentError
+from dyn.forking import lock
+from dyn.ir.core import Region, region_key
+from dyn.ir.external import callees
 from dyn.specialize.carried import CarriedSize
 from dyn.trace.context import Trace, current_trace
-from dyn.trace.gradients import GradOptions
+from dyn.trace.gradients import GradOptions, Leaves, require_tree
 from dyn.trace.gradients import linearize as linearize_in
 from dyn.trace.gradients import value_and_grad as value_and_grad_in
 from dyn.trace.halves import Half, finish, halve
@@ -55,11 +60,17 @@ class Transformed:
         leaves, tree = flatten((args, kwargs))
         trace = active_trace(*leaves)
         if trace is None:
-            return call_traced(self, args, kwargs)
+            return call_leaves(self._in_trace, self.__name__, leaves, tree)
         # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
         own = [leaf.value if type(leaf) is CarriedSize else renewed(leaf) for leaf in leaves]
         given, named = unflatten(tree, own)
         return self._inside(trace, given, named)
+
+    def _in_trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The call in a trace of its own, whose arrays are nobody else's."""
+        trace = current_trace()
+        assert trace is not None, "it is traced"
+        return self._inside(trace, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -182,16 +193,68 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 
 class _SecondHalf:
-    """The second half of a derivative, and its program, which is found by the half alone."""
+    """The second half of a derivative, and its program, which is found by what the half computes."""
 
     def __init__(self, half: Half) -> None:
         self.half = half
-        self.program = jit(self._apply)
+        self._program: Jitted | None = None
 
-    def _apply(self, residuals: Sequence[Any], tree: Any) -> Any:
+    @property
+    def program(self) -> Jitted:
+        """From residuals and the leaves of the tree that it is given to the leaves of the tree that it gives."""
+        if self._program is None:
+            self._program = _HALVES.program(self.half)
+        return self._program
+
+
+#: So many programs of second halves are remembered, the latest used.
+MOST_HALVES = 256
+
+
+class _Halves:
+    """Programs of second halves, by what these compute and at which lines: a function that is differentiated again
+    has equal ones. They know the leaves of trees alone, as nodes may hold anything."""
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._known: OrderedDict[Hashable, Jitted] = OrderedDict()
+
+    def program(self, half: Half) -> Jitted:
+        """The program of a half."""
+        region = half.region
+        if callees(region.ops):  # whose functions may hold anything, too
+            return _program_of(half)
+        types = half.residuals, tuple([v.type for v in half.given.values])
+        key = half.name, half.what, types, tuple(half.given.names()), region_key(region, {}), _locs(region)
+        with self._lock:
+            found = self._known.pop(key, None)
+            if found is None:
+                found = _program_of(half)
+            self._known[key] = found
+            if len(self._known) > MOST_HALVES:
+                self._known.popitem(last=False)
+        return found
+
+
+_HALVES = _Halves()
+
+
+def _locs(region: Region) -> tuple[Any, ...]:
+    return tuple([(op.loc, *[_locs(inner) for inner in op.regions]) for op in region.ops])
+
+
+def _program_of(half: Half) -> Jitted:
+    values = half.given.values
+    given = Leaves(values, flatten((0,) * len(values))[1], tuple(half.given.names()))
+    flat = replace(half, given=given, out_tree=flatten([0] * half.out_tree.num_leaves)[1])
+
+    def program(residuals: Sequence[Any], tree: tuple[Any, ...]) -> Any:
         trace = current_trace()
         assert trace is not None, "programs are traced"
-        return finish(trace, self.half, residuals, tree)
+        return finish(trace, flat, residuals, tree)
+
+    program.__name__ = "pull" if half.what == "cotangent" else "push"
+    return jit(program)
 
 
 class _Kept:
@@ -202,10 +265,13 @@ class _Kept:
 
     def __call__(self, tree: Any) -> Any:
         """The second half, of a tree of cotangents or tangents."""
-        trace = active_trace(*self.residuals, *flatten(tree)[0])
+        leaves, spec = flatten(tree)
+        half = self.second.half
+        trace = active_trace(*self.residuals, *leaves)
         if trace is not None:
-            return finish(trace, self.second.half, self.residuals, tree)
-        return self.second.program(self.residuals, tree)
+            return finish(trace, half, self.residuals, tree)
+        require_tree(spec, half.given.tree, half.what, half.name)
+        return unflatten(half.out_tree, self.second.program(self.residuals, tuple(leaves)))
 
 
 register_node(_Kept, lambda kept: (kept.residuals, kept.second), _Kept)

@@ -229,7 +229,8 @@ class LoadedProgram:
     parameters, which come after the arguments. Their elements are read anew at each call; their memory stays where it
     is as long as they are held here, so that a call need not ask for it again. ``guards`` is the address of a function
     that tells whether the program is for an argument's shapes (``emit_guards``), where there is one. ``callees`` are
-    the functions outside that it calls.
+    the functions outside that it calls. ``idle`` are frames that programs of the same code share where they capture
+    nothing.
     """
 
     def __init__(
@@ -240,10 +241,11 @@ class LoadedProgram:
         captured: Sequence[Array],
         guards: int | None = None,
         callees: Sequence[Callee] = (),
+        idle: list[_Frame] | None = None,
     ) -> None:
         self.interface = interface
         self.address, self.guards = address, guards
-        self.externals = Externals(callees, _RUNTIME.ask_python())
+        self.externals = Externals(callees, _RUNTIME.ask_python() if callees else 0)
         self.captured = tuple(captured)
         function = interface.function
         self._arguments = len(function.params) - len(self.captured)
@@ -259,7 +261,7 @@ class LoadedProgram:
         #: Captured arrays that have to be copied for compiled code, each time.
         self._copied = [i for i, a in enumerate(self.captured) if not is_dense(a)]
         #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
-        self._idle: list[_Frame] = []
+        self._idle = idle if idle is not None and not self.captured else list[_Frame]()
 
     def _check_captured(self) -> None:
         """That captured arrays are what was traced: the host program does not look at their sizes again."""

@@ -86,7 +86,7 @@ class Programs:
 
     def __init__(self, backend: ObjectBackend) -> None:
         self._backend = backend
-        settings = config.current()
+        self._settings = settings = config.current()
         self._store: Store | None = (
             None if settings.verify_ir or settings.dump or settings.checks_values else current_store()
         )
@@ -97,7 +97,7 @@ class Programs:
         what = None if version is None else identity()
         if version is None or what is None:
             return None
-        settings, toolchain = repr(config.current().key()), self._backend.toolchain
+        settings, toolchain = repr(self._settings.key()), self._backend.toolchain
         made_of = (what, repr(self._backend.target), settings, toolchain, version, np.__version__, sys.version)
         digest = sha256("\0".join(made_of).encode()).hexdigest()
         return f"program_{digest}"

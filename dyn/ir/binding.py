@@ -7,10 +7,10 @@ reference interpreter, and the host program that is compiled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.shapes import (
     Dim,
@@ -26,7 +26,7 @@ from dyn.shapes import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Bind:
     """``symbol`` is ``(size - offset) / factor`` of an axis of an input."""
 
@@ -37,7 +37,7 @@ class Bind:
     offset: Dim = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class AxisCheck:
     """An axis of an input has the size ``dim``."""
 
@@ -46,7 +46,7 @@ class AxisCheck:
     dim: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Binding:
     """``binds`` give each symbol its value, in this order; ``checks`` are what the other axes must agree with.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Attr, Dense, Op, Region, Value
 from dyn.ir.external import callees
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind
-from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind
+from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, SymbolSequence
 from dyn.source import Loc
 
 
@@ -47,10 +47,11 @@ class Demands:
                 regions[number] = replace(regions[number], demands=(*regions[number].demands, *new))
         return tuple(regions)
 
-    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
-        if kind is RelKind.EQ and lhs is rhs:
+    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str | Callable[[], str]) -> None:
+        if (kind is RelKind.EQ and lhs is rhs) or self.facts.is_settled(kind, lhs, rhs):
             return
-        self._demand(Relation(kind, lhs, rhs, Reason(text, self.loc)))
+        reason = Reason(text if isinstance(text, str) else text(), self.loc)
+        self._demand(Relation(kind, lhs, rhs, reason))
 
     def _demand(self, relation: Relation) -> None:
         self.facts = self.facts.assume(relation)
@@ -82,12 +83,15 @@ class Builder:
     ``facts`` grows with what the ops demand. ``loc`` is given to the ops that are made and may be reassigned.
 
     That of a region (``inner``) knows what is known around it, whenever that was learned, and what its own ops demand:
-    its ``demands``, which hold in the region alone.
+    its ``demands``, which hold in the region alone. New dims are taken from ``symbols``, by regions too.
     """
 
-    def __init__(self, facts: Facts, loc: Loc, outer: Builder | None = None) -> None:
+    def __init__(
+        self, facts: Facts, loc: Loc, outer: Builder | None = None, symbols: SymbolSequence | None = None
+    ) -> None:
         self._facts = facts
         self._outer = outer
+        self.symbols = SymbolSequence() if symbols is None else symbols
         #: What was known around it when ``_facts`` was made.
         self._around = facts
         self.demands: tuple[Relation, ...] = ()
@@ -115,7 +119,7 @@ class Builder:
 
     def inner(self) -> Builder:
         """A builder of a region of this program."""
-        return Builder(self.facts, self.loc, self)
+        return Builder(self.facts, self.loc, self, self.symbols)
 
     def adopt(self, demands: Sequence[Relation]) -> None:
         """Demand here what a region demands whose ops are written out here."""
@@ -134,15 +138,17 @@ class Builder:
         """Append an op and give its results."""
         if regions and opdef.kind not in (OpKind.CONTROL, OpKind.CALL):
             self._refuse_calls(opdef, regions)
-        demands = Demands(self.facts, opdef, self.loc, regions)
-        types = opdef.types(demands, tuple(v.type for v in operands), attrs)
-        self.facts = demands.facts
+        known = self.facts
+        demands = Demands(known, opdef, self.loc, regions)
+        types = opdef.types(demands, tuple([v.type for v in operands]), attrs)
+        if demands.facts is not known:
+            self.facts = demands.facts
         if regions:
             regions = demands.grown_regions()
             if opdef.kind is not OpKind.CONTROL:  # what is folded or mapped runs wherever the op does
                 for region in regions:
                     self.adopt(region.demands)
-        return self.append(Op(opdef, tuple(operands), attrs, tuple(Value(t) for t in types), self.loc, regions))
+        return self.append(Op(opdef, tuple(operands), attrs, tuple([Value(t) for t in types]), self.loc, regions))
 
     def _refuse_calls(self, opdef: OpDef, regions: tuple[Region, ...]) -> None:
         """Raise for a call of something outside in regions that kernels run, maybe many times for an element."""

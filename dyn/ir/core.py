@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import DType, dtype
+from dyn.frozen import record
 from dyn.ir.opdef import OpDef
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, evaluate, free_symbols
 from dyn.source import Loc
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Value:
     """A tensor in a program. ``name`` is a hint for people."""
 
@@ -124,7 +125,7 @@ def uniform_element(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 Attr = Any
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Op:
     """One operation: its definition, operands, attributes, regions, results, and the user's line."""
 
@@ -151,7 +152,7 @@ class Op:
         return f"{self.opdef.name}({', '.join(repr(v) for v in self.operands)})"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Region:
     """A nested program: what a loop repeats, a branch runs, a reduction combines with."""
 
@@ -170,7 +171,7 @@ class Region:
         yield from (v for v in self.results if v not in own)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ParamInfo:
     """How people know a parameter (``params['w']`` in messages), and whether it is a captured array.
 
@@ -183,7 +184,7 @@ class ParamInfo:
     dims: tuple[Dim, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Function:
     """A whole program: parameters, ops in order, results, and what is known of its dims."""
 
@@ -193,7 +194,7 @@ class Function:
     results: tuple[Value, ...]
     facts: Facts
     infos: tuple[ParamInfo, ...]
-    result_names: tuple[str, ...] = field(default=())
+    result_names: Sequence[str] = field(default=())
 
     def with_ops(
         self, ops: tuple[Op, ...], results: tuple[Value, ...] | None = None, facts: Facts | None = None
@@ -262,6 +263,8 @@ def _relation_dims(relation: Relation) -> Iterator[Dim]:
 def with_operands(op: Op, values: Mapping[Value, Value]) -> Op:
     """The op with values replaced where it reads them, in its regions too; the same op where none is."""
     operands = tuple([values.get(v, v) for v in op.operands])
+    if not op.regions:
+        return op if operands == op.operands else Op(op.opdef, operands, op.attrs, op.results, op.loc)
     regions = tuple([_region_with(region, values) for region in op.regions])
     if operands == op.operands and all(a is b for a, b in zip(regions, op.regions, strict=True)):
         return op

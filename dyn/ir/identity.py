@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from dyn.dtypes import DType
+from dyn.dtypes import DType, dtype
+from dyn.frozen import record
 from dyn.ir.core import Attr, Dense, Function, Op, Value
 from dyn.ir.external import External
 from dyn.ir.opdef import OpDef
@@ -22,7 +22,7 @@ from dyn.shapes import Dim, Opaque, Relation, Symbol, SymExpr, as_dim
 from dyn.shapes.text import text_of_terms
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Identity:
     """The digests of a function.
 
@@ -33,8 +33,12 @@ class Identity:
     """
 
     structure: str
-    named: str | None
+    names: tuple[str, ...]
     kept: tuple[Any, ...]
+
+    @property
+    def named(self) -> str | None:
+        return None if self.kept else _digest([self.structure, *self.names])
 
 
 def function_identity(function: Function, ops: Collection[OpDef], guards: Iterable[Relation] = ()) -> Identity:
@@ -47,12 +51,10 @@ def function_identity(function: Function, ops: Collection[OpDef], guards: Iterab
     for guard in guards:
         writer.relation(guard)
     writer.ages()
-    structure = _digest(writer.lines)
-    named = None if writer.kept else _digest([structure, *writer.names])
-    return Identity(structure, named, tuple(writer.kept))
+    return Identity(_digest(writer.lines), tuple(writer.names), tuple(writer.kept))
 
 
-def _digest(lines: list[str]) -> str:
+def _digest(lines: Iterable[str]) -> str:
     return sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
@@ -73,6 +75,8 @@ class _Writer:
         self.dims: dict[Dim, str] = {}
         #: Opaque terms, each of which has a line of its own: sizes that are made of one another share theirs.
         self.terms: dict[Opaque, str] = {}
+        #: What ops are called.
+        self.opdefs: dict[OpDef, str] = {}
         #: External functions by their first appearance: code knows them by their numbers.
         self.externals: dict[External, int] = {}
 
@@ -102,18 +106,21 @@ class _Writer:
         self.lines.append(f"{relation.kind.value} {self.dim(relation.lhs)} {self.dim(relation.rhs)} {shapes}")
 
     def block(self, ops: tuple[Op, ...], results: tuple[Value, ...]) -> None:
-        values = self.values
+        values, opdefs, attr = self.values, self.opdefs, self.attr
         for op in ops:
-            name = op.opdef.name if op.opdef in self.ops else f"{op.opdef.name} {self.object(op.opdef)}"
+            called = opdefs.get(op.opdef)
+            if called is None:
+                known = op.opdef in self.ops
+                called = opdefs[op.opdef] = op.opdef.name if known else f"{op.opdef.name} {self.object(op.opdef)}"
             operands = [values[v] for v in op.operands]
-            attrs = [f"{name}={self.attr(op.attrs[name])}" for name in sorted(op.attrs)] if op.attrs else ()
+            attrs = [f"{name}={attr(op.attrs[name])}" for name in sorted(op.attrs)] if op.attrs else ()
             for region in op.regions:
                 self.lines.append(f"region {' '.join([self.define(v) for v in region.params])}")
                 for relation in region.demands:
                     self.relation(relation)
                 self.block(region.ops, region.results)
             results_ = [self.define(v) for v in op.results]
-            self.lines.append(f"{name} {operands} {attrs} {results_}")
+            self.lines.append(f"{called} {operands} {attrs} {results_}")
         self.lines.append(f"return {[self.values[v] for v in results]}")
 
     def define(self, value: Value) -> str:
@@ -131,9 +138,14 @@ class _Writer:
     def dim(self, dim: Dim) -> str:
         text = self.dims.get(dim)
         if text is None:
-            if isinstance(dim, SymExpr):
-                self.name_terms(dim)
-            text = self.dims[dim] = self.sum(dim)
+            symbol = dim.is_symbol if isinstance(dim, SymExpr) else None
+            if symbol is not None:
+                text = self.symbols.setdefault(symbol, f"d{len(self.symbols)}")
+            else:
+                if isinstance(dim, SymExpr):
+                    self.name_terms(dim)
+                text = self.sum(dim)
+            self.dims[dim] = text
         return text
 
     def sum(self, dim: Dim) -> str:
@@ -179,7 +191,7 @@ class _Writer:
             number = self.externals.setdefault(value, len(self.externals))
             return f"external {number} {value.effects}"
         if kind is Dense:
-            return f"dense {value.array.dtype.name} {value.array.shape} {value.content.hex()}"
+            return f"dense {dtype(value.array.dtype).name} {value.array.shape} {value.content.hex()}"
         for plain in (int, float, str):  # NumPy's numbers, and enumerations
             if isinstance(value, plain):
                 return f"{kind.__module__}.{kind.__qualname__} {self.attr(plain(value))}"

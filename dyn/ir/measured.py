@@ -12,7 +12,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, attr_dims
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Substitution
-from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols, symbol
+from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
 
 
 def bound_dim(op: Op) -> Symbol | None:
@@ -76,7 +76,7 @@ def with_own_dims(b: Builder, region: Region) -> Region:
     bound = [s for op in region.ops if (s := bound_dim(op)) is not None]
     if not bound:
         return region
-    fresh: dict[Symbol, Dim] = {s: as_dim(symbol(s.name, s.origin, measured=True)) for s in bound}
+    fresh: dict[Symbol, Dim] = {s: as_dim(b.symbols.symbol(s.name, s.origin, measured=True)) for s in bound}
     for relation in b.facts.relations:
         if not fresh.keys().isdisjoint(relation.symbols()):
             b.facts = b.facts.assume(relation.substituted(fresh))

@@ -25,6 +25,8 @@ from dyn.source import Loc
 class OpKind(Enum):
     """How an op touches its operands; fusion is decided by this, never by a name."""
 
+    __hash__ = object.__hash__  # that of Enum is written in Python
+
     #: Each result element from the operands' elements at the same index.
     POINTWISE = "pointwise"
     #: Each result element is one operand element, found by index arithmetic alone.
@@ -101,8 +103,11 @@ class TypeContext(Protocol):
         """The context of region ``number``: what is demanded there has to hold where the region runs."""
         ...
 
-    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
-        """Demand a relation: proved, or recorded to be checked at run time; refuted is a ShapeError."""
+    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str | Callable[[], str]) -> None:
+        """Demand a relation: proved, or recorded to be checked at run time; refuted is a ShapeError.
+
+        ``text`` says why. One that takes long to write is a function: few are read.
+        """
         ...
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer: ...

@@ -10,7 +10,7 @@ from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.measured import bound_dim, with_own_dims
 from dyn.ir.redim import Substitution
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Symbol, as_dim, symbol
+from dyn.shapes import Dim, Symbol, as_dim
 
 
 def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
@@ -47,7 +47,8 @@ def splice_over(
     is demanded, and so all that was known in it holds here too. Where dims are renamed it is proved here as well, and
     no type is inferred again; where they become expressions a proof may be lost, and what is not proved is demanded.
     """
-    measured = {s: as_dim(symbol(s.name, s.origin, measured=True)) for op in region.ops if (s := bound_dim(op))}
+    bound = [s for op in region.ops if (s := bound_dim(op))]
+    measured = {s: as_dim(b.symbols.symbol(s.name, s.origin, measured=True)) for s in bound}
     own = {**dims, **measured}
     b.adopt([relation.substituted(own) for relation in region.demands])
     if not all(isinstance(dim, int) or dim.is_symbol is not None for dim in own.values()):
@@ -103,10 +104,11 @@ def _region_again(b: Builder, region: Region) -> Region:
 
 def copied(op: Op, values: dict[Value, Value]) -> Op:
     """The op with ``values`` in place of what it reads, and results of its own, which ``values`` learns."""
-    op = with_operands(op, values)
+    regions = op.regions and tuple([_fresh(region) for region in with_operands(op, values).regions])
+    operands = tuple([values.get(v, v) for v in op.operands])
     results = tuple([Value(v.type, v.name) for v in op.results])
     values.update(zip(op.results, results, strict=True))
-    return Op(op.opdef, op.operands, op.attrs, results, op.loc, tuple([_fresh(region) for region in op.regions]))
+    return Op(op.opdef, operands, op.attrs, results, op.loc, regions)
 
 
 def _fresh(region: Region) -> Region:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.shapes import Dim, Facts, Symbol, exact_text, format_dim, product
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class TensorType:
     """A dense, row-major array of ``dtype`` whose dims may be symbolic. Rank 0 is a scalar.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value
@@ -22,9 +22,10 @@ class _Proofs:
         self.opdef, self.loc = op.opdef, op.loc
         self.regions = op.regions
 
-    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str) -> None:
+    def require(self, kind: RelKind, lhs: Dim, rhs: Dim, text: str | Callable[[], str]) -> None:
         relation = Relation(kind, lhs, rhs, _NO_REASON)
         if not self.facts.ask(relation).proved:
+            text = text if isinstance(text, str) else text()
             raise IRError(f"{self.opdef.name}: the facts do not imply that {relation.describe(self.names)} ({text})")
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer:

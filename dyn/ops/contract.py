@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 def free_axes(rank: int, batch: tuple[int, ...], contracting: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of an operand that are neither batch nor contracting, in order."""
-    return tuple(a for a in range(rank) if a not in batch and a not in contracting)
+    return tuple([a for a in range(rank) if a not in batch and a not in contracting])
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -111,12 +111,12 @@ def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
         made = b.op(
             "dot_general", ct, y, lhs_batch=batch, rhs_batch=y_batch, lhs_contracting=ct_free, rhs_contracting=y_free
         )
-        order = tuple(int(axis) for axis in np.argsort(axes))
+        order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
         return made if order == tuple(range(len(order))) else b.op("transpose", made, permutation=order)
 
     def by_axis(contracting: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
         """The first, in the order in which the second stand in their operand."""
-        return tuple(contracting[i] for i in np.argsort(others))
+        return tuple([contracting[i] for i in sorted(range(len(others)), key=others.__getitem__)])
 
     return (
         product(rhs, rb, free_r, own_r, (*lb, *free_l, *by_axis(lc, rc))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,12 @@ def _sizes(ctx: TypeContext, shape: tuple[Dim, ...], known: Container[Dim] = ())
     """The shape of a result, demanded to consist of sizes; of ``known`` ones and of plain symbols that is known."""
     for axis, dim in enumerate(shape):
         if dim not in known and (isinstance(dim, int) or dim.is_symbol is None):
-            ctx.require(RelKind.GE, dim, 0, f"axis {axis} of the shape {format_shape(shape)} has no negative size")
+            ctx.require(RelKind.GE, dim, 0, partial(_no_negative_size, shape, axis))
     return shape
+
+
+def _no_negative_size(shape: tuple[Dim, ...], axis: int) -> str:
+    return f"axis {axis} of the shape {format_shape(shape)} has no negative size"
 
 
 def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
@@ -104,7 +109,9 @@ broadcast_in_dim = OpDef(
 def _reshape_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     (x,), shape = operands, attrs["shape"]
     _sizes(ctx, shape, x.shape)
-    ctx.require(RelKind.EQ, x.size, product(shape), f"{format_shape(x.shape)} is reshaped to {format_shape(shape)}")
+    ctx.require(
+        RelKind.EQ, x.size, product(shape), lambda: f"{format_shape(x.shape)} is reshaped to {format_shape(shape)}"
+    )
     return (TensorType(x.dtype, shape, x.weak),)
 
 

@@ -19,7 +19,7 @@ from dyn.shapes.expr import (
     mod,
     product,
 )
-from dyn.shapes.facts import Declaration, Facts, numel_relation
+from dyn.shapes.facts import Declaration, Facts, KeptFacts, numel_relation
 from dyn.shapes.joins import broadcast, dim_max, dim_min, joined_from
 from dyn.shapes.parse import parse_dim
 from dyn.shapes.relation import (
@@ -33,7 +33,7 @@ from dyn.shapes.relation import (
     format_shape,
     value_conditions,
 )
-from dyn.shapes.symbols import OpaqueKind, Symbol, symbol
+from dyn.shapes.symbols import OpaqueKind, Symbol, SymbolSequence, symbol
 from dyn.shapes.text import exact_text, format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
 
@@ -45,6 +45,7 @@ __all__ = [
     "Dim",
     "DimDecl",
     "Facts",
+    "KeptFacts",
     "Monomial",
     "NamedDim",
     "Opaque",
@@ -56,6 +57,7 @@ __all__ = [
     "first_broken",
     "SymExpr",
     "Symbol",
+    "SymbolSequence",
     "Verdict",
     "as_dim",
     "broadcast",

@@ -30,7 +30,7 @@ from dyn.forking import lock
 from dyn.shapes import interval as iv
 from dyn.shapes.interval import Interval
 from dyn.shapes.symbols import KIND_ORDER, OpaqueKind, Symbol, bounds_by_definition, no_dim
-from dyn.shapes.text import format_dim
+from dyn.shapes.text import format_dim, text_for_people
 from dyn.source import user_loc
 
 _lock = lock()
@@ -109,10 +109,11 @@ class SymExpr(_Interned):
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
     constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
     where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height``, ``weight`` and
-    ``divides`` are as those of :class:`Opaque`. Made by arithmetic, :func:`as_dim` and the functions of this package.
+    ``divides`` are as those of :class:`Opaque`; ``text`` is what people read. Made by arithmetic, :func:`as_dim` and
+    the functions of this package.
     """
 
-    __slots__ = ("atoms", "constant", "divides", "height", "is_large", "key", "symbols", "terms", "weight")
+    __slots__ = ("atoms", "constant", "divides", "height", "is_large", "key", "symbols", "terms", "text", "weight")
     terms: tuple[tuple[Monomial, int], ...]
     constant: int
     atoms: frozenset[Atom]
@@ -122,8 +123,12 @@ class SymExpr(_Interned):
     divides: bool
     is_large: bool
     key: tuple[Any, ...]
+    text: str
 
     def __getattr__(self, name: str) -> Any:
+        if name == "text":  # which every demand of a size has in its reason, and most expressions are in no demand
+            self.text = text_for_people(self)
+            return self.text
         if name == "atoms":  # which is not kept for a large expression
             return frozenset(all_atoms(self))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -59,6 +59,15 @@ class Declaration:
         return self.min <= size and (self.max is None or size <= self.max) and size % self.multiple_of == 0
 
 
+class KeptFacts:
+    """Counts what is kept with facts that remember what was assumed of them: an entry of a table each."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries = 0
+
+
 class Facts:
     """Declarations and relations, and what follows from them. Adding makes a new snapshot; this one never changes.
 
@@ -75,12 +84,14 @@ class Facts:
         "_declarations",
         "_decided",
         "_earlier",
+        "_kept",
         "_last_measured",
         "_levels",
         "_memo",
         "_models",
         "_relations",
         "_root",
+        "_settled",
         "_state",
         "_tried",
     )
@@ -108,14 +119,30 @@ class Facts:
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
         #: No facts, with the memory of the same program; None of such facts themselves.
         self._root: Facts | None = None if older is None else older._free()
+        #: What was assumed, and is known to add nothing, as kind and sides.
+        self._settled: set[tuple[RelKind, Dim, Dim]] = set()
+        #: What counts the facts that are kept with these: with a relation, what they become by it.
+        self._kept: KeptFacts | None = None if older is None else older._kept
 
     @staticmethod
-    def none() -> Facts:
+    def none(kept: KeptFacts | None = None) -> Facts:
         """No facts, for a program that begins: what is computed under them lives as long as they do.
 
-        ``EMPTY``, which lives as long as the process, remembers nothing.
+        With ``kept``, which counts it, so does all that they become: who assumes the same relations of them in the same
+        order is given the same facts, with all that was proved under them. ``EMPTY``, which lives as long as the
+        process, remembers nothing.
         """
-        return Facts(State(), {}, first_models())
+        facts = Facts(State(), {}, first_models())
+        facts._kept = kept
+        return facts
+
+    def apart(self) -> Facts:
+        """These facts, for other use: what is asked and assumed of them is not kept with these."""
+        if self._kept is None:
+            return self
+        facts = Facts(self._state, self._memo.copy(), self._models, self)
+        facts._kept = None
+        return facts
 
     def _free(self) -> Facts:
         """No facts, with the memory of this program."""
@@ -188,6 +215,22 @@ class Facts:
         """
         if _key(relation) in self._assumed:
             return self
+        hit = None if self._kept is None else self._memo.get(("assume", relation))
+        new = self._with(relation) if hit is None else hit[0]
+        if new is self:
+            if relation.lhs_shape is None and self is not Facts.EMPTY:
+                self._settled.add((relation.kind, relation.lhs, relation.rhs))
+        elif hit is None and self._kept is not None:
+            self._memo["assume", relation] = new, ()
+            self._kept.entries += len(self._memo) + len(self._decided) + len(self._assumed)
+        return new
+
+    def is_settled(self, kind: RelKind, lhs: Dim, rhs: Dim) -> bool:
+        """Whether it is known already that to assume this relation adds nothing. Nothing is looked for."""
+        return (kind, lhs, rhs) in self._settled
+
+    def _with(self, relation: Relation) -> Facts:
+        """These facts and a relation that they do not have."""
         if relation.last_measured() >= 0:
             plain = replace(relation, lhs=self.simplify(relation.lhs), rhs=self.simplify(relation.rhs))
             if plain.last_measured() < relation.last_measured() and plain.lhs_shape is None:

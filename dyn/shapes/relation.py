@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, all_atoms
 from dyn.shapes.text import format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_measured, substitute
@@ -23,7 +23,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Reason:
     """Why something is known: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
 
@@ -53,7 +53,7 @@ class Reason:
 Why = tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Answer:
     """A verdict and the reasons of the facts that it rests on; none where the algebra alone decides."""
 
@@ -90,6 +90,8 @@ class Outcome(Enum):
 class RelKind(Enum):
     """The relations."""
 
+    __hash__ = object.__hash__  # that of Enum is written in Python
+
     #: ``lhs == rhs``
     EQ = "eq"
     #: ``lhs >= rhs``
@@ -123,7 +125,7 @@ def truth(kind: RelKind, lhs: int, rhs: int) -> bool:
     return _HOLDS[kind](lhs, rhs)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Relation:
     """A relation that must hold, with why; the one source of what is said when it does not.
 

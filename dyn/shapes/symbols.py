@@ -57,8 +57,43 @@ def symbol(name: str, origin: str = "", *, measured: bool = False) -> Symbol:
     return Symbol(name, origin, next(_uids), measured)
 
 
+class SymbolSequence:
+    """The symbols of a program, in the order in which it asks for them.
+
+    A program that is traced again is given the same ones, as long as it asks for the same ones in the same order; from
+    where it does not they are fresh. So their order by age is always that in which the program asked. One program uses
+    it at a time.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Symbol] = []
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def restart(self) -> None:
+        """Give them from the first one on again."""
+        self._next = 0
+
+    def symbol(self, name: str, origin: str = "", *, measured: bool = False) -> Symbol:
+        """The next symbol."""
+        at = self._next
+        self._next = at + 1
+        if at < len(self._made):
+            known = self._made[at]
+            if (known.name, known.origin, known.measured) == (name, origin, measured):
+                return known
+            del self._made[at:]
+        made = symbol(name, origin, measured=measured)
+        self._made.append(made)
+        return made
+
+
 class OpaqueKind(StrEnum):
     """The functions that polynomials cannot express."""
+
+    __hash__ = str.__hash__  # that of Enum is written in Python
 
     FLOORDIV = "floordiv"
     MOD = "mod"

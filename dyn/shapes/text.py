@@ -39,6 +39,11 @@ def format_dim(dim: Dim, names: Mapping[Symbol, str] | None = None) -> str:
     """
     if isinstance(dim, int):
         return str(int(dim))
+    return dim.text if names is None else text_for_people(dim, names)
+
+
+def text_for_people(dim: SymExpr, names: Mapping[Symbol, str] | None = None) -> str:
+    """The text of an expression, made anew."""
     if dim.weight <= _TREE:
         return _sum(dim, names, _tree(names))
     text = _shown(dim, names, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ class Code:
     #: The arrays of its large constants.
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     kept: tuple[Any, ...] = ()
+    #: Frames of its calls that no call is using (``LoadedProgram``).
+    idle: list[Any] = field(default_factory=list[Any])
 
 
 class CodeInfo(NamedTuple):

@@ -54,17 +54,21 @@ class Program:
         self._programs = Programs(self._backend)
         with record.timed("find"):
             self._identity = function_identity(traced.function, OWN_OPS, traced.guards)
-            self._key = self._programs.key(lambda: _named(traced, self._identity))
         #: The settings in force: what is lowered again later is lowered as it was.
         self._settings = config.current()
         # Whoever wants to see the passes at work wants them to run.
         # What checks call depends on the ops that they check.
         self._checks, code = self._settings.checks_values, self._settings.key()
         apart = self._settings.dump or self._checks
-        self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {target!r} {code}"
+        self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {_text_of(target)} {code}"
         self._code: Code | None = None
         #: What was found on disk.
         self._found: Found | None = None
+
+    @functools.cached_property
+    def _key(self) -> str | None:
+        """The name of its entry on disk. Code that is in memory is found without."""
+        return self._programs.key(lambda: _named(self.traced, self._identity))
 
     @property
     def optimized(self) -> Optimized:
@@ -122,7 +126,8 @@ class Program:
         code = self.code
         with self.record.timed("load"):
             interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
-            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards, self._callees())
+            callees = self._callees()
+            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards, callees, code.idle)
 
     def _callees(self) -> tuple[Callee, ...]:
         """The functions outside that the code calls by number."""
@@ -214,6 +219,11 @@ def _reuses(code: Code) -> tuple[Reuse, ...]:
         from dyn.lower.donate import Reuse
 
     return tuple(Reuse(output, input) for output, input in code.reuses)
+
+
+@functools.lru_cache(maxsize=16)
+def _text_of(target: Target) -> str:
+    return repr(target)
 
 
 def _beside(traced: TracedFunction) -> str:

@@ -28,7 +28,6 @@ from dyn.shapes import (
     format_dim,
     free_symbols,
     substitute,
-    symbol,
 )
 from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.literals import is_literal
@@ -232,6 +231,7 @@ class Trace:
             name = f"{name}{len(self.hidden)}"
             dims: tuple[Dim, ...] = shape
             if has_dims:
+                symbol = self.builder.symbols.symbol
                 symbols = [symbol(f"{name}_{axis}", f"{name}.shape[{axis}]") for axis in range(len(shape))]
                 self.sizes.update(zip(symbols, shape, strict=True))
                 dims = tuple([as_dim(s) for s in symbols])

@@ -21,7 +21,7 @@ from dyn.source import user_loc
 from dyn.trace.closures import closed, fitted, taking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.lift import lift_leaves
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names, optional_leaves, tree_text, unflatten
+from dyn.trace.pytree import Names, TreeSpec, flatten, leaf_names, optional_leaves, tree_text, unflatten
 from dyn.trace.region import TracedRegion, trace_region
 from dyn.trace.tracer import Tracer
 
@@ -74,7 +74,7 @@ class Called:
     def results(self) -> tuple[Value, ...]:
         return self.traced.region.results
 
-    def result_names(self) -> list[str]:
+    def result_names(self) -> Names:
         """What errors call the results."""
         return leaf_names(self.traced.out_tree, "the result")
 

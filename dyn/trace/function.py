@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ShapeError, TraceError
+from dyn.frozen import record
 from dyn.ir.binding import Binding, bind_axes, bind_function
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
@@ -30,18 +32,18 @@ from dyn.shapes import (
     parse_constraints,
     parse_dim,
 )
-from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import is_liftable, lift, settled_dtype
+from dyn.trace.memory import DimMemory
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LeafSpec:
     """An array argument as a trace sees it.
 
@@ -58,7 +60,7 @@ class LeafSpec:
     donated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Declarations:
     """What the user declared of dims: ranges by name, and constraints as text."""
 
@@ -66,7 +68,7 @@ class Declarations:
     constraints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TracedFunction:
     """A traced program with what the calls need: guards, captured arrays, the tree of the results."""
 
@@ -130,16 +132,20 @@ def trace_function(
     *,
     abstracts_closures: bool = False,
     ends: bool = True,
+    memory: DimMemory | None = None,
 ) -> TracedFunction:
     """Run ``call`` on tracers for ``leaves`` and record what it computes.
 
     If it ``ends``, the program is for calls from outside of traces alone (:meth:`TracedFunction.ended`). With
     ``abstracts_closures`` it is one for any numbers and arrays that are closed over: these are hidden parameters, the
-    arrays of any size. Errors inside are raised as they are, with the user's lines in them.
+    arrays of any size. What is found out of the dims stays in ``memory``, which no other trace may have at the same
+    time. Errors inside are raised as they are, with the user's lines in them.
     """
-    scope = Scope(leaves, declarations or Declarations())
+    memory = DimMemory(None) if memory is None else memory
+    scope = Scope(leaves, declarations or Declarations(), memory)
     scope.find_sizes()
-    trace = Trace(name, Builder(scope.facts(), user_loc()), sizes=scope.sizes, abstracts_closures=abstracts_closures)
+    builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
+    trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
     traced = run_traced(call, trace, scope)
     return traced.ended() if ends else traced
 
@@ -147,21 +153,21 @@ def trace_function(
 def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) -> TracedFunction:
     """What ``call`` computes of tracers for the leaves of ``scope``, recorded by ``trace``."""
     leaves = scope.leaves
-    declared = trace.builder.facts
+    declared, loc = trace.builder.facts.apart(), user_loc()
     with tracing(trace):
-        result = call([Tracer(trace, value) for value in scope.params])
+        result = call([Tracer(trace, value, loc) for value in scope.params])
         out_leaves, out_tree = flatten(result)
         names = leaf_names(out_tree, "result")
-        values = [_result(trace, leaf, path) for leaf, path in zip(out_leaves, names, strict=True)]
+        values = [_result(trace, leaf, names, number) for number, leaf in enumerate(out_leaves)]
     infos = [ParamInfo(leaf.name) for leaf in leaves] + [info for _, info, _ in trace.hidden]
     function = Function(
         identifier(trace.name, "function"),
         (*scope.params, *(value for value, _, _ in trace.hidden)),
         tuple(trace.builder.ops),
         tuple(values),
-        trace.builder.facts,
+        trace.builder.facts.apart(),
         tuple(infos),
-        tuple(names),
+        names,
     )
     _check_regions(function.ops, function.facts)
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
@@ -182,16 +188,17 @@ def _check_regions(ops: Sequence[Op], facts: Facts) -> None:
             _check_regions(region.ops, facts.within(region.demands))
 
 
-def _result(trace: Trace, leaf: Any, path: str) -> Value:
+def _result(trace: Trace, leaf: Any, names: Sequence[str], number: int) -> Value:
     if not is_liftable(leaf):
         raise TraceError(
-            f"{trace.name} returns a {type(leaf).__name__} ({path}), which is not an array.",
+            f"{trace.name} returns a {type(leaf).__name__} ({names[number]}), which is not an array.",
             loc=user_loc(),
             remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
         )
     return lift(trace, leaf)
 
 
+@functools.lru_cache(maxsize=4096)
 def identifier(text: str, otherwise: str) -> str:
     """``text`` as a name in IR text."""
     name = re.sub(r"\W+", "_", text).strip("_")
@@ -204,8 +211,9 @@ class Scope:
     A declared name is the dim of the first axis that is that name alone, wherever it stands.
     """
 
-    def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations) -> None:
+    def __init__(self, leaves: Sequence[LeafSpec], declarations: Declarations, memory: DimMemory | None = None) -> None:
         self.leaves, self.declarations = leaves, declarations
+        self.memory = DimMemory(None) if memory is None else memory
         self.symbols: dict[str, Symbol] = {}
         self.sizes: dict[Symbol, int] = {}
         #: Each axis whose size is known, as the number of its leaf, the axis and its declared dim.
@@ -223,7 +231,7 @@ class Scope:
     def named(self, name: str, origin: str) -> Symbol:
         found = self.symbols.get(name)
         if found is None:
-            found = self.symbols[name] = new_symbol(name, origin)
+            found = self.symbols[name] = self.memory.symbols.symbol(name, origin)
         return found
 
     def param(self, number: int) -> Value:
@@ -238,7 +246,7 @@ class Scope:
         if isinstance(declared, int):
             dim: Dim = declared
         elif declared is None or declared.startswith("#"):
-            dim = as_dim(new_symbol(f"{identifier(leaf.name, 'arg')}_{axis}", origin))
+            dim = as_dim(self.memory.symbols.symbol(f"{identifier(leaf.name, 'arg')}_{axis}", origin))
             if declared is not None:
                 self.marked.append(Marked(origin, dim, declared[1:]))
         else:
@@ -281,7 +289,7 @@ class Scope:
 
     def facts(self) -> Facts:
         """The declarations, which the sizes of the traced call satisfy."""
-        facts = Facts.none()
+        facts = self.memory.facts
         for dim in self.declarations.dims:
             symbol = self.symbols.get(dim.name)
             if symbol is None:

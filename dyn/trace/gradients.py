@@ -12,6 +12,7 @@ from typing import Any
 
 from dyn.dtypes import Kind
 from dyn.errors import ArgumentError, ShapeError
+from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.splice import splice
@@ -19,12 +20,12 @@ from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable, lift, lift_leaves
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
+from dyn.trace.pytree import Names, TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer, renewed
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Leaves:
     """A tree of arrays in a trace, as values. ``roots`` is what the user calls it, or what its parts are called."""
 
@@ -39,12 +40,13 @@ class Leaves:
         names = Leaves((), spec, roots).names()
         return Leaves(tuple(lift_leaves(trace, leaves, names, function)), spec, roots)
 
-    def names(self) -> list[str]:
+    def names(self) -> Names:
         """How the user would write each leaf."""
-        if isinstance(self.roots, str):
-            return leaf_names(self.tree, self.roots)
-        parts = zip(self.roots, self.tree.children(), strict=True)
-        return [name for root, tree in parts for name in leaf_names(tree, root)]
+        tree, roots = self.tree, self.roots
+        if isinstance(roots, str):
+            return leaf_names(tree, roots)
+        parts = zip(roots, tree.children(), strict=True)
+        return Names(tree.num_leaves, lambda: [name for root, part in parts for name in leaf_names(part, root)])
 
     def filled(self, trace: Trace, values: Sequence[Value | None]) -> Any:
         """A tree like this one: zeros where there is no value, and weak where this one is."""
@@ -57,7 +59,7 @@ class Leaves:
         return unflatten(self.tree, list(made))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Linearized:
     """A function that was written into the program, at ``primals``: its results, and how it got to them."""
 
@@ -107,23 +109,20 @@ class Linearized:
     def matched(self, tree: Any, like: Leaves, what: str) -> list[Value]:
         """The leaves of a tree of cotangents or tangents, of the types of what they belong to."""
         leaves, spec = flatten(tree)
-        if spec != like.tree:
-            raise ArgumentError(
-                f"{self.function}: the {what}s are {tree_text(spec)}, and what they belong to is "
-                f"{tree_text(like.tree)}.",
-                loc=user_loc(),
-                remedy=f"pass a tree of {what}s of that structure.",
-            )
+        require_tree(spec, like.tree, what, self.function)
         made: list[Value] = []
         here = self.here()
-        for leaf, value, name in zip(leaves, like.values, like.names(), strict=True):
+        names = like.names()
+        for number, (leaf, value) in enumerate(zip(leaves, like.values, strict=True)):
             given = lift(here, leaf)
             if given.type.weak and given.dtype is not value.dtype:
                 given = here.emit("convert", given, dtype=value.dtype)
-            made.append(self._fitting(given, value, f"the {what} of {name}"))
+            if given.type != value.type:
+                self._require_fit(given, value, f"the {what} of {names[number]}")
+            made.append(given)
         return made
 
-    def _fitting(self, given: Value, value: Value, what: str) -> Value:
+    def _require_fit(self, given: Value, value: Value, what: str) -> None:
         if given.dtype is not value.dtype and value.dtype.is_inexact:
             raise ArgumentError(
                 f"{self.function}: {what} is {given.dtype.name}, and must be {value.dtype.name}.",
@@ -138,7 +137,16 @@ class Linearized:
             )
         for axis, (a, b) in enumerate(zip(given.shape, value.shape, strict=True)):
             self.trace.demand(RelKind.EQ, a, b, f"{what} has its size on axis {axis}")
-        return given
+
+
+def require_tree(given: TreeSpec, like: TreeSpec, what: str, function: str) -> None:
+    """Refuse cotangents or tangents, which ``what`` is one of, that are no tree like what they belong to."""
+    if given != like:
+        raise ArgumentError(
+            f"{function}: the {what}s are {tree_text(given)}, and what they belong to is {tree_text(like)}.",
+            loc=user_loc(),
+            remedy=f"pass a tree of {what}s of that structure.",
+        )
 
 
 def linearize(
@@ -196,22 +204,25 @@ def _distinct(trace: Trace, region: Region, values: tuple[Value, ...]) -> tuple[
 
 def check_inputs(found: Linearized, *, holomorphic: bool, allow_int: bool) -> None:
     """Refuse to differentiate by what has no derivative."""
-    for value, name in zip(found.primals.values, found.primals.names(), strict=True):
+    names = found.primals.names()
+    for number, value in enumerate(found.primals.values):
         if holomorphic and value.dtype.kind is not Kind.COMPLEX:
             _refuse(
-                found, f"holomorphic=True takes complex arguments, and {name} is {value.dtype.name}", "leave it out."
+                found,
+                f"holomorphic=True takes complex arguments, and {names[number]} is {value.dtype.name}",
+                "leave it out.",
             )
         if value.dtype.kind is Kind.COMPLEX and not holomorphic:
             _refuse(
                 found,
-                f"{name} is {value.dtype.name}, and a derivative by complex numbers is defined for holomorphic "
-                "functions",
+                f"{names[number]} is {value.dtype.name}, and a derivative by complex numbers is defined for "
+                "holomorphic functions",
                 "pass holomorphic=True where the function is, or use vjp.",
             )
         if not value.dtype.is_inexact and not allow_int:
             _refuse(
                 found,
-                f"{name} is {value.dtype.name}, and a derivative by integers or booleans is not defined",
+                f"{names[number]} is {value.dtype.name}, and a derivative by integers or booleans is not defined",
                 "convert it to a float, leave it out of argnums, or pass allow_int=True for zeros.",
             )
 
@@ -274,11 +285,11 @@ def by_arguments(
     numbers = normal_argnums(options.argnums, len(args), name)
 
     def of_chosen(*chosen: Any) -> Any:
-        full = list(args)
+        others = [None if number in numbers else arg for number, arg in enumerate(args)]
+        leaves, tree = flatten((others, kwargs))
+        full, named = unflatten(tree, [renewed(leaf) for leaf in leaves])  # for the function to change
         for number, value in zip(numbers, chosen, strict=True):
             full[number] = value
-        leaves, tree = flatten((full, kwargs))
-        full, named = unflatten(tree, [renewed(leaf) for leaf in leaves])  # for the function to change
         return function(*full, **named)
 
     chosen = tuple(args[number] for number in numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,12 +172,12 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def lift_leaves(trace: Trace, leaves: Sequence[Any], names: Iterable[str], function: str) -> list[Value]:
+def lift_leaves(trace: Trace, leaves: Sequence[Any], names: Sequence[str], function: str) -> list[Value]:
     """The leaves of a tree of arrays and numbers as values; ArgumentError, with its name, for anything else."""
-    for leaf, name in zip(leaves, names, strict=True):
+    for number, leaf in enumerate(leaves):
         if not is_liftable(leaf):
             raise ArgumentError(
-                f"{function}: {name} is a {type(leaf).__name__}, which is not an array.",
+                f"{function}: {names[number]} is a {type(leaf).__name__}, which is not an array.",
                 loc=user_loc(),
                 remedy="pass arrays or numbers there, and close over everything else.",
             )

@@ -8,7 +8,7 @@ from dyn import dtypes
 from dyn.errors import ShapeError
 from dyn.ir.core import Region, Value
 from dyn.ir.measured import bound_dim
-from dyn.shapes import Dim, RelKind, as_dim, format_dim, free_symbols, symbol
+from dyn.shapes import Dim, RelKind, as_dim, format_dim, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 
@@ -21,7 +21,7 @@ def measure(trace: Trace, count: Value, name: str, origin: str, limit: Dim | Non
     """
 
     def make() -> tuple[Value, Dim]:
-        dim = as_dim(symbol(name, origin, measured=True))
+        dim = as_dim(trace.builder.symbols.symbol(name, origin, measured=True))
         wide = count.dtype is dtypes.int64 and not count.type.weak
         trace.emit("measure", count if wide else trace.emit("convert", count, dtype=dtypes.int64), dim=dim)
         if limit is not None:

@@ -8,10 +8,10 @@ where the region runs, and where it does not nothing is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import TraceError
+from dyn.frozen import record
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
@@ -22,7 +22,7 @@ from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TracedRegion:
     """A region with the tree of its results; their types are those of ``region.results``."""
 
@@ -30,7 +30,7 @@ class TracedRegion:
     out_tree: TreeSpec
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Expected:
     """What a region has to give: a tree of values of these types. ``why`` says so to people: ``the initial values``."""
 
@@ -65,9 +65,10 @@ def trace_region(
         name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace, closes=closes,
         differentiates=differentiates, rule_of=rule_of,
     )  # fmt: skip
-    values = tuple(Value(t) for t in params)
+    values = tuple([Value(t) for t in params])
+    loc = user_loc()
     with tracing(inner):
-        leaves, tree = flatten(call(*[Tracer(inner, value) for value in values]))
+        leaves, tree = flatten(call(*[Tracer(inner, value, loc) for value in values]))
         wanted = None if expected is None else expected.types
         if expected is not None and tree != expected.tree:
             raise TraceError(
@@ -76,28 +77,29 @@ def trace_region(
                 remedy="return a tree of that structure.",
             )
         results: list[Value] = []
-        for number, (leaf, path) in enumerate(zip(leaves, leaf_names(tree, "result"), strict=True)):
+        names = leaf_names(tree, "result")
+        for number, leaf in enumerate(leaves):
             if not is_liftable(leaf):
                 raise TraceError(
-                    f"{name} gives a {type(leaf).__name__} ({path}), which is not an array.",
+                    f"{name} gives a {type(leaf).__name__} ({names[number]}), which is not an array.",
                     loc=user_loc(),
                     remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
                 )
             value = lift(inner, leaf)
             if expected is not None and wanted is not None:
-                value = _as_expected(inner, value, wanted[number], path, expected.why)
+                value = _as_expected(inner, value, wanted[number], lambda: names[number], expected.why)  # noqa: B023
             results.append(value)
     region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.finished())
     refuse_escape(region, name)
     return TracedRegion(region, tree)
 
 
-def _as_expected(trace: Trace, value: Value, wanted: TensorType, path: str, why: str) -> Value:
+def _as_expected(trace: Trace, value: Value, wanted: TensorType, path: Callable[[], str], why: str) -> Value:
     if not wanted.weak and yields_to(value, wanted.dtype):
         value = converted(trace, value, wanted.dtype)
     if not same_type(value.type, wanted, trace.facts):
         raise TraceError(
-            f"{trace.name} gives {value.type} ({path}), where {why} are {wanted}.",
+            f"{trace.name} gives {value.type} ({path()}), where {why} are {wanted}.",
             loc=user_loc(),
             remedy="convert it with .astype, or start from other values.",
         )

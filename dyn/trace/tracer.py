@@ -33,13 +33,15 @@ class Tracer:
     __array_priority__ = 1000
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
 
-    def __init__(self, trace: Trace, value: Value) -> None:
+    def __init__(self, trace: Trace, value: Value, loc: Loc | None = None) -> None:
         self._trace = trace
         self._value = value
-        # Nearly every tracer is of an op that was made for it just now, whose line is known: to walk the stack once
-        # more would be a twentieth of a trace.
-        made = trace.builder.producer(value)
-        self._loc: Loc = user_loc() if made is None else made.loc
+        if loc is None:
+            # Nearly every tracer is of an op that was made for it just now, whose line is known: to walk the stack once
+            # more would be a twentieth of a trace.
+            made = trace.builder.producer(value)
+            loc = user_loc() if made is None else made.loc
+        self._loc: Loc = loc
 
     # What it is -----------------------------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class Tracer:
     def renewed(self) -> Tracer:
         """An array of its own, of the current trace, with these elements: changes to it are not seen in this one."""
         trace = active_trace(self) or self._trace
-        return Tracer(trace, self.value_in(trace))
+        return Tracer(trace, self.value_in(trace), self._loc)
 
     def __getitem__(self, index: Any) -> Any:
         return self._trace.namespace.getitem(self, index)

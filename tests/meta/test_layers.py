@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
     "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "forking": 0, "dtypes": 0, "short": 0,
+    "frozen": 0,
     "integers": 0, "version": 0,
     "shapes": 1,
     "ir": 2,
@@ -35,8 +36,8 @@ ROOMS = {
 
 # Among rooms of one number these may import those left of them; no others know each other.
 LEFT_TO_RIGHT = [
-    ("source", "errors", "config", "events"),
-    ("source", "errors", "dtypes", "short"),
+    ("frozen", "source", "errors", "config", "events"),
+    ("frozen", "source", "errors", "dtypes", "short"),
     ("runtime", "backends"),
     ("runtime", "hosts"),
     ("record", "pipeline", "explain", "array", "call", "specialize", "api", "eager", "transforms", "custom"),

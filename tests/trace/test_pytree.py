@@ -103,3 +103,19 @@ def test_a_dataclass_that_nobody_registered() -> None:
         "<lambda>(): p is a Plain, which is not an array.",
         "  help: pass an array or a number, or name the argument in static_argnames=.",
     ]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        1, None, (), [], {}, (1,), [1, (2, [3, None])], {"b": 1, "a": [2, {3: (4,)}], 7: 5} , Pair(1, {"x": (2, 3)}),
+        collections.OrderedDict([("z", 1), ("a", (2,))]), collections.defaultdict(list, {"k": [1, 2]}),
+        collections.deque([1, [2]]), {"p": Pair([1], 2)}, {(1, "t"): 1, 2.5: [None, 2]},
+    ],
+)  # fmt: skip
+def test_names_are_those_that_optree_writes(tree: Any) -> None:
+    leaves, spec = flatten(tree)
+    names = leaf_names(spec, "root")
+    assert list(names) == [accessor.codify("root") for accessor in spec.accessors()]
+    assert len(names) == len(leaves)
+    assert [eval(name, {"root": tree}) for name in names] == leaves

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,8 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import lax
-from dyn.errors import ShapeError
+from dyn import lax, transforms
+from dyn.errors import ArgumentError, ShapeError
 
 Array = Any
 
@@ -109,3 +111,62 @@ def test_a_cotangent_of_another_size_is_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         pull(floats(3))
     assert "the cotangent of the result has its size on axis 0" in str(caught.value)
+
+
+def test_a_function_that_is_differentiated_again_has_the_second_half_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    jit = transforms.jit
+    monkeypatch.setattr(transforms, "jit", lambda function: made.append(function) or jit(function))
+    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    for size, scale in ((3, 2.0), (3, 2.0), (5, 4.0), (0, 1.0)):
+        x = floats(size)
+        _, pull = dyn.vjp(lambda x: {"y": dnp.tanh(x) * scale}, x)  # noqa: B023 - it is called here
+        close(pull({"y": x}), ((1 - np.tanh(x) ** 2) * scale * x,))
+        _, push = dyn.linearize(lambda x: (dnp.sin(x),), x)
+        close(push(x), (np.cos(x) * x,))
+    assert len(made) == 2
+
+
+def test_second_halves_of_trees_that_differ_have_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree may hold anything: what is remembered of a half knows leaves alone."""
+    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    x = floats(3)
+
+    class Node:
+        def __init__(self, value: Any, beside: Any) -> None:
+            self.value, self.beside = value, beside
+
+    class Beside:
+        pass
+
+    dyn.tree.register_pytree_node(Node, lambda n: ((n.value,), n.beside), lambda beside, c: Node(c[0], beside))
+    beside = Beside()
+    _, pull = dyn.vjp(lambda n: n.value * 2, Node(x, beside))
+    (pulled,) = pull(x)
+    assert pulled.beside is beside
+    close(pulled.value, 2 * x)
+    alive = weakref.ref(beside)
+    del beside, pull, pulled
+    gc.collect()
+    assert alive() is None
+
+
+def test_what_a_second_half_is_given_has_the_tree_that_it_is_for() -> None:
+    x = floats(3)
+    _, pull = dyn.vjp(lambda x: {"y": x * 2}, x)
+    for _ in range(2):
+        with pytest.raises(ArgumentError) as caught:
+            pull({"z": x})
+        assert (caught.value.problem, caught.value.remedy) == (
+            "dyn.vjp(<lambda>): the cotangents are {'z': *}, and what they belong to is {'y': *}.",
+            "pass a tree of cotangents of that structure.",
+        )
+        with pytest.raises(ArgumentError) as caught:
+            pull({"y": "x"})
+        assert str(caught.value) == (
+            "pull(): tree[0] is a str, which is not an array.\n"
+            "  help: pass an array or a number, or name the argument in static_argnames=."
+        )
+        close(pull({"y": x}), (2 * x,))
