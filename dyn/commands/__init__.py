@@ -1,1 +1,1 @@
-"""What ``python -m dyn`` does with StableHLO modules, a file a command. Heavy imports are made when one runs."""
+"""Commands of ``python -m dyn`` for StableHLO modules, a file each. Heavy imports are made when one runs."""

@@ -103,7 +103,7 @@ class _Inspected:
         return found
 
     def text(self) -> str:
-        """What ``explain`` says of a program, but for its dims, which have a table, and compiling: there was none."""
+        """The text of ``explain`` for a program but for its dims, which have a table, and compiling: there is none."""
         if self.report is None:
             return ""
         from dyn.explain.text import sections

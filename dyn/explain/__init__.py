@@ -1,1 +1,1 @@
-"""What a compilation found out and decided, told. Calls need ``log`` and ``versions`` alone, which import little."""
+"""Explanations of a compilation. Calls need ``log`` and ``versions`` alone, which import little."""

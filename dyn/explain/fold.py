@@ -144,7 +144,7 @@ def _folds(steps: Sequence[Step], readers: list[set[int]], shown: frozenset[int]
 
 
 def _wiring(steps: Sequence[Step], fold: Fold, turn: int, place: int) -> list[tuple[str, Hashable]]:
-    """What a step reads: of its own repetition, of the one before, or from outside."""
+    """The reads of a step: of its own repetition, of the one before, or from outside."""
     begin = fold.start + turn * fold.period
     found: list[tuple[str, Hashable]] = []
     for source in steps[begin + place].sources:

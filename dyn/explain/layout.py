@@ -27,7 +27,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each box's upper left corner is; the points that each arrow passes, from its tail to its head; the size."""
+    """Each box's upper left corner; the points that each arrow passes, from its tail to its head; the size."""
 
     corners: tuple[Point, ...]
     paths: Mapping[tuple[int, int], tuple[Point, ...]]

@@ -133,7 +133,7 @@ def _rect(x: float, y: float, width: float, height: float, radius: float, style:
 
 
 def _chip_centre(one: _Drawn, corner: Point, number: int) -> float:
-    """Where an output leaves its box: the labels stand side by side around the middle."""
+    """The place at which an output leaves its box: the labels stand side by side around the middle."""
     total = sum(one.chips) + 8 * (len(one.chips) - 1)
     return corner.x + one.width / 2 - total / 2 + sum(one.chips[:number]) + 8 * number + one.chips[number] / 2
 
@@ -211,7 +211,7 @@ def _back(layers: Layers, drawn: Sequence[_Drawn], layout: Layout, right: float)
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What a layer covers, the arrows to its boxes included; ``alone`` where no other box stands there."""
+    """The area of a layer, the arrows to its boxes included; ``alone`` where no other box stands there."""
 
     left: float
     top: float

@@ -1,4 +1,4 @@
-"""What ``explain()`` tells of one program, gathered as plain records; ``text`` and ``html`` show them."""
+"""Records of one program for ``explain()``; ``text`` and ``html`` show them."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _dims(function: Function) -> list[DimRow]:
 
 
 def _checked(optimized: Optimized) -> list[FactRow]:
-    """What the host program checks at each call."""
+    """The checks of the host program at each call."""
     rows: list[FactRow] = []
     for site in optimized.host.sites:
         if isinstance(site, InRegion):
@@ -200,7 +200,7 @@ def _relation(relation: Relation, status: Status) -> FactRow:
 
 
 def _proved(function: Function) -> list[FactRow]:
-    """What follows for the dims: equalities, and bounds and factors beyond those that were declared."""
+    """Proved facts of the dims: equalities, and bounds and factors beyond those that were declared."""
     facts = function.facts
     declared = {d.symbol: d for d in facts.declarations}
     rows: list[FactRow] = []

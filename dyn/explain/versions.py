@@ -25,7 +25,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class MadeFor:
-    """What a program was compiled for: everything that decides which program a call takes, but for the sizes."""
+    """Everything that decides which program a call takes, but for the sizes."""
 
     arguments: tuple[Argument, ...]
     #: Each argument that the function was called with, and its structure.
@@ -68,7 +68,7 @@ def broken_guard(guards: Sequence[Relation], sizes: Mapping[Symbol, int]) -> str
 
 
 def differences(new: MadeFor, old: MadeFor) -> list[str]:
-    """What differs, as phrases that end in what it was: ``x is float64, and was float32``."""
+    """The differences, as phrases that end in what was before: ``x is float64, and was float32``."""
     found: list[str] = []
     was = dict(old.trees)
     for name, tree in new.trees:

@@ -80,7 +80,7 @@ def _as_many_heads(q: Tracer, x: Tracer) -> Tracer:
 
 
 def _kept(scores: Tracer, mask: ArrayLike | None, is_causal: bool) -> Array | None:
-    """Where scores count; None for everywhere."""
+    """The mask of the scores that count; None for all."""
     if not is_causal:
         return mask
     t, s = shape_of(scores)[-2:]

@@ -130,7 +130,7 @@ def effective(window: Dim, dilation: int) -> Dim:
 def paddings(
     trace: Trace, what: str, padding: Padding, sizes: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int]
 ) -> tuple[tuple[Dim, Dim], ...]:
-    """What is added in front of and behind each axis, for windows that reach so far."""
+    """The padding in front of and behind each axis, for windows that reach so far."""
     if not isinstance(padding, str):
         pairs = [tuple(pair) for pair in padding]
         if len(pairs) != len(sizes) or any(len(pair) != 2 for pair in pairs):
@@ -166,7 +166,7 @@ def _transposed_padding(padding: str, reach: Dim, stride: int) -> tuple[Dim, Dim
 
 
 def _specs(what: str, image: Tracer, kernel: Tracer, numbers: Any) -> Specs:
-    """Where axes are: from three texts, or from an object as ``jax.lax.conv_dimension_numbers`` makes it."""
+    """The places of axes: from three texts, or from an object as ``jax.lax.conv_dimension_numbers`` makes it."""
     rank = image.ndim
     if kernel.ndim != rank or rank < 2:
         raise ShapeError(

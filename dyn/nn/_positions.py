@@ -1,4 +1,4 @@
-"""Where a token stands, as part of what it is."""
+"""Positional encodings: a token's place as part of its features."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _none_by_zero(result: Tracer, divisor: Tracer) -> Tracer:
 
 
 def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:
-    """Where truncated division rounded up: the rest is not 0, and its sign is not the divisor's."""
+    """Mark where truncated division rounded up: the rest is not 0, and its sign is not the divisor's."""
     if rest.element_type.kind is Kind.UINT:
         return None
     opposite = emit("xor", flag("LT", rest, 0), flag("LT", divisor, 0))

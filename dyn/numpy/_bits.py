@@ -82,7 +82,7 @@ def size_of_number(x: Tracer) -> Tracer:
 
 @public
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign is negative, of -0.0 and NaN too."""
+    """Tell whether the sign is negative, of -0.0 and NaN too."""
     (value,) = promote("signbit", x)
     if value.element_type.is_float:
         return flag("LT", pattern(value), 0)

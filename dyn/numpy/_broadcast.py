@@ -87,7 +87,7 @@ def _join(what: str, trace: Trace, axis: int, a: Dim, b: Dim, shapes: Sequence[t
 
 
 def _cut(trace: Trace, whole: Dim, part: Dim) -> bool:
-    """Whether ``part`` is ``min(whole, c, …)`` with every c at least 2.
+    """Tell whether ``part`` is ``min(whole, c, …)`` with every c at least 2.
 
     Then they fit only where they are equal: a part that is 1 is all of a whole that is 1. This is ``x + table[:n]``.
     """
@@ -98,7 +98,7 @@ def _cut(trace: Trace, whole: Dim, part: Dim) -> bool:
 
 
 def same_dims(trace: Trace, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
-    """Whether two shapes are proved equal."""
+    """Tell whether two shapes are proved equal."""
     return len(a) == len(b) and all(x is y or trace.facts.eq(x, y).proved for x, y in zip(a, b, strict=True))
 
 

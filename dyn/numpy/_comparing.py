@@ -30,7 +30,7 @@ __all__ = [
 def allclose(
     x: ArrayLike, y: ArrayLike, /, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Whether ``|x - y| <= atol + rtol * |y|`` for all elements, which broadcast."""
+    """Tell whether ``|x - y| <= atol + rtol * |y|`` for all elements, which broadcast."""
     return all_of(isclose(x, y, rtol, atol, equal_nan))
 
 
@@ -43,7 +43,7 @@ def _equal(x: Tracer, y: Tracer, equal_nan: bool) -> Tracer:
 
 @public
 def array_equal(a1: ArrayLike, a2: ArrayLike, /, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements.
+    """Tell whether two arrays have the same shape and elements.
 
     Sizes that are not known are compared when the program runs: that they differ is an answer, not an error.
     """
@@ -73,7 +73,7 @@ def _cut(x: Tracer, y: Tracer, axis: int) -> tuple[Tracer, Tracer]:
 
 @public
 def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
-    """Whether two arrays broadcast to each other and have the same elements then.
+    """Tell whether two arrays broadcast to each other and have the same elements then.
 
     Sizes that are not known have to broadcast, which is checked at each call.
     """
@@ -91,7 +91,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
 
 @public
 def iscomplex(x: ArrayLike, /) -> Array:
-    """Where the imaginary part is not 0."""
+    """Mark the elements whose imaginary part is not 0."""
     (value,) = promote("iscomplex", x)
     if value.element_type.kind is not Kind.COMPLEX:
         return filled(cast(value, dtypes.bool_), False)
@@ -101,7 +101,7 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
 @public
 def isreal(x: ArrayLike, /) -> Array:
-    """Where the imaginary part is 0."""
+    """Mark the elements whose imaginary part is 0."""
     (value,) = promote("isreal", x)
     if value.element_type.kind is not Kind.COMPLEX:
         return filled(cast(value, dtypes.bool_), True)
@@ -110,7 +110,7 @@ def isreal(x: ArrayLike, /) -> Array:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the dtype is complex."""
+    """Tell whether the dtype is complex."""
     if isinstance(x, bool | int | float | complex):
         return isinstance(x, complex)
     if isinstance(x, list | tuple):
@@ -119,12 +119,12 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the dtype is not complex."""
+    """Tell whether the dtype is not complex."""
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Whether it is a number, a dimension or an array without axes, as in JAX."""
+    """Tell whether it is a number, a dimension or an array without axes, as in JAX."""
     if isinstance(element, numbers.Number | SymbolicDim | np.generic):
         return True
     return hasattr(element, "dtype") and getattr(element, "ndim", None) == 0

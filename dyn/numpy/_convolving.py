@@ -25,7 +25,7 @@ def _operands(what: str, a: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
 
 
 def _part(what: str, mode: str, n: Dim, m: Dim) -> tuple[Dim, Dim]:
-    """Where the part of the whole convolution that a mode asks for begins, and how long it is."""
+    """The start and the length of the part of the whole convolution that a mode asks for."""
     short, long = dim_min(n, m), dim_max(n, m)
     if mode == "full":
         return 0, n + m - 1

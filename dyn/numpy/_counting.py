@@ -54,7 +54,7 @@ def _same_size(what: str, weights: Tracer, x: Tracer) -> None:
 
 
 def _some(x: Tracer) -> Tracer:
-    """Whether a vector has an element."""
+    """Tell whether a vector has an element."""
     size: Array = size_of(x, shape_of(x)[0])
     return size > 0
 

@@ -259,7 +259,7 @@ def linspace(
 
 
 def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) -> Tracer:
-    """Where the column compares so with the row plus ``k``, over the last two axes."""
+    """The comparison of the column with the row plus ``k``, over the last two axes."""
     rank = len(shape)
     rows = indices(trace, shape, rank - 2, dtypes.int64)
     columns = indices(trace, shape, rank - 1, dtypes.int64)

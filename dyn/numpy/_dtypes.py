@@ -50,13 +50,13 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
 
 
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
-    """Whether every value of one dtype has its equal in another, which is what they promote to."""
+    """Tell whether every value of one dtype has its equal in another, which is what they promote to."""
     own = _own(from_)
     return dtypes.promote(own, dtype_of(to)) is dtype_of(to)
 
 
 def isdtype(dtype: DTypeLike, kind: Any) -> bool:
-    """Whether a dtype is of a kind: ``"integral"``, ``"real floating"``, …, a dtype, or a tuple of these."""
+    """Tell whether a dtype is of a kind: ``"integral"``, ``"real floating"``, …, a dtype, or a tuple of these."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     own = dtype_of(dtype)
     if own.np.type.__module__ == "ml_dtypes":  # NumPy does not know its kind

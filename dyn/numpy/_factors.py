@@ -28,28 +28,28 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """What :func:`eigh` gives."""
+    """Results of :func:`eigh`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EigResult(NamedTuple):
-    """What :func:`eig` gives."""
+    """Results of :func:`eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class QRResult(NamedTuple):
-    """What :func:`qr` gives."""
+    """Results of :func:`qr`."""
 
     Q: Array
     R: Array
 
 
 class SVDResult(NamedTuple):
-    """What :func:`svd` gives."""
+    """Results of :func:`svd`."""
 
     U: Array
     S: Array

@@ -1,4 +1,4 @@
-"""What floats are made of: fractions and exponents, the distance to the next one."""
+"""Parts of floats: fractions and exponents, the distance to the next one."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FUNCTIONS = {
 
 
 def in_place(name: str, x: Tracer, other: Any) -> Tracer:
-    """What ``x`` is after the operator ``name`` with ``other``. Its shape and dtype stay.
+    """The value of ``x`` after the operator ``name`` with ``other``. Its shape and dtype stay.
 
     Raises UnsupportedOpError where the result has another dtype, ShapeError where it has another shape.
     """

@@ -1,4 +1,4 @@
-"""What ``x[...]`` says: the elements that an index takes, in a form that reading and writing share.
+"""Indices in ``x[...]``: the elements that one takes, in a form that reading and writing share.
 
 Slices clamp as in NumPy, also where sizes are undecided: ``x[:n]`` has ``min(n, x.shape[0])`` rows. A number out of
 range is a ShapeError, at once or when called.
@@ -28,7 +28,7 @@ from dyn.trace.tracer import Tracer
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a slice or a number takes of an axis: of the ``length`` elements from ``start`` on every ``step``-th."""
+    """The elements that a slice or a number takes of an axis: of ``length`` from ``start`` on every ``step``-th."""
 
     start: Dim
     length: Dim
@@ -77,7 +77,7 @@ class Selection:
 
 
 def select(x: Tracer, index: Any) -> Selection:
-    """What ``x[index]`` takes. Raises ShapeError where that is not there, UnsupportedOpError for what is no index."""
+    """The selection of ``x[index]``. Raises ShapeError where that is not there, UnsupportedOpError for no index."""
     items = _expanded(x, index if isinstance(index, tuple) else (index,))
     ranges: list[Range] = []
     arrays: list[tuple[int, Tracer]] = []
@@ -195,7 +195,7 @@ def _sliced(x: Tracer, axis: int, item: slice) -> Range:
 
 
 def _start(trace: Trace, first: Dim, limit: Dim, length: Dim, size: Dim) -> Dim:
-    """Where a slice starts, in a form whose place inside of the axis is proved if one is.
+    """The start of a slice, in a form whose place inside of the axis is proved if one is.
 
     It is ``min(first, size)``, or ``limit - length``: where there are no elements any place inside will do.
     """
@@ -235,7 +235,7 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
 
 
 def _counts_from_end(trace: Trace, bound: Any, size: Dim) -> bool:
-    """Whether a bound of a slice, before it is counted from the front, is the size less a number."""
+    """Tell whether a bound of a slice, before it is counted from the front, is the size less a number."""
     short = None if bound is None else size - size_in(trace, bound, "a slice")
     return isinstance(short, int) and short >= 0
 
@@ -254,7 +254,7 @@ def _from_end(trace: Trace, dim: Dim, size: Dim, *, backwards: bool = False) -> 
 
 
 def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim, last: int) -> bool:
-    """Whether ``dim`` counted from the end would lie at or before place ``last`` whenever it is negative.
+    """Tell whether ``dim`` counted from the end would lie at or before place ``last`` whenever it is negative.
 
     Then it clamps to the same place without being counted from the end: ``x[: n - 1]`` of n rows. That place is the
     first element, 0, for a slice that goes forwards, and before it for one that goes backwards.
@@ -298,7 +298,7 @@ def _is_number(item: Any) -> bool:
 
 
 def _position(x: Tracer, axis: int, item: Any) -> Dim:
-    """Where the one element stands that a number or a dimension takes; demands that it is inside."""
+    """The place of the one element that a number or a dimension takes; demands that it is inside."""
     trace, size = x._trace, shape_of(x)[axis]
     dim = size_in(trace, item, "an index")
     if isinstance(dim, int):

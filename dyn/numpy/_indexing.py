@@ -46,7 +46,7 @@ def scatter_update(x: Any, index: Any, updates: Any, combine: str = "replace") -
 
 
 def read(x: Tracer, chosen: Selection, *, wrap: bool = True) -> Tracer:
-    """What a selection takes, in its layout. With ``wrap`` negative places of index arrays count from the end."""
+    """The elements of a selection, in its layout. With ``wrap`` negative places of index arrays count from the end."""
     return _gathered(_cut(x, chosen.ranges), chosen, wrap)
 
 
@@ -66,7 +66,7 @@ def _backwards(ranges: tuple[Range, ...]) -> tuple[int, ...]:
 
 
 def _gathered(box: Tracer, chosen: Selection, wrap: bool) -> Tracer:
-    """What index arrays take of the box, in the selection's layout."""
+    """The elements that index arrays take of the box, in the selection's layout."""
     if not chosen.arrays:
         return box
     axes = chosen.looked_up

@@ -58,7 +58,7 @@ def _endless(x: Tracer, y: Tracer) -> Tracer:
 
 
 def _lost(x: Tracer, y: Tracer) -> Tracer:
-    """Where the real part is a zero, and the imaginary part is NaN."""
+    """Mark where the real part is a zero, and the imaginary part is NaN."""
     return emit("and", flag("EQ", x, 0.0), emit("compare", y, y, direction="NE"))
 
 

@@ -88,14 +88,14 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def isnan(x: ArrayLike, /) -> Array:
-    """Whether each element is NaN."""
+    """Tell whether each element is NaN."""
     (value,) = promote("isnan", x)
     return emit("compare", value, value, direction="NE")
 
 
 @public
 def isfinite(x: ArrayLike, /) -> Array:
-    """Whether each element is neither NaN nor infinite."""
+    """Tell whether each element is neither NaN nor infinite."""
     (value,) = promote("isfinite", x)
     if value.element_type.kind is Kind.COMPLEX:
         return emit("and", *(emit("is_finite", emit(part, value)) for part in ("real", "imag")))
@@ -121,25 +121,25 @@ def _is_infinity(what: str, x: ArrayLike, sign: int) -> Tracer:
 
 @public
 def isinf(x: ArrayLike, /) -> Array:
-    """Whether each element is infinite."""
+    """Tell whether each element is infinite."""
     return _is_infinity("isinf", x, 0)
 
 
 @public
 def isposinf(x: ArrayLike, /) -> Array:
-    """Whether each element is +inf."""
+    """Tell whether each element is +inf."""
     return _is_infinity("isposinf", x, 1)
 
 
 @public
 def isneginf(x: ArrayLike, /) -> Array:
-    """Whether each element is -inf."""
+    """Tell whether each element is -inf."""
     return _is_infinity("isneginf", x, -1)
 
 
 @public
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
+    """Tell whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
     a, b = align("isclose", promote("isclose", x, y, choose=_float_or_default))
     gap, size = emit("abs", emit("subtract", a, b)), emit("abs", b)
     bound = emit("add", filled(size, atol), emit("multiply", filled(size, rtol), size))
@@ -159,7 +159,7 @@ def _float_or_default(dtype: DType) -> DType:
 
 
 def truth(x: Tracer) -> Tracer:
-    """Whether each element is not 0."""
+    """Tell whether each element is not 0."""
     if x.element_type.kind is Kind.COMPLEX:
         return emit("compare", x, filled(x, 0), direction="NE")
     return cast(x, dtypes.bool_)
@@ -171,25 +171,25 @@ def _logical(name: str, what: str, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 @public
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Whether both are not 0."""
+    """Tell whether both are not 0."""
     return _logical("and", "logical_and", x, y)
 
 
 @public
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Whether either is not 0."""
+    """Tell whether either is not 0."""
     return _logical("or", "logical_or", x, y)
 
 
 @public
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Whether one of the two is not 0."""
+    """Tell whether one of the two is not 0."""
     return _logical("xor", "logical_xor", x, y)
 
 
 @public
 def logical_not(x: ArrayLike, /) -> Array:
-    """Whether each element is 0."""
+    """Tell whether each element is 0."""
     return emit("not", truth(promote("logical_not", x)[0]))
 
 

@@ -96,7 +96,7 @@ def _with_inferred(x: Tracer, sizes: list[Dim]) -> tuple[Dim, ...]:
 
 
 def _left_over(x: Tracer, known: list[Dim], written: tuple[Dim, ...]) -> Dim:
-    """What -1 stands for: the number of elements over the product of the known sizes.
+    """The size that -1 stands for: the number of elements over the product of the known sizes.
 
     Sizes that are in both shapes are taken out first, so that (b, s, 768) as (b, s, 12, -1) is 64 even where b is 0.
     """

@@ -1,4 +1,4 @@
-"""What ``dyn.numpy.linalg`` has beside factors and solving: products and diagonals, over the last axes."""
+"""Products and diagonals over the last axes, for ``dyn.numpy.linalg``."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
 
 
 def _orders(facts: Facts, sizes: list[Dim]) -> dict[tuple[int, int], int]:
-    """Where each chain of factors is cut last, by the costs of its two parts (T. H. Cormen et al., "Introduction to
+    """The last cut of each chain of factors, by the costs of its two parts (T. H. Cormen et al., "Introduction to
     Algorithms", 15.2). A cut is another one's better only where that is known for every shape."""
     count = len(sizes) - 1
     costs: dict[tuple[int, int], Dim] = {(i, i): 0 for i in range(count)}

@@ -57,7 +57,7 @@ def nanmin(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
 
 @public
 def nanargmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """Where the greatest element that is not NaN stands first; -1 where all are NaN, as in JAX (NumPy raises)."""
+    """The first place of the greatest element that is not NaN; -1 where all are NaN, as in JAX (NumPy raises)."""
     value, missing = _parts("nanargmax", x)
     if missing is None:
         return argmax(value, axis, keepdims=keepdims)
@@ -67,7 +67,7 @@ def nanargmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = Fals
 
 @public
 def nanargmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """Where the least element that is not NaN stands first; -1 where all are NaN, as in JAX (NumPy raises)."""
+    """The first place of the least element that is not NaN; -1 where all are NaN, as in JAX (NumPy raises)."""
     value, missing = _parts("nanargmin", x)
     if missing is None:
         return argmin(value, axis, keepdims=keepdims)

@@ -1,4 +1,4 @@
-"""What a mask takes: results with one element for each true one, of which there are as many as the values say.
+"""Selections by masks: results with one element for each true one, as many as the values say.
 
 The number of true elements is counted and becomes a dim (``dyn.trace.measured``); each true element then goes to the
 place that a running sum of the mask says. Of one mask there is one number: ``x[m] + y[m]`` have the same shape.
@@ -30,7 +30,7 @@ __all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero"]
 
 @public
 def nonzero(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> tuple[Array, ...]:
-    """Where the elements that are not 0 stand, in row-major order: an int64 array of the places on each axis.
+    """The places of the elements that are not 0, in row-major order: an int64 array for each axis.
 
     Their shape is a dim of its own, ``count``, at most the number of elements. With ``size`` it is that instead: what
     is more is left out, and what is missing stands at ``fill_value`` (one number, or one for each axis; 0 without).
@@ -134,14 +134,14 @@ def mask_indices(x: Tracer, axis: int, mask: Tracer) -> tuple[Tracer, ...]:
 
 @public
 def flatnonzero(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """Where the elements that are not 0 stand among all, in row-major order: int64. See :func:`nonzero`."""
+    """The numbers of the elements that are not 0 among all, in row-major order: int64. See :func:`nonzero`."""
     value = operand("flatnonzero", x, size)
     return places_of(view(value, (value._value.type.size,)), size, fill_value)[0]
 
 
 @public
 def argwhere(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """Where the elements that are not 0 stand: a row of places for each, ``(count, x.ndim)`` of int64."""
+    """The places of the elements that are not 0: a row for each, ``(count, x.ndim)`` of int64."""
     value = operand("argwhere", x, size)
     if value.ndim == 0:  # a row without places, or none
         (count,) = shape_of(flat_places(view(value, (1,)), size))
@@ -153,7 +153,7 @@ def argwhere(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = Non
 
 @public
 def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Array:
-    """What stands along an axis where a vector of conditions is true; without ``axis`` of all elements in their order.
+    """The slices of an axis at which a vector of conditions is true; without ``axis`` the elements in their order.
 
     The vector may be shorter than the axis: what it has nothing to say of is left out. Raises ShapeError where it is
     longer, or is no vector.

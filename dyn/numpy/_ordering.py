@@ -19,7 +19,7 @@ __all__ = ["lexsort"]
 
 @public
 def lexsort(keys: ArrayLike | tuple[ArrayLike, ...] | list[ArrayLike], axis: int = -1) -> Array:
-    """Where the elements stand in the order of several keys along ``axis``, as int64; the last key comes first.
+    """The places of the elements in the order of several keys along ``axis``, as int64; the last key comes first.
 
     ``keys`` are arrays of one shape, or the rows of an array. What is equal in all keys keeps its order, and NaN is
     more than any number.

@@ -17,7 +17,7 @@ from dyn.specialize.carried import is_array
 
 
 def fits(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a value is no Python integer, or one that an integer dtype has."""
+    """Tell whether a value is no Python integer, or one that an integer dtype has."""
     if type(value) is not int or dtype.kind not in "iu":
         return True
     info = np.iinfo(dtype)

@@ -31,11 +31,11 @@ class NumpyNamespace:
     """The one implementation of ``dyn.trace.context.Namespace``."""
 
     def is_operand(self, value: object) -> bool:
-        """Whether operators take ``value`` beside an array."""
+        """Tell whether operators take ``value`` beside an array."""
         return is_liftable(value)
 
     def has(self, name: str) -> bool:
-        """Whether there is a function of this name, such as ``zeros`` or ``linalg.norm``."""
+        """Tell whether there is a function of this name, such as ``zeros`` or ``linalg.norm``."""
         found = self._function(name)
         return callable(found) and not isinstance(found, type)
 

@@ -1,4 +1,4 @@
-"""What makes a function public: inside a trace it records ops, outside of one it runs at once."""
+"""Public functions: inside a trace they record ops, outside of one they run at once."""
 
 from __future__ import annotations
 

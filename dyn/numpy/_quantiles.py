@@ -66,7 +66,7 @@ def partition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
 
 @public
 def argpartition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
-    """Where the elements of :func:`partition` stand, as int64."""
+    """The places of the elements of :func:`partition`, as int64."""
     value = operand("argpartition", x)
     number = one_axis("argpartition", axis, value.ndim)
     _check_kth("argpartition", value, kth, number)
@@ -250,11 +250,11 @@ def _in_range(what: str, most: int) -> Callable[..., None]:
 def quantile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """What a share ``q``, from 0 to 1, of the elements along ``axis`` does not exceed, by any of NumPy's methods.
+    """The number that a share ``q``, from 0 to 1, of the elements along ``axis`` does not exceed.
 
-    Shape: that of ``q``, then that of ``x`` without the axes. Integers give the default float, unless the method
-    chooses an element. NaN where an element is NaN, and of no elements (NumPy raises). Numbers ``q`` outside of their
-    range are an InvalidValueError; elements of an array count as the nearest in it.
+    ``method`` is any of NumPy's. Shape: that of ``q``, then that of ``x`` without the axes. Integers give the default
+    float, unless the method chooses an element. NaN where an element is NaN, and of no elements (NumPy raises). Numbers
+    ``q`` outside of their range are an InvalidValueError; elements of an array count as the nearest in it.
     """
     return _quantiles("quantile", x, _shares("quantile", x, q, 1), axis, method, keepdims, False)
 

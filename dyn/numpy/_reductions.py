@@ -49,7 +49,7 @@ def _masked(x: Tracer, where: ArrayLike | None, combine: str, what: str) -> Trac
 
 
 def sum_dtype(dtype: DType) -> DType:
-    """What integers are added up in: NumPy's own on 64-bit machines."""
+    """The dtype that integers are added up in: NumPy's own on 64-bit machines."""
     if dtype.kind is Kind.UINT:
         return dtypes.uint64
     return dtypes.int64 if dtype.kind in (Kind.BOOL, Kind.INT) else dtype
@@ -164,13 +164,13 @@ def _arg_extreme(what: str, combine: str, x: ArrayLike, axis: int | None, keepdi
 
 @public
 def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """Where the greatest element stands first, as int64; without ``axis`` among all elements in their order."""
+    """The first place of the greatest element, as int64; without ``axis`` among all elements in their order."""
     return _arg_extreme("argmax", "maximum", x, axis, keepdims)
 
 
 @public
 def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """Where the least element stands first, as int64; without ``axis`` among all elements in their order."""
+    """The first place of the least element, as int64; without ``axis`` among all elements in their order."""
     return _arg_extreme("argmin", "minimum", x, axis, keepdims)
 
 
@@ -179,14 +179,14 @@ def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) 
 
 @public
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Array:
-    """Whether no element is 0; true of nothing."""
+    """Tell whether no element is 0; true of nothing."""
     value = truth(operand("all", x, where))
     return fold(_masked(value, where, "and", "all"), "and", all_axes("all", axis, value.ndim), keepdims)
 
 
 @public
 def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Array:
-    """Whether some element is not 0; false of nothing."""
+    """Tell whether some element is not 0; false of nothing."""
     value = truth(operand("any", x, where))
     return fold(_masked(value, where, "or", "any"), "or", all_axes("any", axis, value.ndim), keepdims)
 

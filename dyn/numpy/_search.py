@@ -85,14 +85,14 @@ def _sided(side: str) -> bool:
 
 
 def _precedes(probe: Tracer, values: Tracer, right: bool) -> Tracer:
-    """Whether an element of the table stands before the place where a value belongs."""
+    """Tell whether an element of the table stands before the place where a value belongs."""
     if not right:
         return before(probe, values)
     return emit("xor", before(values, probe), filled(cast(probe, dtypes.bool_), True))
 
 
 def places_in(table: Tracer, values: Tracer, right: bool) -> Tracer:
-    """Where values belong in a sorted vector of their dtype, as int64.
+    """The places that values belong to in a sorted vector of their dtype, as int64.
 
     A binary search of all values together: the place grows by powers of two, the greatest first, as long as what
     stands before it stands before the value.
@@ -129,7 +129,7 @@ def places_in(table: Tracer, values: Tracer, right: bool) -> Tracer:
 def searchsorted(
     a: ArrayLike, v: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
 ) -> Array:
-    """Where the elements of ``v`` belong in the sorted vector ``a``, as int64: before elements that are equal, or with
+    """The places of the elements of ``v`` in the sorted vector ``a``, as int64: before elements that are equal, or with
     ``side="right"`` behind them.
 
     ``sorter`` puts ``a`` into order, as argsort gives it. NaN is more than any number. ``method`` is a hint that is
@@ -177,7 +177,7 @@ def isin(
     element: ArrayLike, test_elements: ArrayLike, /, assume_unique: bool = False, invert: bool = False, *,
     method: str = "auto",
 ) -> Array:  # fmt: skip
-    """Whether each element is among ``test_elements``; with ``invert`` whether it is not. NaN is among nothing.
+    """Tell whether each element is among ``test_elements``; with ``invert`` whether it is not. NaN is among nothing.
 
     ``assume_unique`` and ``method`` are hints that are not needed here.
     """

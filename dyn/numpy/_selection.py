@@ -109,7 +109,7 @@ def diff(
 
 
 def _edge(edge: ArrayLike, x: Tracer, axis: int) -> Any:
-    """What is put at an end of ``x``: a number once along the axis."""
+    """The array that is put at an end of ``x``: a number once along the axis."""
     if edge is x or getattr(edge, "ndim", 0):
         return edge
     shape = tuple(1 if a == axis else d for a, d in enumerate(shape_of(x)))

@@ -1,4 +1,4 @@
-"""What two arrays have in common and what not: as sets, in order. One sort of both together tells.
+"""Operations on arrays as sets, in order, by one sort of both together.
 
 Equal elements stand side by side then, and since sorting keeps the order of what is equal, those of the first array
 before those of the second: the ends of such a group say which arrays it comes from. As in NumPy NaN is one element of
@@ -63,7 +63,7 @@ class _Together:
         return take(x, emit("add", self.numbers, filled(self.numbers, by)), mode="clip")
 
     def _continues(self) -> Tracer:
-        """Whether an element is equal to the one before."""
+        """Tell whether an element is equal to the one before."""
         before = self._moved(self.sorted, -1)
         equal = emit("compare", self.sorted, before, direction="EQ")
         if self.sorted.element_type.is_float:
@@ -78,12 +78,12 @@ class _Together:
         return emit("cumulative", marked, dimension=0, combine="maximum", reverse=False)
 
     def ends(self) -> Tracer:
-        """Whether an element is the last of its group."""
+        """Tell whether an element is the last of its group."""
         last = emit("subtract", self._spread(shape_of(self.numbers)[0]), filled(self.numbers, 1))
         return emit("or", self._moved(self.starts, 1), emit("compare", self.numbers, last, direction="EQ"))
 
     def common(self) -> Tracer:
-        """Where the second array's part of a group begins behind one of the first array."""
+        """Mark where the second array's part of a group begins behind one of the first array."""
         behind = emit("and", self.second, emit("xor", self.starts, filled(self.starts, True)))
         return emit("and", behind, emit("xor", self._moved(self.second, -1), filled(self.second, True)))
 
@@ -111,7 +111,7 @@ class _Chosen:
             self.size = measured(self.count, what, origin, limit)
 
     def of(self, x: Tracer) -> Tracer:
-        """What ``x`` has at the marked places; zeros behind it, where a given size is more than there is."""
+        """The elements of ``x`` at the marked places; zeros behind them, where a given size is more than there is."""
         return pack(x, self.mask, self.size)
 
     def filled_up(self, found: Tracer, fill: Tracer) -> Tracer:

@@ -50,7 +50,7 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """What :func:`slogdet` gives."""
+    """Results of :func:`slogdet`."""
 
     sign: Array
     logabsdet: Array

@@ -44,7 +44,7 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
 
 @public
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """Where the elements of the sorted array stand, as int64; equal ones keep their order."""
+    """The places of the elements of the sorted array, as int64; equal ones keep their order."""
     value, number = _along("argsort", x, axis)
     places = made(value._trace, "iota", shape=shape_of(value), dimension=number, dtype=dtypes.int64)
     _, order = emit_all("sort", _sortable("argsort", value), places, dimension=number, descending=bool(descending))

@@ -99,7 +99,7 @@ def _window(numbers: Tracer, value: Tracer, alone: Array) -> Tracer:
 
 
 def _alone(M: Size) -> Array:
-    """Whether a window has one element."""
+    """Tell whether a window has one element."""
     trace = trace_of(M)
     (count,) = shape_in(trace, M, "a window")
     size = made(trace, "dim_size", size=count, dtype=dtypes.int64)

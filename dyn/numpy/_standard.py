@@ -44,18 +44,18 @@ def check_device(what: str, device: object) -> None:
 
 
 class _Info:
-    """What ``__array_namespace_info__()`` gives."""
+    """The result of ``__array_namespace_info__()``."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional in the standard and is there."""
+        """The optional parts of the standard that are there."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
 
     def default_device(self) -> str:
-        """Where arrays are made when nothing else is said."""
+        """The device of arrays for which nothing else is said."""
         return "cpu"
 
     def devices(self) -> list[str]:
-        """What ``device=`` takes."""
+        """The devices that ``device=`` takes."""
         return ["cpu"]
 
     def default_dtypes(self, *, device: object = None) -> dict[str, np.dtype[Any]]:

@@ -110,7 +110,7 @@ def _taken(x: Tracer, places: Tracer, axis: int) -> Tracer:
 
 
 def fill_of(x: Tracer) -> bool | int | float:
-    """What JAX fills places out of range with."""
+    """The number that JAX fills places out of range with."""
     kind = x.element_type.kind
     if kind is Kind.BOOL:
         return True

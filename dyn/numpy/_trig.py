@@ -71,7 +71,7 @@ def _turned(z: Tracer) -> Tracer:
 
 
 def _large(size: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    """Where ``exp(size)`` may overflow and half of it may not; that half, from the root; and the sizes elsewhere.
+    """Mark where ``exp(size)`` may overflow and half of it may not; that half, from the root; and the sizes elsewhere.
 
     Where nobody takes what is made of those they are 0, and its derivative is finite.
     """

@@ -37,7 +37,7 @@ def _one(what: str, x: ArrayLike) -> Tracer:
 
 
 def small_int(dtype: DType) -> DType:
-    """What NumPy computes with where booleans are numbers: int8."""
+    """The dtype that NumPy computes with where booleans are numbers: int8."""
     return dtypes.int8 if dtype.kind is Kind.BOOL else dtype
 
 
@@ -56,7 +56,7 @@ def filled(x: Tracer, value: bool | int | float) -> Tracer:
 
 
 def flag(direction: str, x: Tracer, value: bool | int | float) -> Tracer:
-    """Whether each element compares with a number."""
+    """Tell whether each element compares with a number."""
     return emit("compare", x, filled(x, value), direction=direction)
 
 

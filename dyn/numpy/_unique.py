@@ -29,7 +29,7 @@ __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_va
 
 
 class UniqueAllResult(NamedTuple):
-    """What :func:`unique_all` gives."""
+    """Results of :func:`unique_all`."""
 
     values: Array
     indices: Array
@@ -38,14 +38,14 @@ class UniqueAllResult(NamedTuple):
 
 
 class UniqueCountsResult(NamedTuple):
-    """What :func:`unique_counts` gives."""
+    """Results of :func:`unique_counts`."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverseResult(NamedTuple):
-    """What :func:`unique_inverse` gives."""
+    """Results of :func:`unique_inverse`."""
 
     values: Array
     inverse_indices: Array
@@ -75,13 +75,13 @@ class _Distinct:
         return self.x._value.type.size
 
     def _ordered(self) -> tuple[Tracer, Tracer]:
-        """What there is, in order, and where it stands in the array."""
+        """The elements in order, and their places in the array."""
         flat = view(self.x, (self._most(),))
         sorted, order = emit_all("sort", flat, self.numbers, dimension=0, descending=False)
         return sorted, order
 
     def _differs(self, equal_nan: bool) -> Tracer:
-        """Where the elements that are in order differ from what is one place, or one row, before."""
+        """Mark where ordered elements differ from those one place, or one row, before."""
         before = take(self.sorted, emit("subtract", self.numbers, self._filled(1)), axis=0, mode="clip")
         differs = emit("compare", self.sorted, before, direction="NE")
         if equal_nan and self.sorted.element_type.is_float:
@@ -90,7 +90,7 @@ class _Distinct:
         return differs
 
     def _starts(self, equal_nan: bool) -> Tracer:
-        """Where something new begins: what differs from the one before, and the first of all."""
+        """Mark where something new begins: elements that differ from the one before, and the first of all."""
         differs = self._differs(equal_nan)
         return emit("or", differs, emit("compare", self.numbers, self._filled(0), direction="EQ"))
 
@@ -108,7 +108,7 @@ class _Distinct:
         return self._filled_up(found, self.sorted, fill_value)
 
     def indices(self) -> Tracer:
-        """Where each stands first among all elements."""
+        """The first place of each among all elements."""
         return self._filled_up(pack(self.order, self.first, self.size), self.order, None)
 
     def _filled_up(self, found: Tracer, sorted: Tracer, fill_value: Any) -> Tracer:
@@ -173,7 +173,7 @@ class _DistinctRows(_Distinct):
 
 
 def _distinct_rows(x: Tracer, axis: int, equal_nan: bool, size: Size | None) -> tuple[_DistinctRows, tuple[Dim, ...]]:
-    """What an axis has, each as a row, and the shape of a row."""
+    """The slices of an axis, each as a row, and the shape of a row."""
     number = one_axis("unique", axis, x.ndim)
     rows: Tracer = moveaxis(x, number, 0)
     length, *rest = shape_of(rows)

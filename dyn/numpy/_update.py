@@ -1,4 +1,4 @@
-"""What ``x.at[index]`` reads and writes, in a trace: places, modes, masks, and functions of the elements."""
+"""Reads and writes of ``x.at[index]`` in a trace: places, modes, masks, and functions of the elements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Options:
 
     @property
     def checked(self) -> bool:
-        """Whether numbers too may be out of range."""
+        """Tell whether numbers too may be out of range."""
         return self.mode in ("clip", "drop", "fill")
 
 

@@ -118,7 +118,7 @@ def _many(key: Tracer, count: Any, chance: Any, dims: tuple[Dim, ...], dtype: DT
 
 
 def _tail(k: Any) -> Any:
-    """What Stirling's formula leaves out of the logarithm of k!."""
+    """The difference of the logarithm of k! and Stirling's formula."""
     place = dnp.clip(k, 0, 9)
     square = (place + 1) * (place + 1)
     # As in JAX the series is that of a number of at most 9, which is where it is used from on.

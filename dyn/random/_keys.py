@@ -49,7 +49,7 @@ def key(seed: int | ArrayLike, *, impl: str | None = None, dtype: str | None = N
 
 
 def PRNGKey(seed: int | ArrayLike, *, impl: str | None = None) -> Array:
-    """The same as ``key``, by JAX's older name."""
+    """A key, by JAX's older name for ``key``."""
     _check_impl("PRNGKey", impl)
     return _key("PRNGKey", seed)
 

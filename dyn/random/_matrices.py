@@ -111,7 +111,7 @@ def _spread_evenly(key: Tracer, rows: Dim, columns: Dim, shape: Shape, dtype: DT
 
 
 def _is_less(key: Any, n: Any, m: Any) -> bool:
-    """Whether there are fewer rows than columns."""
+    """Tell whether there are fewer rows than columns."""
     if isinstance(n, int) and isinstance(m, int):
         return n < m
     trace = found_trace(key, n, m)

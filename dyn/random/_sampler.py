@@ -1,4 +1,4 @@
-"""What the functions of dyn.random share: calls outside of traces, keys, shapes and dtypes as users write them."""
+"""Shared parts of dyn.random: calls outside of traces, keys, shapes and dtypes as users write them."""
 
 from __future__ import annotations
 

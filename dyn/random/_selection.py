@@ -195,7 +195,7 @@ def _best(key: Tracer, chance: Tracer, shape: tuple[Dim, ...], mode: str) -> Tra
 
 
 def _greatest(scores: Tracer, axis: int, count: Dim) -> Tracer:
-    """Where the greatest scores stand along an axis, the greatest first."""
+    """The places of the greatest scores along an axis, the greatest first."""
     places = made(scores._trace, "iota", shape=shape_of(scores), dimension=axis, dtype=dtypes.int32)
     _, order = emit_all("sort", scores, places, dimension=axis, descending=True)
     return _first(order, axis, count)

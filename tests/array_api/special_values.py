@@ -1,4 +1,4 @@
-"""What the array API standard (2024.12) says of special values, function by function: operands, then the result.
+"""Special values of the array API standard (2024.12), function by function: operands, then the result.
 
 A result is a number, up to rounding where it is not a whole one, with the sign of a zero; ``ANY_ZERO`` and ``ANY_INF``
 leave the sign open, as the standard does, in a part of a complex number. Where it speaks of "a finite number" there are

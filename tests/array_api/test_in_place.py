@@ -19,7 +19,7 @@ SIZES = (0, 1, 2, 7, 64, 1000)
 
 
 def both(function: Callable[..., Any], *shapes: tuple[Any, ...], sizes: tuple[int, ...] = SIZES) -> None:
-    """The same Python function under dyn and under NumPy (on copies), at every size, from one compile."""
+    """Run a Python function under dyn and under NumPy (on copies), at every size, from one compile."""
     ours = dyn.jit(function)
     for n in sizes:
         rng = np.random.default_rng(n)

@@ -1,4 +1,4 @@
-"""What the array API standard says of reductions of nothing, of NaN and of infinities; and of sorting them."""
+"""Reductions of nothing, of NaN and of infinities by the array API standard; and sorting them."""
 
 from __future__ import annotations
 

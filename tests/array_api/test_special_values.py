@@ -61,7 +61,7 @@ def complex_operands() -> tuple[tuple[float, ...], ...]:
 
 @functools.cache
 def results(kind: str, dtype: str, layout: int, form: str) -> Results:
-    """What each function gives for all operands: those of the last repetition."""
+    """The results of each function for all operands: those of the last repetition."""
     times, lead = LAYOUTS[layout]
     given = [np.tile(column, times).reshape(*lead, -1) for column in columns(kind, dtype)]
     program = compiled(kind)

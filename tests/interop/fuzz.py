@@ -47,7 +47,7 @@ def _examined(seed: int, first: int, last: int) -> list[Found]:
 
 
 def run(count: int, seed: int, workers: int) -> Iterator[Found]:
-    """What became of the modules 0 … count-1."""
+    """The outcomes of the modules 0 … count-1."""
     # Workers fork, and JAX, which some of the corpus comes from, has threads: they begin without it.
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, fresh, initializer=_begin, initargs=(seeds(),)) as pool:

@@ -24,7 +24,7 @@ Source = str | bytes
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a module: ``kind`` is ``traced``, the name of an error of dyn's, or else a finding."""
+    """The outcome of a module: ``kind`` is ``traced``, the name of an error of dyn's, or else a finding."""
 
     kind: str
     said: str = ""
@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def finding(self) -> bool:
-        """Whether it is none of what may become of a module. An IRError is a bug in dyn."""
+        """Tell whether it is none of what may become of a module. An IRError is a bug in dyn."""
         return self.kind not in _FINE
 
 
@@ -48,7 +48,7 @@ _FINE = {"traced", GUARDED, *_errors(DynError)} - {IRError.__name__}
 
 
 def rewrite(source: Source) -> Outcome:
-    """What the guard's process does."""
+    """Rewrite a module as the guard's process does."""
     assert isinstance(source, bytes)
     made = guarded.rewritten(source)
     if made[:1] == guarded.VALID:
@@ -57,7 +57,7 @@ def rewrite(source: Source) -> Outcome:
 
 
 def examined(sources: Sequence[Source]) -> list[Outcome]:
-    """What becomes of each module. Bytecode is rewritten first: what ends that process would end the guard's alone."""
+    """The outcome of each module. Bytecode is rewritten first: what ends that process would end the guard's alone."""
     found: dict[int, Outcome] = {}
     ready = dict(enumerate(sources))
     blobs = {n: s for n, s in ready.items() if isinstance(s, bytes) and s.startswith(guarded.MAGIC)}
@@ -100,7 +100,7 @@ def read(source: Source) -> Outcome:
 
 
 def outcomes(sources: Sequence[Source], examine: Callable[[Source], Outcome] = read) -> Iterator[Outcome]:
-    """What becomes of each module, in order; the process of one that ends it is replaced."""
+    """The outcome of each module, in order; the process of one that ends it is replaced."""
     done = 0
     while done < len(sources):
         for outcome in _batch(sources[done:], examine):

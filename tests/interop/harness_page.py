@@ -75,7 +75,7 @@ def write_page(run: str, text: str) -> None:
 
 
 def lines_for_coverage() -> list[str]:
-    """What ``docs/coverage.md`` says of these runs: the totals, and what is known not to work."""
+    """The lines of ``docs/coverage.md`` on these runs: the totals, and what is known not to work."""
     made = ["## JAX's examples", ""]
     made.append(
         "JAX has examples of each of its primitives (`jax._src.internal_test_util.test_harnesses`). They are exported, "

@@ -70,7 +70,7 @@ def _timed(name: str, *, only_read: bool) -> Outcome:
 
 
 def example(harness: Any, *, only_read: bool) -> tuple[str, str]:
-    """What became of one example, and why."""
+    """The outcome of one example, and why."""
     import jax
     from jax import export
 
@@ -103,7 +103,7 @@ def example(harness: Any, *, only_read: bool) -> tuple[str, str]:
 
 
 def attempted(work: Callable[[], Any]) -> tuple[Any, tuple[str, str] | None]:
-    """What ``work`` gives, or what became of it: ``refused`` where dyn says that it has not that, else ``failed``."""
+    """The result of ``work``, or its outcome: ``refused`` where dyn says that it has not that, else ``failed``."""
     from dyn.errors import DynError, NotYetError, UnsupportedOpError
 
     try:

@@ -1,4 +1,4 @@
-"""What became of examples: files of outcomes, tables of them, and what is known not to work, with reasons."""
+"""Outcomes of examples: files, tables, and what is known not to work, with reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one example, and why.
+    """The outcome of one example, and why.
 
     ``kind`` is ``passed``; ``refused``: dyn says that it has not that; ``failed``: another error, or other results;
     ``crashed`` or ``hung``; or ``not exported``: JAX itself does not export it.
@@ -74,7 +74,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def share(kinds: Iterable[str]) -> float:
-    """What part of those that JAX exports passed."""
+    """The part of those that JAX exports that passed."""
     counts = collections.Counter(kinds)
     asked = sum(count for kind, count in counts.items() if kind != "not exported")
     return counts["passed"] / asked if asked else 1.0

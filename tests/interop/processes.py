@@ -25,7 +25,7 @@ _MOST_MEMORY = 3 << 30
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of a task that has no answer: its process ``crashed`` or ``hung``, or the function ``raised``."""
+    """The outcome of a task that has no answer: its process ``crashed`` or ``hung``, or the function ``raised``."""
 
     kind: str
     reason: str
@@ -153,7 +153,7 @@ def in_processes(
 
 
 def _heard(worker: _Worker) -> tuple[Any, Any, bool]:
-    """What a process says: its task, the answer, and whether it is fit for another."""
+    """The message of a process: its task, the answer, and whether it is fit for another."""
     task, worker.task = worker.task, None
     try:
         message = worker.connection.recv()

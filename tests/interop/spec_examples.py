@@ -1,4 +1,4 @@
-"""What the StableHLO specification says that its operations give: an example of each, with inputs and results."""
+"""Examples of the StableHLO specification, one of each operation, with inputs and results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _body(element: str, op: str = "add") -> str:
 def _sized(
     name: str, type: str, shape: str, result: str, inputs: tuple[Any, ...], made: Any, attrs: str = ""
 ) -> Example:
-    """The same for an operation whose last operand is the shape of its result."""
+    """An example of an operation whose last operand is the shape of its result."""
     count = shape.count(",") + 1
     param, operand, taken = (f"%a: {type}", "%a, ", f"{type}, ") if type else ("", "", "")
     text = (

@@ -164,7 +164,7 @@ def run(name: str) -> Outcome:
 
 
 def example(harness: Any) -> tuple[str, str]:
-    """What became of an example, and why; of one that passed, which symbols it had and at how many sizes it ran."""
+    """The outcome of an example, and why; of one that passed, which symbols it had and at how many sizes it ran."""
     import jax
     from jax import export  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
 
@@ -209,7 +209,7 @@ def checked(jax: Any, harness: Any, function: Any, args: Any, program: Symbolic)
 
 
 def refuses(program: Symbolic, tree: Any, leaves: Sequence[Any], jax: Any) -> bool:
-    """Whether the exported program refuses sizes in JAX too."""
+    """Tell whether the exported program refuses sizes in JAX too."""
     _, error = attempted(lambda: program.exported.call(*jax.tree.unflatten(tree, leaves)))
     return error is not None
 

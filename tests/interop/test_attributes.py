@@ -135,7 +135,7 @@ def trace(module: HloModule) -> None:
 
 
 def refusals() -> dict[str, str]:
-    """What is said of each operation, by its name, when it has an attribute that nobody knows."""
+    """The errors for operations with an attribute that nobody knows, by the operation's name."""
     found: dict[str, str] = {}
     for module in modules():
         for name, function in module.functions.items():

@@ -1,4 +1,4 @@
-"""What codecs write and read beyond an op's samples: other producers' forms, symbolic attributes, refusals."""
+"""Codecs beyond an op's samples: other producers' forms, symbolic attributes, refusals."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_second_passes_stay_behind_their_barriers() -> None:
 
 
 def refusal(fn: Any, *args: Any) -> str:
-    """What dump says, without the line's number."""
+    """The error of dump, without the line's number."""
     with pytest.raises(NotYetError) as refused:
         dump(fn.trace(*args))
     first, place, remedy = str(refused.value).splitlines()

@@ -107,7 +107,7 @@ def test_routines_of_lapack(name: str, dtype: Any) -> None:
 
 
 def test_routines_are_written_again() -> None:
-    """What is no op of dyn's is a custom call that dyn reads."""
+    """A routine that is no op of dyn's is written as a custom call that dyn reads."""
     (batch,) = export.symbolic_shape("b")
     spec = jax.ShapeDtypeStruct((batch, 4, 3), np.float64)
     exported = export.export(jax.jit(lambda a: linalg.qr(a, full_matrices=False)))(spec)
@@ -127,7 +127,7 @@ def loaded_for(program: Callable[..., Any], *args: Array) -> Any:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64], ids=["f64", "c64"])
 def test_factors_are_factors(dtype: Any) -> None:
-    """Where vectors are determined up to a phase, it is the product that counts."""
+    """Vectors that are determined up to a phase are compared by their product."""
     a = matrices((2, 4, 3), dtype)
     square = matrices((2, 4, 4), dtype, 1)
     close = 1e-4 if np.dtype(dtype).itemsize == 8 and np.dtype(dtype).kind == "c" else 1e-10

@@ -1,4 +1,4 @@
-"""Where JAX cannot trace for every size: what the program is for instead, by which line, and how often it is traced."""
+"""Programs that JAX cannot trace for every size: the sizes they are for, by which line, and the number of traces."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_divisions() -> None:
 
 
 def test_divisions_of_divisions() -> None:
-    """What a UNet does on its way down and up again, without a declaration."""
+    """The divisions of a UNet on its way down and up again, without a declaration."""
 
     def pool(x: Any) -> Any:
         return jax.lax.reduce_window(x, 0.0, jax.lax.add, (2,), (2,), "VALID")

@@ -32,7 +32,7 @@ STATIC = {"bitcast_regroup"}
 
 
 def _in_any_order(name: str, sample: Sample) -> bool:
-    """Whether a fold gives the same whichever way it goes: StableHLO leaves the order of a body open."""
+    """Tell whether a fold gives the same whichever way it goes: StableHLO leaves the order of a body open."""
     if not name.startswith("variadic"):
         return True
     (region,) = sample.regions

@@ -1,4 +1,4 @@
-"""What XLA computes at the edges, from JAX functions; and what the specification says, from StableHLO."""
+"""Results at the edges: XLA's of JAX functions, the specification's of StableHLO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLERANCES = {1: 0.2, 2: 2e-2, 4: 1e-5, 8: 1e-12}
 
 
 def assert_alike(actual: Any, wanted: Any, what: str) -> None:
-    """The same types, integers, signs of zeros, infinities and NaNs; other floats nearly."""
+    """Assert equal types, integers, signs of zeros, infinities and NaNs; other floats nearly."""
     actual, wanted = np.asarray(actual), np.asarray(wanted)
     assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape), what
     if wanted.dtype.kind in "iub":

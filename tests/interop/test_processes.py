@@ -20,7 +20,7 @@ HERE = "tests.interop.test_processes"
 
 
 def work(task: str) -> str:
-    """What the processes of these tests do."""
+    """The work of the processes in these tests."""
     match task:
         case "dies":
             os.kill(os.getpid(), signal.SIGSEGV)

@@ -53,7 +53,7 @@ def test_bytecode_and_portable_artifacts_say_the_same(name: str) -> None:
 
 
 def test_a_size_that_broadcasts_with_a_number() -> None:
-    """Whether the number is 1 is not asked again."""
+    """Tell whether the number is 1 is not asked again."""
     three = np.ones(3, np.float32)
     f = dyn.jit(lambda x: x + three)
     again = load(dump(f.trace(three)))

@@ -36,7 +36,7 @@ def dims_of(function: Function) -> list[list[str]]:
 
 
 def demands_of(function: Function) -> list[str]:
-    """What a program demands, and why; not which line of which file that is."""
+    """The demands of a program, and why; not which line of which file that is."""
     return [str(r.describe()) + ": " + r.reason.text for r in function.facts.relations]
 
 

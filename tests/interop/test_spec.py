@@ -30,7 +30,7 @@ def arrays(example: Example) -> list[Any]:
 
 @functools.lru_cache(maxsize=1)
 def computed() -> dict[str, tuple[Any, ...]]:
-    """What all of the examples give, as one program: a compile for each would take a minute."""
+    """The results of all examples, as one program: a compile for each would take a minute."""
     given = {name: arrays(e) for name, e in BY_NAME.items()}
     programs = {name: load(e.text) for name, e in BY_NAME.items()}
 

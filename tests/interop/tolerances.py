@@ -54,7 +54,7 @@ BY_PRIMITIVE: dict[str, Tolerance] = {
 
 
 def tolerance(group: str, dtype: np.dtype[Any]) -> float:
-    """What a primitive's results of a dtype may differ by."""
+    """The difference that is allowed for a primitive's results of a dtype."""
     from jax._src.public_test_util import default_tolerance
 
     own = BY_PRIMITIVE.get(group)
@@ -63,7 +63,7 @@ def tolerance(group: str, dtype: np.dtype[Any]) -> float:
 
 
 def compared(harness: Any, args: Sequence[Any], actual: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
-    """Whether an example's results are JAX's: an outcome and its reason."""
+    """Tell whether an example's results are JAX's: an outcome and its reason."""
     group = harness.group_name
     if len(actual) != len(wanted):
         return "failed", f"{len(actual)} results, not {len(wanted)}"

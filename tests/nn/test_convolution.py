@@ -99,7 +99,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def specs(case: Case) -> tuple[str, str]:
-    """What is traced: nothing is known of the sizes but those of the kernel, where that is static."""
+    """The types that are traced: of sizes only the kernel's are known, where it is static."""
     rng = np.random.default_rng(0)
     lhs, rhs = case.arrays(case.images[0], rng)
     image = " ".join(c.lower() for c in case.numbers[0])

@@ -40,7 +40,7 @@ def test_triangles(k: int) -> None:
 
 
 def test_elements_of_triangles() -> None:
-    """What is taken there has a size that follows from the matrix's."""
+    """The elements taken there have a size that follows from the matrix's."""
 
     @dyn.jit
     def f(x: Any) -> Any:

@@ -236,7 +236,7 @@ def test_a_number_that_is_no_size() -> None:
 
 
 def test_a_size_that_does_not_fit_later_shapes() -> None:
-    """What the caller gets is all or nothing: the check comes when the size is known."""
+    """The caller gets all or nothing: the check comes when the size is known."""
     f = dyn.jit(lambda x, y: (x * 2, x[x > 0] + y))
     np.testing.assert_array_equal(f(np.array([1.0, -1, 2]), np.ones(2))[1], [2, 3])
     with pytest.raises(ShapeError, match="count broadcasts with y_0 is required, but count is 2 and y_0 is 3"):

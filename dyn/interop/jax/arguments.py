@@ -22,7 +22,7 @@ MOST_VARYING = 32
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is known of calls whose arguments make one tree.
+    """Facts about calls whose arguments make one tree.
 
     For each leaf its name, and what ``shapes=`` says of its axes. ``symbolic`` are the leaves that have symbolic axes,
     ``fixed`` those that have others, ``donated`` those that are given away. ``varying`` are axes in containers, as
@@ -158,7 +158,7 @@ class Arguments:
         return dict(zip(names, entries, strict=False))
 
     def _declared(self, spec: Any, path: Sequence[Any], name: str) -> Axes:
-        """What a declaration, which may be a tree, says of the leaf at ``path`` in it."""
+        """The part of a declaration, which may be a tree, for the leaf at ``path``."""
         for step in path:
             if spec is None or isinstance(spec, str):
                 break

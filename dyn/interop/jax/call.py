@@ -61,7 +61,7 @@ def call(
 
 
 class _Functions:
-    """What ``call`` has given, by the function and the static arguments."""
+    """The functions that ``call`` has given, by the function and the static arguments."""
 
     def __init__(self) -> None:
         self._lock = lock()

@@ -62,7 +62,7 @@ def _agrees(outside: Callable[[], bool], other: Callable[[], bool]) -> bool:
 
 
 def is_for_entry(parts: Internals, program: Program) -> bool:
-    """Whether calls of a program are for the entry.
+    """Tell whether calls of a program are for the entry.
 
     They are not where arrays may lie on several devices, and where results are no plain arrays.
     """

@@ -124,7 +124,7 @@ def _at_least(node: ast.expr, level: int, places: Mapping[str, str], python: boo
 
 
 def divisions(text: str) -> list[tuple[str, str]]:
-    """What is divided by what, with or without remainder, anywhere in an expression: the innermost last."""
+    """The divisions in an expression, with or without remainder, as dividend and divisor: the innermost last."""
     found: list[tuple[str, str]] = []
     try:
         nodes = list(ast.walk(_parse(text)))
@@ -167,7 +167,7 @@ def _product(node: ast.expr) -> tuple[int, list[str]] | None:
 
 
 def is_term(text: str) -> bool:
-    """Whether an expression is one call, or a product of names."""
+    """Tell whether an expression is one call, or a product of names."""
     try:
         node = _parse(text)
     except UnreadableError:
@@ -257,7 +257,7 @@ def difference(left: str, right: str) -> dict[str, int] | None:
 
 
 def solved(left: str, right: str, order: Mapping[str, int]) -> tuple[str, str] | None:
-    """What ``left == right`` says of one name: the name, and an expression without it. None where it says none.
+    """Solve ``left == right`` for one name: the name, and an expression without it; None where that cannot be done.
 
     The name is the last in ``order`` of those for which the expression is positive wherever its names are, if any is.
     """

@@ -1,4 +1,4 @@
-"""What is needed of JAX and has no public name there, each with what does instead where a JAX has it not."""
+"""Parts of JAX that have no public name, each with a replacement for versions that lack it."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _ranks(avals: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _fits(shapes: Any) -> Callable[[Program], bool]:
-    """Whether a program is for the shapes of a call."""
+    """Tell whether a program is for the shapes of a call."""
     return lambda program: program.fits(shapes)
 
 

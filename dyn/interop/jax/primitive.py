@@ -40,7 +40,7 @@ _TARGET = "dyn_program"
 
 
 def aval_of(value: Any) -> Aval:
-    """What JAX knows of an array, or of another abstract value."""
+    """JAX's type of an array, or of another abstract value."""
     known = value if isinstance(value, jax.core.ShapedArray) else jax.typeof(value)
     if jax.dtypes.issubdtype(known.dtype, jax.dtypes.extended) or known.dtype == jax.dtypes.float0:
         raise UnsupportedOpError(

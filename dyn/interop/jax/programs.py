@@ -68,7 +68,7 @@ class Version:
         return bind_symbols(self.traced.function, [*avals, *self.traced.captured])
 
     def fits(self, avals: Sequence[Aval]) -> bool:
-        """Whether Python branches on sizes would go the same way."""
+        """Tell whether Python branches on sizes would go the same way."""
         if not self.traced.guards:
             return True
         if any(aval.symbolic for aval in avals):
@@ -179,7 +179,7 @@ class Family:
         return found + [version for family in families for version in family.programs()]
 
     def derived(self, key: Any, make: Callable[[], Family]) -> Family:
-        """What ``make`` gives, made once for each key."""
+        """The result of ``make``, made once for each key."""
         with self._lock:
             found = self._derived.get(key)
             if found is None:
@@ -355,7 +355,7 @@ def _jax() -> Any:
 
 
 def x64() -> bool:
-    """Whether JAX has 64-bit numbers here."""
+    """Tell whether JAX has 64-bit numbers here."""
     return bool(_jax().config.jax_enable_x64)
 
 
@@ -366,7 +366,7 @@ _NARROW = {
 
 
 def canonical(dtype: DType, wide: bool) -> DType:
-    """What JAX has for a dtype."""
+    """The dtype that JAX uses for another."""
     return dtype if wide else _NARROW.get(dtype, dtype)
 
 

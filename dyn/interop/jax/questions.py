@@ -1,4 +1,4 @@
-"""What JAX's code and the user's lines ask of symbolic sizes while a function is traced.
+"""Questions that JAX's code and the user's lines ask of symbolic sizes while a function is traced.
 
 JAX answers a comparison by ``==`` of two sizes with no where it cannot decide it, and a truth value with yes: it has to
 answer, for hashing. So ``if x.shape[0] == 1`` would go one way for every size. Here each such answer is noted. Unless
@@ -59,7 +59,7 @@ class Question:
 
 
 class _Listener(threading.local):
-    """Who listens on this thread."""
+    """The recorder of questions on this thread."""
 
     ear: Ear | None = None
 
@@ -97,7 +97,7 @@ class Ear:
             self._looked_up.setdefault((id(size), loc), (size, loc))
 
     def questions(self) -> list[Question]:
-        """What was heard, oldest first."""
+        """The questions that were recorded, oldest first."""
         found: dict[Question, None] = {}
         with silence():
             for left, right, loc, direct in self._heard.values():
@@ -108,7 +108,7 @@ class Ear:
 
 
 def _differ(left: Any, right: Any) -> bool:
-    """Whether JAX can prove that two sizes differ, for all that a trace is for."""
+    """Tell whether JAX can prove that two sizes differ, for all that a trace is for."""
     difference = left - right
     for less, more in ((0, difference), (difference, 0)):
         try:
@@ -128,17 +128,17 @@ _CALLING = frozenset(code for name, code in dis.opmap.items() if name.startswith
 
 
 def _compares(frame: FrameType) -> bool:
-    """Whether what a frame is at is a comparison."""
+    """Tell whether what a frame is at is a comparison."""
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _COMPARING
 
 
 def _calls(frame: FrameType) -> bool:
-    """Whether what a frame is at is a call, of native code then: other code has a frame of its own."""
+    """Tell whether what a frame is at is a call, of native code then: other code has a frame of its own."""
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _CALLING
 
 
 def _calls_builtin(frame: FrameType) -> bool:
-    """Whether a frame calls a function or a type of Python's own (``table.get``, ``operator.eq``, ``set``), or may.
+    """Tell whether a frame calls a function or a type of Python's own (``table.get``, ``operator.eq``), or may.
 
     JAX's functions, which look sizes up among those they have compiled for, are native too: to them, sizes that are
     written differently are other ones, and what they are found by is only ever found for the same trace.
@@ -163,12 +163,12 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 def is_user(code: CodeType) -> bool:
-    """Whether code is the user's, or of a library of theirs: not dyn's, JAX's, NumPy's or Python's own."""
+    """Tell whether code is the user's, or of a library of theirs: not dyn's, JAX's, NumPy's or Python's own."""
     return _is_own(code.co_filename)
 
 
 def _is_standard(code: CodeType) -> bool:
-    """Whether code is of Python's own library."""
+    """Tell whether code is of Python's own library."""
     return code.co_filename.startswith(_LIBRARY) and "site-packages" not in code.co_filename
 
 
@@ -182,7 +182,7 @@ _IDLE = frozenset({
 
 
 def _acts(frame: FrameType) -> bool:
-    """Whether the code of a frame takes an answer as it is: the user's, or a function of JAX's made of others."""
+    """Tell whether the code of a frame takes an answer as it is: the user's, or a function of JAX's made of others."""
     asker: FrameType | None = frame
     while asker is not None and _is_standard(asker.f_code):
         asker = asker.f_back
@@ -311,5 +311,5 @@ def _install_once(dimension: Any) -> None:
 
 
 def _same_trace(size: Any, other: Any) -> bool:
-    """Whether two sizes are of one trace; JAX says that others are not equal."""
+    """Tell whether two sizes are of one trace; JAX says that others are not equal."""
     return isinstance(other, int) or getattr(other, "scope", None) is getattr(size, "scope", None)

@@ -1,4 +1,4 @@
-"""What to know of sizes so that JAX can go on tracing: the mildest first.
+"""Facts about sizes with which JAX can go on tracing: the mildest first.
 
 A trace fails with one of many messages. What they have in common: the sizes that they are about have our names, and
 before JAX raised it asked whether they are equal (:mod:`dyn.interop.jax.questions`).
@@ -39,7 +39,7 @@ class Failure:
         return " ".join(first.split()) or type(self.error).__name__
 
     def leads_on(self, after: Failure, before: Sizes, sizes: Sizes) -> bool:
-        """Whether something was gained: another message, but for what the names have become, or another question."""
+        """Tell whether something was gained: another message (but for what the names are now), or another question."""
         if type(self.error) is not type(after.error) or self.loc != after.loc:
             return True
         known = {name: text for name, text in sizes.known.items() if name not in before.known}
@@ -153,7 +153,7 @@ def _rank(left: str, right: str) -> int:
 
 
 def wrongly_no(question: Question, sizes: Sizes) -> bool:
-    """Whether two sizes that JAX took to be different are equal now."""
+    """Tell whether two sizes that JAX took to be different are equal now."""
     try:
         left, right = sizes.value(question.left), sizes.value(question.right)
     except UnreadableError:
@@ -162,7 +162,7 @@ def wrongly_no(question: Question, sizes: Sizes) -> bool:
 
 
 def answered(questions: Sequence[Question], sizes: Sizes) -> tuple[Sizes, bool]:
-    """What was asked by code that takes the answer as it is: a guard for each; and whether one was wrong, so that the
+    """Guards for the questions of code that takes the answer as it is; and whether one was wrong, so that the
     function is to be traced again."""
     wrong = False
     for question in questions:
@@ -202,7 +202,7 @@ def _asked(sizes: Sizes, question: Question) -> Sizes:
 
 
 def _never(left: str, right: str) -> bool:
-    """Whether two sizes are different wherever the names are at least 1."""
+    """Tell whether two sizes are different wherever the names are at least 1."""
     terms = difference(left, right)
     if terms is None:
         return False

@@ -40,7 +40,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a program needs of the sizes of a call, beside what was declared: ``left op right``, in base names.
+    """A condition on the sizes of a call, beside what was declared: ``left op right``, in base names.
 
     ``loc`` is the user's line that made it necessary, ``why`` what JAX said of it.
     """
@@ -53,7 +53,7 @@ class Guard:
     why: str = ""
 
     def holds(self, env: Mapping[str, int]) -> bool:
-        """Whether it is true for these sizes; not where a side has no value."""
+        """Tell whether it is true for these sizes; not where a side has no value."""
         symbols = {name: symbol(name, name) for name in env}
         return self.relation(symbols).holds({symbols[name]: value for name, value in env.items()})
 
@@ -70,13 +70,13 @@ class Guard:
         return f"{python_text(self.left, places)} {self.op} {python_text(self.right, places)}"
 
     def same(self, other: Guard) -> bool:
-        """Whether both ask for the same."""
+        """Tell whether both ask for the same."""
         return (self.left, self.op, self.right) == (other.left, other.op, other.right)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a name's value is read: ``factor*name + offset`` is the size of an axis of a leaf."""
+    """The axis that a name's value is read from: ``factor*name + offset`` is its size."""
 
     leaf: int
     axis: int
@@ -142,13 +142,13 @@ class Sizes:
         return made if isinstance(made, int) else None
 
     def knows(self, left: str, right: str) -> bool:
-        """Whether ``left == right`` follows from what the names are known to be."""
+        """Tell whether ``left == right`` follows from what the names are known to be."""
         return difference(self._resolved(left), self._resolved(right)) == {} or (left, "==", right) in self.constraints
 
     # What can be learnt -------------------------------------------------------------------------------------------
 
     def with_guard(self, guard: Guard) -> Sizes:
-        """The same, for fewer calls."""
+        """These sizes under one more condition."""
         written = replace(guard, left=self.base(guard.left), right=self.base(guard.right))
         if any(written.same(other) for other in self.guards):
             return self
@@ -223,7 +223,7 @@ class Sizes:
         return replace(made, known={**made.known, **{n: str(self.env[n]) for n in self.free}}, constraints=())
 
     def again(self, guard: Guard) -> Sizes | None:
-        """What another program had to know, known of the sizes at hand; None where it does not hold of them."""
+        """These sizes with a guard of another program; None where it does not hold of them."""
         if any(name not in self.actual for text in (guard.left, guard.right) for name in names_in(text)):
             return None
         if guard.kind is Kind.STATIC:

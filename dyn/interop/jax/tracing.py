@@ -25,7 +25,7 @@ _CUSTOM_CALL = re.compile(r"@([\w.$-]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class LeafType:
-    """What JAX takes an array argument for, but for its sizes."""
+    """JAX's type of an array argument, but for its sizes."""
 
     dtype: Any
     weak: bool
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass
 class _Outputs:
-    """What a trace found out about the results of the function, and the callbacks that it came by."""
+    """Results and callbacks of the function, as a trace found them."""
 
     callbacks: Callbacks
     tree: Any = None

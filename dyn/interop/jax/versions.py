@@ -44,7 +44,7 @@ class Program:
         self.run = function_of(self._module, rules=XLA)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Whether the program is for calls whose symbolic leaves have these shapes."""
+        """Tell whether the program is for calls whose symbolic leaves have these shapes."""
         return not self.guards or first_broken(self.guards, self.binding.sizes(shapes)) is None
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
@@ -70,7 +70,7 @@ class Program:
 
     @property
     def static(self) -> list[Guard]:
-        """What is a number because JAX took no symbol for it."""
+        """The names that are numbers because JAX took no symbol for them."""
         return [guard for guard in self.sizes.guards if guard.kind is Kind.STATIC]
 
     def places(self) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _tried(program: Program, leaves: Sequence[Any] | None, shapes: Sequence[tupl
 
 @dataclass(frozen=True)
 class JaxExplanation:
-    """What was traced and compiled of a JAX function, and why there is more than one program. Prints as text."""
+    """The programs of a JAX function, and why there is more than one. Prints as text."""
 
     name: str
     traces: int

@@ -1,4 +1,4 @@
-"""What XLA computes where the specification of StableHLO is silent, or says something else.
+"""XLA's results where the specification of StableHLO is silent, or says something else.
 
 A module that ``dyn.interop.stablehlo.load`` reads means what the specification says. A JAX function means what JAX
 computes, which is what XLA does: these rules read its operations instead. ``docs/jax.md`` has the list for people, and

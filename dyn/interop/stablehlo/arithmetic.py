@@ -26,7 +26,7 @@ def comparison(direction: str, sort: str) -> dict[str, Any]:
 
 
 def compared(e: Encoder, a: HloValue, b: HloValue, direction: str) -> HloValue:
-    """Whether a size is equal to another (``EQ``), at least it (``GE``), and so on."""
+    """Tell whether a size is equal to another (``EQ``), at least it (``GE``), and so on."""
     return e.op("stablehlo.compare", a, b, type=TRUTH, **comparison(direction, "SIGNED"))
 
 

@@ -1,4 +1,4 @@
-"""What a program demands of its sizes, as the custom calls ``shape_assertion`` that JAX's own exports have."""
+"""A program's demands of its sizes, as the custom calls ``shape_assertion`` that JAX's own exports have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assert_facts(writer: Writer, facts: Facts) -> None:
 
 
 def assert_measured(writer: Writer, facts: Facts, symbol: Symbol, known: Set[Symbol]) -> None:
-    """What is demanded of a size that was measured now, and of others that are known by then.
+    """Assert the demands of a size that was measured now, and those of others that are known by then.
 
     What is demanded of sizes inside of a branch or a loop, the ops there demand again when they are read.
     """

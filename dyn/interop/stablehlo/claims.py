@@ -1,4 +1,4 @@
-"""What a program claims of its sizes: the relations, and the reason, of an assertion that it makes."""
+"""Claims of a program about its sizes: the relations, and the reason, of an assertion that it makes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VALUES = re.compile(r" \(= \{\d+\}\)|, but found \{\d+\}| \{\d+\}")
 
 
 def reason_of(message: str) -> str:
-    """What an assertion says, without what only its producer knows. Of dyn's own, why it was demanded."""
+    """The text of an assertion, without what only its producer knows; of dyn's own, why it was demanded."""
     own = re.fullmatch(r".+ is required, but .*\{\d+\}: (.*)\.", message, re.DOTALL)
     if own is not None:
         return own[1]
@@ -21,7 +21,7 @@ def reason_of(message: str) -> str:
 
 
 def relations(truth: Open) -> list[tuple[RelKind, Dim, Dim]] | None:
-    """What holds where an open question is answered with yes; None where one of several relations does."""
+    """The relations that hold where an open question is answered with yes; None where one of several does."""
     if not truth.any or len(truth.relations) == 1:
         return [_divisible(*r) for r in truth.relations]
     sides = [(lhs, rhs) for kind, lhs, rhs in truth.relations if kind is RelKind.EQ]

@@ -1,4 +1,4 @@
-"""What the custom calls compute that JAX emits: a table of their names.
+"""The custom calls that JAX emits, with what they compute: a table of their names.
 
 Those that an op is written as (``stablehlo.dynamic_top_k``, ``dyn.lu``, …) are in its codec.
 """

@@ -51,7 +51,7 @@ _LARGEST, _LARGEST_FOR_EACH = 100_000, 100
 
 @functools.lru_cache(maxsize=1)
 def decoders() -> Mapping[str, DecodeRule]:
-    """What each operation is read by: the codecs of the ops, and ``extra``."""
+    """The rule that reads each operation: the codecs of the ops, and ``extra``."""
     found: dict[str, DecodeRule] = {}
     for opdef in REGISTRY.values():
         if isinstance(opdef.stablehlo, Codec):
@@ -63,13 +63,13 @@ def decoders() -> Mapping[str, DecodeRule]:
 
 
 def is_known(name: str) -> bool:
-    """Whether an operation is read as it is."""
+    """Tell whether an operation is read as it is."""
     return name in decoders() or name in dialects.RULES
 
 
 @dataclass(eq=False)
 class _Entry:
-    """What is known of a value: its tensor, where one was made, and its elements, where those are sizes."""
+    """Knowledge of a value: its tensor, where one was made, and its elements, where those are sizes."""
 
     value: Value | None = None
     known: Array | None = None
@@ -96,12 +96,12 @@ class _Block:
         return found
 
     def has(self, value: HloValue) -> bool:
-        """Whether it was read, here or around."""
+        """Tell whether it was read, here or around."""
         return self.entries.find(value) is not None
 
 
 def rule_names(op: HloOp) -> tuple[str, ...]:
-    """What an operation is called: of custom calls and composites also the names that their rules have."""
+    """The names of an operation: of custom calls and composites also those that their rules have."""
     if op.name == "stablehlo.custom_call":
         return op.name, f"custom_call.{op.attrs['call_target_name']}"
     return (op.name, f"composite.{op.attrs['name']}") if op.name == "stablehlo.composite" else (op.name,)
@@ -169,7 +169,7 @@ class Reader:
         self.op = outer
 
     def _read(self, op: HloOp) -> list[_Entry]:
-        """What the results are, after every attribute was looked at, or is known to change nothing."""
+        """The results, after every attribute was looked at, or is known to change nothing."""
         attrs = Attributes(op.attrs)
         seen = replace(op, attrs=attrs)
         made = self._structural(seen)
@@ -211,7 +211,7 @@ class Reader:
                 return None if made is None else [_entry(m) for m in made]
 
     def _hold(self, op: HloOp, result: HloValue, entry: _Entry) -> None:
-        """What the type of a result says of its sizes is demanded: numbers, and bounds."""
+        """Demand what the type of a result says of its sizes: numbers, and bounds."""
         if entry.value is None or len(entry.value.shape) != len(result.shape):
             return
         for axis, (dim, said) in enumerate(zip(entry.value.shape, result.shape, strict=True)):
@@ -225,8 +225,10 @@ class Reader:
         return any(self.block.find(v).known is not None for v in op.operands)
 
     def _written_out(self, op: HloOp) -> bool:
-        """Whether a composite is the ops of its decomposition: where it computes with sizes, and where dyn has what it
-        is called, and not of complex numbers."""
+        """Tell whether a composite is the ops of its decomposition.
+
+        It is where it computes with sizes, and where dyn has no op of its name, or none for complex numbers.
+        """
         if f"composite.{op.attrs['name']}" in self.rules:
             complex_ = any(v.dtype.kind is Kind.COMPLEX for v in op.operands)
             return complex_ or int(op.attrs.get("version", 0)) > _NEWEST_COMPOSITE
@@ -277,7 +279,7 @@ class Reader:
         return [_Entry(v) for v in self._ruled(rule, op)]
 
     def _ruled(self, rule: Callable[[Any, HloOp], Any], op: HloOp) -> Any:
-        """What a rule makes of an operation; UnsupportedOpError where it is not as the rule has it.
+        """The results of a rule for an operation; UnsupportedOpError where it is not as the rule has it.
 
         The verifier knows the attributes of StableHLO's operations, but not those of custom calls and composites.
         """
@@ -290,7 +292,7 @@ class Reader:
         self.fail(f"is not as it should be: {said}")
 
     def _custom(self, impl: CustomCall, op: HloOp) -> list[Value]:
-        """What a user's function makes of the operands: arrays to arrays, with the attributes by name."""
+        """The results of a user's function of the operands: arrays to arrays, with the attributes by name."""
         attrs = {k: v for k, v in whole(op.attrs).items() if k not in ("call_target_name", "api_version")}
         trace = self.block.trace
         made = impl(*[Tracer(trace, self.value(v)) for v in op.operands], **attrs)
@@ -309,7 +311,7 @@ class Reader:
     # Facts ------------------------------------------------------------------------------------------------------
 
     def assertion(self, value: HloValue, message: str) -> None:
-        """What the producer checks is demanded of the dims; what is no relation of theirs is computed, and checked."""
+        """Demand of the dims what the producer checks; what is no relation of theirs is computed, and checked."""
         known = self.known(value)
         truth = None if known is None else known[()]
         if truth is True:
@@ -425,7 +427,7 @@ class Reader:
         return self._measured(value)
 
     def _inside(self, op: HloOp) -> bool:
-        """Whether an operation's operands are still what they were when it was read."""
+        """Tell whether an operation's operands are still what they were when it was read."""
         return all(self.block.has(v) for v in op.operands)
 
     def _measured(self, value: HloValue) -> tuple[Dim, ...]:

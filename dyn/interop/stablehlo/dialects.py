@@ -98,7 +98,7 @@ def _all_known(d: Any, op: HloOp) -> bool:
 
 
 def _cast(d: Any, op: HloOp) -> Sequence[Made] | None:
-    """The same tensor; that its sizes are those of the result is what every result is held to."""
+    """The tensor itself; that its sizes are those of the result is what every result is held to."""
     return None if _all_known(d, op) else [d.value(op.operands[0])]
 
 

@@ -1,4 +1,4 @@
-"""What the elements of tensors of sizes may be, and arithmetic on them.
+"""Elements of tensors of sizes, and arithmetic on them.
 
 An element is a dim, a truth value, a question about dims that is not decided (:class:`Open`), or what a division leaves
 on the way to one that rounds down (:class:`Rounded`, :class:`Sign`). A function takes what is asked for, and elements;
@@ -46,7 +46,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """What a division that rounds to 0 gives of a dividend that may be negative, and a divisor that is at least 1.
+    """A quotient, rounded to 0, of a dividend that may be negative, and a divisor that is at least 1.
 
     The quotient, or with ``rest`` the rest, and ``more``. Producers correct it to one that rounds down, which a dim is;
     nothing else is done with it here.
@@ -109,7 +109,7 @@ class Asked:
 
 
 def _is_small(dim: SymExpr) -> bool:
-    """Whether an expression is of a kind that programs have; squares of squares of sums are no sizes."""
+    """Tell whether an expression is of a kind that programs have; squares of squares of sums are no sizes."""
     degrees = [sum(power for _, power in mono.factors) for mono, _ in dim.terms]
     return len(degrees) <= _MOST_TERMS and max(degrees, default=0) <= _HIGHEST_DEGREE
 
@@ -275,7 +275,7 @@ def _relation(a: Asked, direction: str, x: Dim, y: Dim) -> bool | Open:
 
 
 def _compare_signs(a: Asked, x: Sign | Rounded, y: Any, direction: str) -> Any:
-    """What is asked before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
+    """The questions before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
     if isinstance(x, Sign) and (direction, y) == ("NE", 1):
         return a.holds(RelKind.GE, 0, x.of)
     if isinstance(x, Rounded) and x.rest and x.more == 0 and y == 0:
@@ -317,7 +317,7 @@ def both(a: Asked, x: Any, y: Any) -> Any:
 
 
 def _contradicts(relations: frozenset[tuple[RelKind, Dim, Dim]]) -> bool:
-    """Whether they cannot all hold: what a division that rounds down asks before it corrects one that rounds to 0.
+    """Tell whether they cannot all hold: what a division that rounds down asks before it corrects one that rounds to 0.
 
     It asks whether the rest of ``n`` is not 0 and the sign of ``n``, which is ``min(n, 1)``, is not 1. But a number
     that leaves a rest is not 0.

@@ -82,7 +82,7 @@ def _named_dims(function: Function, params: Sequence[Value]) -> tuple[dict[str, 
 
 
 def _bind_symbols(writer: Writer, params: Sequence[Value]) -> None:
-    """Where the size of each symbol is found: an axis that it is, or that is a number of times it and more."""
+    """Bind each symbol to a size: an axis that it is, or that is a number of times it and more."""
     pending: list[tuple[Value, int, SymExpr]] = []
     bound: set[Symbol] = set()
     for param in params:

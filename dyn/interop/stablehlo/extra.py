@@ -33,7 +33,7 @@ def _number_of(count: str) -> DecodeRule:
 
 
 def _same(d: Any, op: HloOp) -> Sequence[Any]:
-    """Where an array lies among the devices says nothing of its elements."""
+    """The array itself: its place among the devices says nothing of its elements."""
     return [d.value(op.operands[0])]
 
 

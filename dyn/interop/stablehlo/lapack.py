@@ -26,7 +26,7 @@ _Shape = tuple[Dim, ...]
 
 
 def config(op: HloOp) -> Mapping[str, Any]:
-    """What the call is given beside its operands."""
+    """The options that the call has beside its operands."""
     for name in ("mhlo.backend_config", "backend_config"):
         found = op.attrs.get(name)
         if isinstance(found, Mapping):

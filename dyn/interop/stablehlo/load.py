@@ -39,7 +39,7 @@ def register_custom_call(name: str, impl: CustomCall) -> None:
 
 
 def custom_calls() -> dict[str, CustomCall]:
-    """What custom calls were said to compute, by name."""
+    """The functions that were registered for custom calls, by name."""
     with _lock:
         return dict(_custom_calls)
 
@@ -66,7 +66,7 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
 
 
 def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]:
-    """What is to be read, and the name of its file, ``-`` where there is none."""
+    """The module's text or bytes, and the name of its file, ``-`` where there is none."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source), "-"
     if isinstance(source, str):
@@ -142,7 +142,7 @@ def _names_in(
     message: str, operands: Sequence[HloValue], sizes: Mapping[HloValue, tuple[int, int]],
     names: dict[tuple[int, int], str],
 ) -> None:  # fmt: skip
-    """What an assertion of ``jax.export`` says of the names: ``'b' = {0} from specification 'b' for dimension …``.
+    """The names in an assertion of ``jax.export``: ``'b' = {0} from specification 'b' for dimension …``.
 
     And of other axes that are of the same size: ``dimension size args[1].shape[0] (= {0}) and the specification 'b'``.
     """

@@ -62,7 +62,7 @@ def geqrf(a: Array) -> Any:
 
 
 def geqp3(a: Array, pivots: Array) -> Any:
-    """The same of a matrix with its columns in an order of falling norms, which is another result, from 1 on."""
+    """``geqrf`` of a matrix with its columns in an order of falling norms, which is another result, from 1 on."""
     *lead, m, n = a.shape
     if pivots.any():
         raise NotImplementedError("lapack.geqp3: columns that are to stay in front are not supported")

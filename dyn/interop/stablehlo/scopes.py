@@ -9,7 +9,7 @@ Entry = TypeVar("Entry")
 
 
 class Scope(Generic[Key, Entry]):
-    """What a block has by a key; what the blocks around it have is found too."""
+    """A block's entries by key; those of the blocks around it are found too."""
 
     __slots__ = ("_outer", "own")
 

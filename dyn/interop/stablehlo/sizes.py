@@ -28,7 +28,7 @@ LARGEST = 64
 
 
 def followed(dtype: DType) -> bool:
-    """Whether tensors of a dtype may hold sizes."""
+    """Tell whether tensors of a dtype may hold sizes."""
     return dtype.kind is Kind.BOOL or (dtype.kind is Kind.INT and dtype.bits >= 32)
 
 

@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a module is made of: how often it has each operation, by name, and what of it dyn cannot do."""
+    """The contents of a module: how often it has each operation, by name, and what of it dyn cannot do."""
 
     operations: tuple[tuple[str, int], ...]
     problems: tuple[Problem, ...]
@@ -92,7 +92,7 @@ def _problems(module: HloModule, function: HloFunction) -> list[Problem]:
 
 
 class _Notes:
-    """What was found, the same reason once."""
+    """The problems that were found, equal reasons once."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Problem] = {}
@@ -152,7 +152,7 @@ _NO_MEANING = "has no meaning in this version"
 
 
 def types_not_supported(source: str | bytes) -> tuple[Problem, ...]:
-    """Where a module cannot be read for its types: every type that dyn has not, and how many values have it."""
+    """The types of a module that dyn has not, and how many values have each."""
     m = mlir.bindings()
     context = m.context()
     with context, m.ir.Location.unknown():

@@ -95,7 +95,7 @@ def check_text(text: str) -> None:
 
 
 def has_bytes(text: str) -> bool:
-    """Whether a text writes bytes that are no ASCII, or 0, by their numbers; names may be strings too."""
+    """Tell whether a text writes bytes that are no ASCII, or 0, by their numbers; names may be strings too."""
     return _BYTE.search(text) is not None
 
 

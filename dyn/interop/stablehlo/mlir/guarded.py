@@ -47,7 +47,7 @@ def open_context() -> Any:
 
 
 class Diagnostics:
-    """What MLIR says of a module, with lines and columns."""
+    """MLIR's messages about a module, with lines and columns."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -83,7 +83,7 @@ def parsed_bytecode(context: Any, data: bytes) -> Any:
 
 
 def is_readable(module: Any) -> bool:
-    """Whether the names in a module are text. The bindings end the process where they are asked for one that is not.
+    """Tell whether the names in a module are text: the bindings end the process where they are asked for another.
 
     Types and attributes that share their parts can be short in bytecode and endless as text: that is found out here.
     """

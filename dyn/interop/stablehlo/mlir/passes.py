@@ -1,4 +1,4 @@
-"""What is done with a module as MLIR has it: its operations, and CHLO written out in StableHLO."""
+"""Passes over a module of MLIR's: its operations, and CHLO written out in StableHLO."""
 
 from __future__ import annotations
 

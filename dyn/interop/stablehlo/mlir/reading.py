@@ -72,7 +72,7 @@ _KINDS = {"quant": "quantized types", "sparse_tensor": "sparse tensors"}
 
 
 def _refusal(said: str) -> ArtifactError | UnsupportedOpError:
-    """What is not read: types that dyn has not are named; the rest is as MLIR says it."""
+    """The error for a module that is not read: types that dyn has not are named; the rest is as MLIR says it."""
     found = _UNREGISTERED.search(said)
     if found is None or found[3] not in _KINDS:
         return ArtifactError(f"this is no StableHLO module: {said}")
@@ -98,7 +98,7 @@ def _refuse_dialect(said: str, source: str | bytes, file: str) -> None:
 
 
 def _is_foreign(op: Any, known: Callable[[str], bool]) -> bool:
-    """Whether an operation is CHLO that has to be written out: dyn's twins are of real numbers."""
+    """Tell whether an operation is CHLO that has to be written out: dyn's twins are of real numbers."""
     if not op.name.startswith("chlo."):
         return False
     real = all("complex<" not in str(v.type) for v in op.operands)
@@ -199,7 +199,7 @@ class _Reader:
 
     @staticmethod
     def entries(attrs: Any, name: str) -> Iterable[Any]:
-        """What an array among the attributes has; MLIR's bindings have no ``get`` in older versions."""
+        """The entries of an array among the attributes; MLIR's bindings have no ``get`` in older versions."""
         found: Iterable[Any] = attrs[name] if name in attrs else ()  # noqa: SIM401  # see above
         return found
 
