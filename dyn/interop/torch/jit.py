@@ -52,8 +52,10 @@ def jit(function: Callable[..., Any] | None = None, /) -> Any:
 class TorchJitted:
     """A PyTorch function that dyn compiles. Made by :func:`jit`."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], shapes: Sequence[str] | None = None) -> None:
         self._function = function
+        #: What is declared of each tensor argument's shape, as in ``dyn.jit``.
+        self.shapes = shapes
         self._name = getattr(function, "__name__", type(function).__name__)
         self._lock = lock()
         #: What compiles the function, for each way to call it that is not a size.
@@ -128,16 +130,16 @@ class _Family:
         #: Where modules have them: the dict of a module, and the name there.
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 
-        def traced(*tensors: Any) -> Outputs:
-            return self._trace(tensors)
+        def traced(args: tuple[Any, ...]) -> Outputs:
+            return self._trace(args)
 
         traced.__name__ = traced.__qualname__ = owner._name
-        self.jitted = api.jit(traced)
+        self.jitted = api.jit(traced, shapes=None if owner.shapes is None else {"args": tuple(owner.shapes)})
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         self._given = tensors
         try:
-            outputs: Outputs = self.jitted(*[tensor.detach() for tensor in tensors])
+            outputs: Outputs = self.jitted(tuple([tensor.detach() for tensor in tensors]))
         finally:
             self._given = ()
         return outputs.plan.finish(outputs.results, tensors)

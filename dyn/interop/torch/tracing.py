@@ -170,8 +170,15 @@ class Tracing(TorchDispatchMode):
         parent = record_of(args[0])
         if view.in_rows and parent.is_dense and parent.order is None:
             return self._viewed_in_rows(args[0], view, args, kwargs)
-        with self.maker.mode:
-            made = func(*args, **kwargs)
+        try:
+            with self.maker.mode:
+                made = func(*args, **kwargs)
+        except ValueError:
+            if not view.in_rows:
+                raise
+            # Our strides are not PyTorch's to the last: what it views, and we cannot, is a tensor of its own.
+            rest = [self.value(arg) for arg in args[1:]]
+            return self._fresh(view.read(parent.value, *rest), _device(args, kwargs), None)
         rest = [self.value(arg) for arg in args[1:]]
         named = {name: self.value(arg) for name, arg in kwargs.items()}
         several = not isinstance(made, torch.Tensor)

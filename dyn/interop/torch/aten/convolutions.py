@@ -9,6 +9,7 @@ import dyn.numpy as dnp
 from dyn import nn
 from dyn.interop.torch.aten.tables import common_order, converts
 from dyn.trace.tracer import Tracer
+from dyn.transforms import vjp
 
 
 def _spread(values: Sequence[Any], rank: int) -> list[Any]:
@@ -53,3 +54,17 @@ def convolution(
     if bias is not None:
         made = dnp.add(made, dnp.reshape(bias, (-1, *[1] * rank)))
     return made if batched else made[0]
+
+
+@converts("convolution_backward.default")
+def convolution_backward(
+    cotangent: Tracer, a: Tracer, weight: Tracer, bias_sizes: Any, stride: Sequence[Any], padding: Sequence[Any],
+    dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int, wanted: Sequence[bool],
+) -> tuple[Tracer | None, ...]:  # fmt: skip
+    def forward(a: Tracer, weight: Tracer) -> Tracer:
+        return convolution(a, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+
+    of_both = vjp(forward, a, weight)[1](cotangent)
+    channels = 1 if a.ndim == weight.ndim else 0
+    of_bias = dnp.sum(cotangent, axis=tuple([axis for axis in range(cotangent.ndim) if axis != channels]))
+    return tuple([one if asked else None for one, asked in zip((*of_both, of_bias), wanted, strict=True)])
