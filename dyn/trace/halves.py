@@ -65,12 +65,14 @@ def halve(trace: Trace, found: Linearized, *, forward: bool) -> tuple[list[Trace
 
 
 def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[Value]:
-    """An array without elements, with an axis for each dim of the region that no axis of a residual is; or none."""
+    """An array without elements for each dim of the region that no axis of a residual is.
+
+    They are as many as the dims: NumPy has no arrays of many axes, nor of large sizes beside one of 0.
+    """
     symbols = Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
     known = {d.is_symbol for v in residuals for d in v.shape if isinstance(d, SymExpr)}
     known.update(measured_dims(region.ops))  # the second half finds them out itself
-    missing = tuple([as_dim(s) for s in symbols if s not in known])
-    return [zeros(trace.builder, TensorType(dtypes.bool_, (*missing, 0)))] if missing else []
+    return [zeros(trace.builder, TensorType(dtypes.bool_, (as_dim(s), 0))) for s in symbols if s not in known]
 
 
 def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any:

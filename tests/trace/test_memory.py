@@ -24,9 +24,9 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
     learn = facts.learn
 
-    def noted(state: Any, new: Any, models: Any) -> Any:
+    def noted(state: Any, new: Any, *rest: Any) -> Any:
         seen.append(new)
-        return learn(state, new, models)
+        return learn(state, new, *rest)
 
     monkeypatch.setattr(facts, "learn", noted)
     return seen

@@ -170,3 +170,18 @@ def test_what_a_second_half_is_given_has_the_tree_that_it_is_for() -> None:
             "  help: pass an array or a number, or name the argument in static_argnames=."
         )
         close(pull({"y": x}), (2 * x,))
+
+
+def test_a_deep_network_has_a_pull_however_many_dims_it_keeps() -> None:
+    layers = [(floats(8, 8, seed=i), floats(8, seed=100 + i)) for i in range(40)]
+
+    def deep(params: Any, x: Array) -> Any:
+        for w, b in params:
+            x = dnp.tanh(x @ w + b)
+        return dnp.mean(x)
+
+    x = floats(3, 8)
+    out, pull = dyn.vjp(deep, layers, x)
+    wanted = dyn.jit(dyn.grad(deep, argnums=(0, 1)))(layers, x)
+    close(pull(np.ones((), "f4")), wanted)
+    close(out, dyn.jit(deep)(layers, x))

@@ -91,5 +91,5 @@ def _declared(shape: Sequence[Any]) -> str:
     """How a shape is declared to ``dyn.jit``: by numbers and names; sizes that are computed by nothing."""
     if not shape:
         return "()"
-    names = [str(size) if isinstance(size, int) else str(cast(Any, size.node).expr) for size in shape]
+    names = [str(size) if isinstance(size, int) else str(size.node.expr) for size in shape]
     return " ".join([name if name.isdigit() or name.isidentifier() else "_" for name in names])
