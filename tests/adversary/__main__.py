@@ -69,7 +69,7 @@ def run(seeds: range, calls: int, workers: int, state: Path | None) -> list[Find
     Where it has them all, those that follow are judged.
     """
     tally, start = _Tally(state), time.monotonic()
-    while tally.done.issuperset(seeds):
+    while seeds and tally.done.issuperset(seeds):
         seeds = range(seeds[-1] + 1, seeds[-1] + 1 + len(seeds))
     with tempfile.TemporaryDirectory() as folder:
         tasks = [(seed, calls, folder) for seed in seeds if seed not in tally.done]
