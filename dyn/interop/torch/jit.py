@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -81,7 +82,7 @@ class TorchJitted:
         key = (tree, tuple(rest), tuple([_type(t) for t in tensors]), _state(), self._training())
         family = self._families.get(key)
         if family is None or not family.is_current():
-            family = _Family(self, tree, rest)
+            family = _Family(self, tree, rest, [(tensor.dtype, tensor.device) for tensor in tensors])
         result = family(tensors)
         with self._lock:
             # The modules that were met by tracing belong to the key of the next call.
@@ -98,10 +99,11 @@ class TorchJitted:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function as it is; the modules that it calls are noted."""
-        seen = self._modules
+        seen, thread = self._modules, threading.get_ident()
 
         def note(module: torch.nn.Module, given: Any) -> None:
-            seen.add(module)
+            if threading.get_ident() == thread:
+                seen.add(module)
 
         handle = torch.nn.modules.module.register_module_forward_pre_hook(note)
         try:
@@ -122,13 +124,14 @@ class TorchJitted:
 class _Family:
     """A function for one tree of arguments, one set of static ones and one state of PyTorch: its program of tensors."""
 
-    def __init__(self, owner: TorchJitted, tree: Any, rest: Sequence[Any]) -> None:
-        self.owner, self.tree, self.rest = owner, tree, tuple(rest)
-        self._given: Sequence[torch.Tensor] = ()
+    def __init__(
+        self, owner: TorchJitted, tree: Any, rest: Sequence[Any], types: Sequence[tuple[torch.dtype, torch.device]]
+    ) -> None:
+        self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
         #: The tensors that the programs capture, with the memory that they had.
-        self._captured: dict[int, tuple[torch.Tensor, int]] = {}
+        self._captured: tuple[tuple[torch.Tensor, int], ...] = ()
         #: Where modules have them: the dict of a module, and the name there.
-        self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        self._places: tuple[tuple[dict[str, Any], str, torch.Tensor], ...] = ()
 
         def traced(args: tuple[Any, ...]) -> Outputs:
             return self._trace(args)
@@ -137,16 +140,12 @@ class _Family:
         self.jitted = api.jit(traced, shapes=None if owner.shapes is None else {"args": tuple(owner.shapes)})
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        self._given = tensors
-        try:
-            outputs: Outputs = self.jitted(tuple([tensor.detach() for tensor in tensors]))
-        finally:
-            self._given = ()
+        outputs: Outputs = self.jitted(tuple([tensor.detach() for tensor in tensors]))
         return outputs.plan.finish(outputs.results, tensors)
 
     def is_current(self) -> bool:
         """Whether the tensors that it captures are where they were."""
-        return all(tensor.data_ptr() == address for tensor, address in self._captured.values()) and all(
+        return all(tensor.data_ptr() == address for tensor, address in self._captured) and all(
             names.get(name) is tensor for names, name, tensor in self._places
         )
 
@@ -154,26 +153,25 @@ class _Family:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
         tracing = Tracing(trace)
-        given = [
-            tracing.argument(tracer, like, n) for n, (tracer, like) in enumerate(zip(tracers, self._given, strict=True))
-        ]
+        pairs = zip(tracers, self.types, strict=True)
+        given = [tracing.argument(tracer, *type, number) for number, (tracer, type) in enumerate(pairs)]
         left = iter(given)
         leaves = [next(left) if one is None else one.value for one in self.rest]
         args, kwargs = tree_unflatten(leaves, self.tree)
         with torch.no_grad(), enable_python_dispatcher(), _without_fast_paths(), tracing:
             returned = self.owner.call(args, kwargs)
         outputs = Collector(tracing, given).collect(returned)
-        for tensor, _ in tracing.captured.values():
-            if tensor.requires_grad and torch.is_grad_enabled():
-                _refuse_gradients("a parameter")
-            self._captured[id(tensor)] = tensor, tensor.data_ptr()
-        self._places = [
+        captured = [tensor for tensor, _ in tracing.captured.values()]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in captured):
+            _refuse_gradients("a parameter")
+        self._captured += tuple([(tensor, tensor.data_ptr()) for tensor in captured])
+        self._places += tuple([
             (names, name, tensor)
             for module in self.owner.modules()
             for names in (module._parameters, module._buffers)
             for name, tensor in names.items()
-            if tensor is not None and id(tensor) in self._captured
-        ]
+            if tensor is not None and id(tensor) in tracing.captured
+        ])  # fmt: skip
         return outputs
 
 

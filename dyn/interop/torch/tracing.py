@@ -80,9 +80,9 @@ class Tracing(TorchDispatchMode):
 
     # Tensors from outside -----------------------------------------------------------------------------------------
 
-    def argument(self, value: Tracer, like: torch.Tensor, number: int) -> Any:
+    def argument(self, value: Tracer, dtype: torch.dtype, device: torch.device, number: int) -> Any:
         """The traced tensor of an argument."""
-        made: Any = self.maker.fake(value, like.dtype, like.device)
+        made: Any = self.maker.fake(value, dtype, device)
         made._dyn = Record(Storage(value, given=number))
         return made
 
