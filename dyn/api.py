@@ -114,6 +114,12 @@ class Jitted:
         return tuple(self._signature.names)
 
     @property
+    def declares(self) -> bool:
+        """Whether anything is declared of its arguments' dims and dtypes."""
+        signature, declared = self._signature, self._options.declarations
+        return bool(signature.shapes or signature.annotations or declared.dims or declared.constraints)
+
+    @property
     def static_names(self) -> frozenset[str]:
         """The arguments that are static."""
         return self._signature.static_names

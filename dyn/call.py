@@ -556,6 +556,11 @@ class CallTable:
         self.function = entry.function(self._table.address, slow, self._table)
 
     @property
+    def is_full(self) -> bool:
+        """Whether it takes no more plans."""
+        return len(self._plans) >= MOST_PLANS
+
+    @property
     def hits(self) -> int:
         """How many calls the entry has made."""
         return self._table.get(Table.HITS)
@@ -570,7 +575,7 @@ class CallTable:
         ``make`` gives the form; it may raise NoPlanError. ``donated`` gives the leaves that such calls use up, beside
         NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None.
         """
-        if len(self._plans) >= MOST_PLANS or not program.native:
+        if self.is_full or not program.native:
             return
         try:
             form = make()

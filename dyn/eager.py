@@ -152,11 +152,12 @@ class EagerFunction:
         values = [value if (host := adapter_of(value)) is None else host.view(value) for value in call.values()]
         version = program.version_of(*values)
         with self._lock:
-            if self._table is None:
+            # A function that has been called in very many ways starts anew with the latest.
+            if self._table is None or self._table.is_full:
                 self._table = make_table(self._slow)
-                if self._table is not None:
-                    self.function = self._table.function
-        if self._table is None:
+                self.function = self._slow if self._table is None else self._table.function
+            table = self._table
+        if table is None:
             return
 
         def form() -> Form:
@@ -171,7 +172,7 @@ class EagerFunction:
             positional, named = unflatten(call.tree, numbers)
             return Form(call.args, call.kwargs, [*positional, *named.values()], len(call.places), leaves)
 
-        self._table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts) if hosts else OWN))
+        table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts) if hosts else OWN))
 
 
 def eager_function(

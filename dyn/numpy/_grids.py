@@ -197,7 +197,7 @@ def _sizes(trace: Trace, shape: Any, what: str) -> list[Dim]:
     return list(shape_in(trace, shape if isinstance(shape, tuple | list) else (shape,), what))
 
 
-def _in_an_array(indices: Any = 0, shape: Any = (), **_: Any) -> None:
+def _in_an_array(indices: Any = 0, shape: Any = (), *_: Any, **__: Any) -> None:
     sizes = shape if isinstance(shape, tuple | list) else (shape,)
     if isinstance(indices, int) and all(isinstance(size, int) for size in sizes):
         total = math.prod(sizes)
@@ -236,7 +236,7 @@ def _integers(what: str, x: Tracer) -> Tracer:
     return x
 
 
-def _on_its_axis(multi_index: Any = (), dims: Any = (), mode: Any = None, order: str = "C") -> None:
+def _on_its_axis(multi_index: Any = (), dims: Any = (), mode: Any = None, *_: Any, **__: Any) -> None:
     sizes = dims if isinstance(dims, tuple | list) else (dims,)
     for place, size in zip(multi_index, sizes, strict=False):
         if mode is None and isinstance(place, int) and isinstance(size, int):

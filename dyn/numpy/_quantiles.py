@@ -239,7 +239,7 @@ def _shares(what: str, x: ArrayLike, q: ArrayLike, scale: float) -> Tracer:
 
 
 def _in_range(what: str, most: int) -> Callable[..., None]:
-    def check(x: Any = None, q: Any = 0, **_: Any) -> None:
+    def check(x: Any = None, q: Any = 0, *_: Any, **__: Any) -> None:
         check_numbers(what, "q", q, lambda number: 0 <= number <= most, f"use numbers from 0 to {most}.")
 
     return check

@@ -71,7 +71,7 @@ def _resized(what: str, x: Tracer, axis: int, size: Dim) -> Tracer:
     return emit("pad", x, zero, edge_padding_low=none, edge_padding_high=more, interior_padding=none)
 
 
-def _some_distance(n: Any = None, d: Any = 1.0, **_: Any) -> None:
+def _some_distance(n: Any = None, d: Any = 1.0, *_: Any, **__: Any) -> None:
     check_numbers("fftfreq", "d", d, lambda number: number != 0, "pass the distance of two samples.")
 
 

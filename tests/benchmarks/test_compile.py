@@ -55,7 +55,7 @@ def test_what_it_cannot_do() -> None:
         run(argparse.Namespace(programs="bert, gpt2", repeats=1))
     assert str(unknown.value) == (
         "there is no program 'gpt2'; there are bert, mlp, softmax, gpt, gpt_step, concatenation, slices, constant, "
-        "elementwise, mixed, reductions, parameters, results."
+        "elementwise, mixed, reductions, parameters, results, levels."
     )
     with pytest.raises(ValueError) as nothing:
         run(argparse.Namespace(programs="bert", repeats=0))

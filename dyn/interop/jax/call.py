@@ -119,7 +119,9 @@ class JaxCallable:
     def __init__(self, function: Callable[..., Any], numbers: tuple[int, ...], names: tuple[str, ...]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
-        self._signature = Signature(function, None, numbers, names)
+        # A jitted function takes dyn's trees only, and JAX's are taken apart and put together here.
+        plain: Any = function.__wrapped__ if isinstance(function, Jitted) and not function.declares else function
+        self._signature = Signature(plain, None, numbers, names)
         self._lock = lock()
         self._families: dict[Any, Family] = {}
 
