@@ -114,6 +114,11 @@ class Jitted:
         return tuple(self._signature.names)
 
     @property
+    def function(self) -> Callable[..., Any]:
+        """The function that is compiled."""
+        return self._signature.function
+
+    @property
     def declares(self) -> bool:
         """Whether anything is declared of its arguments' dims and dtypes."""
         signature, declared = self._signature, self._options.declarations

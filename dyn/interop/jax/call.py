@@ -120,7 +120,7 @@ class JaxCallable:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         # A jitted function takes dyn's trees only, and JAX's are taken apart and put together here.
-        plain: Any = function.__wrapped__ if isinstance(function, Jitted) and not function.declares else function
+        plain = function.function if isinstance(function, Jitted) and not function.declares else function
         self._signature = Signature(plain, None, numbers, names)
         self._lock = lock()
         self._families: dict[Any, Family] = {}
