@@ -12,15 +12,17 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax test random harnesses bench golden clean
+.PHONY: help demo train jax torch test random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
 	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
+	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
+	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -42,6 +44,10 @@ jax:
 	$(SETUP) train
 	$(BIN)/python examples/jax/stream.py $(ARGS)
 
+torch:
+	$(SETUP) torch
+	$(BIN)/python examples/torch_stream.py $(ARGS)
+
 test:
 	$(SETUP) test
 	$(BIN)/ruff check --quiet .
@@ -59,6 +65,10 @@ harnesses:
 	$(BIN)/python -m tests.interop.harnesses --write $(ARGS)
 	$(BIN)/python -m tests.interop.symbolic_harnesses --write $(ARGS)
 	$(BIN)/python -m tests.coverage
+
+test-opinfo:
+	$(SETUP) test
+	$(BIN)/python -m tests.interop.torch.opinfo --write $(ARGS)
 
 bench:
 	$(SETUP) bench

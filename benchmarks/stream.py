@@ -34,6 +34,7 @@ class Measured:
     """What one peer did with one shape."""
 
     first: float
+    first_cpu: float
     compiles: int
     compile_seconds: float
     difference: float | None
@@ -53,6 +54,8 @@ class PeerRun:
     shapes: list[Shape]
     versions: str = ""
     peak_memory: int = 0
+    #: Seconds of its compiles in which the program's Python was run; None where the peer does not tell.
+    capture_seconds: float | None = None
     measured: dict[Shape, Measured] = field(default_factory=dict[Shape, Measured])
 
     def steady(self, shapes: Iterable[Shape], *, best: bool = False) -> float:
@@ -106,6 +109,7 @@ def serve(
         measure(peers, workers, program.shapes, repeats, calls, folder)
         for peer in peers:
             peer.peak_memory = workers[peer.name].ask("memory")["peak"]
+            peer.capture_seconds = workers[peer.name].ask("capture")["seconds"]
     return peers
 
 
@@ -174,7 +178,9 @@ def measure(
 def record(peer: PeerRun, shape: Shape, answer: dict[str, Any]) -> None:
     known = peer.measured.get(shape)
     if known is None:
-        peer.measured[shape] = Measured(answer["seconds"], answer["compiles"], answer["compile_seconds"], None)
+        peer.measured[shape] = Measured(
+            answer["seconds"], answer["cpu_seconds"], answer["compiles"], answer["compile_seconds"], None
+        )
     else:
         known.steady.append(answer["seconds"])
         known.cpu.append(answer["cpu_seconds"])
@@ -276,4 +282,7 @@ def plain(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def as_data(peer: PeerRun) -> dict[str, Any]:
     runs = [{"shape": shape, **dataclasses.asdict(run)} for shape, run in peer.measured.items()]
-    return {"name": peer.name, "versions": peer.versions, "peak_memory": peer.peak_memory, "runs": runs}
+    return {
+        "name": peer.name, "versions": peer.versions, "peak_memory": peer.peak_memory,
+        "capture_seconds": peer.capture_seconds, "runs": runs,
+    }  # fmt: skip

@@ -25,8 +25,8 @@ from dyn.errors import (
     ShapeError,
     TraceError,
 )
-from dyn.forking import lock
 from dyn.hosts import NUMPY, Host
+from dyn.native_callable import NativeCallable
 from dyn.shapes import NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, read_leaf
 from dyn.specialize.inline import call_in_trace
@@ -40,7 +40,6 @@ from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
-    from dyn.call import CallTable
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
@@ -62,7 +61,7 @@ def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
 
 
 class CacheInfo(NamedTuple):
-    """What a jitted function has compiled: programs, calls that found one, guards recorded, and the seconds it took."""
+    """Counts of a jitted function: programs compiled, calls that found one, guards recorded, seconds of compiling."""
 
     compiles: int
     hits: int
@@ -84,25 +83,18 @@ class _Options:
     device: str | None
 
 
-class Jitted:
+class Jitted(NativeCallable):
     """A function that is compiled once for every shape. Made by :func:`jit`."""
 
     def __init__(self, function: Callable[..., Any], signature: Signature, options: _Options) -> None:
+        super().__init__()
         functools.update_wrapper(self, function)
         self._signature = signature
         self._options = options
-        self._lock = lock()
         #: What was traced, for calls from outside and in other traces, and what of that was compiled.
         self._traces: Table[TracedFunction] = Table()
         self._versions: Table[Version] = Table()
         self._hits = 0
-        #: What the native entry knows of this function, from the first call on that went well.
-        self._table: CallTable | None = None
-
-    def __init_subclass__(cls) -> None:
-        # Each jitted function has a class of its own, so that ``__call__`` can be a built-in function: that is no
-        # descriptor, and gets a call's arguments without a frame of Python in between.
-        cls.__module__, cls.__qualname__ = Jitted.__module__, Jitted.__qualname__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
@@ -133,16 +125,12 @@ class Jitted:
         return f"dyn.jit({self._signature.name})"
 
     def __reduce__(self) -> str:
-        """As a function is: by its name in its module. What has none there cannot be pickled."""
+        """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
         return getattr(self, "__qualname__", self._signature.name)
 
     # Calling --------------------------------------------------------------------------------------------------
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call_slow(*args, **kwargs)
-
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""
         enter_call()
         try:
             return self._call(args, kwargs)
@@ -167,7 +155,8 @@ class Jitted:
             return from_numpy(host, self(*positional, **named))
         leaves = self._leaves(viewed)
         arrays = self._arrays(leaves)
-        version = self._version(viewed, leaves, arrays)
+        version, made = self._version(viewed, leaves, arrays)
+        self._hits += not made
         result = version.call(arrays, () if viewed is bound else self._originals(bound))
         self._accept(args, kwargs, bound, version)
         self._use_up(bound, version)
@@ -206,21 +195,13 @@ class Jitted:
 
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, version: Version) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
-        if not (version.loaded.native and config.current().fast_call):
-            return
-        from dyn.call import Form, Results, make_table
+        table = self._call_table() if version.loaded.native else None
+        if table is not None:
+            from dyn.call import Form, Results
 
-        if self._table is None:
-            with self._lock:
-                if self._table is None:
-                    table = make_table(self._call_slow)
-                    if table is not None:
-                        type(self).__call__ = table.function
-                    self._table = table
-        if self._table is not None:
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
-            self._table.add(
+            table.add(
                 lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results,
                 donated=lambda form: self._donated_arrays(bound, version),
             )  # fmt: skip
@@ -251,10 +232,19 @@ class Jitted:
         """The program for NumPy arrays, made where there is none yet."""
         bound = self._signature.bind(args, {})
         leaves = self._leaves(bound)
-        return self._version(bound, leaves, self._arrays(leaves))
+        return self._version(bound, leaves, self._arrays(leaves))[0]
 
-    def _version(self, bound: Bound, leaves: list[Leaf], arrays: list[Array]) -> Version:
-        """The program for a call: found, or traced and compiled now."""
+    def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
+        """Whether a call with these arrays would find its program, and trace nothing."""
+        viewed, _ = self._viewed(self._signature.bind(args, kwargs))
+        leaves = self._leaves(viewed)
+        arrays = self._arrays(leaves)
+        return (
+            self._versions.find(self._key(viewed, leaves), lambda version: version.traced.matches(arrays)) is not None
+        )
+
+    def _version(self, bound: Bound, leaves: list[Leaf], arrays: list[Array]) -> tuple[Version, bool]:
+        """The program for a call: found, or traced and compiled now; and whether it was made."""
         key = self._key(bound, leaves)
 
         def make() -> Version:
@@ -282,12 +272,10 @@ class Jitted:
             from dyn.explain.log import log_compiled
 
             log_compiled(self._signature.name, version.record, version.guards)
-        else:
-            self._hits += 1
-        return version
+        return version, made
 
     def _made_for(self, bound: Bound, leaves: list[Leaf]) -> MadeFor:
-        """What decides which program a call takes, in words."""
+        """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
         from dyn.explain.versions import Argument, MadeFor
 
         names = self._signature.leaf_names(bound)
@@ -300,7 +288,7 @@ class Jitted:
         )
 
     def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
-        """Why the programs that there are do not do, next to the nearest of them."""
+        """Reasons for another program: the differences of a call from the nearest of the programs that there are."""
         from dyn.explain.versions import broken_guard, why_new
 
         versions = self._versions.in_order
@@ -347,7 +335,7 @@ class Jitted:
         return self.trace(*args, **kwargs).lower()
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
-        """The same result from the NumPy oracle, op by op: slow, and independent of code generation."""
+        """Call the function on the NumPy oracle, op by op: slow, and independent of code generation."""
         from dyn.backends.reference import run_reference
 
         bound = self._signature.bind(args, kwargs)
@@ -360,14 +348,14 @@ class Jitted:
     # What there is --------------------------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
+        """Counts so far: programs compiled, calls that found one, guards that tell programs apart, compile seconds."""
         versions = self._versions.in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
-        hits = self._hits + (0 if self._table is None else self._table.hits)
+        hits = self._hits + self._native_hits()
         return CacheInfo(len(versions), hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
-        """What was traced, assumed, proved, stitched and generated, and why. Prints as text; in Jupyter it is HTML."""
+        """Report on what was traced, assumed, proved, stitched and generated, and why: text, and HTML in Jupyter."""
         _import_explain()
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
@@ -406,7 +394,7 @@ class Traced:
 
     @property
     def declarations(self) -> Declarations:
-        """What the user declared of dims by name."""
+        """Declarations of the function's named dims: ``dyn.Dim`` objects and ``constraints=``."""
         return self.jitted._options.declarations
 
     def again(self, leaves: Sequence[Any]) -> list[Any]:
@@ -434,7 +422,7 @@ class Lowered:
 
     @property
     def record(self) -> Record:
-        """What has happened in this compilation so far."""
+        """Record of this compilation so far: passes, kernels, times."""
         return self.program.record
 
     def as_text(self, dialect: str = "dhlo") -> str:
@@ -597,4 +585,4 @@ def jit(
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = _Options(Declarations(tuple(dims), texts), on_new_shape, device)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return type("Jitted", (Jitted,), {})(function, signature, options)
+    return Jitted.single()(function, signature, options)

@@ -120,7 +120,7 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Where the elements are: ``"cpu"``."""
+        """Device of the elements: ``"cpu"``."""
         return "cpu"
 
     @property
@@ -134,7 +134,7 @@ class Array:
         return _made(np.matrix_transpose(self._data))
 
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
-        """Itself: this version has arrays on the CPU only."""
+        """The array itself: this version has arrays on the CPU only."""
         installed_namespace().check_device("to_device", device)
         return self
 
@@ -144,7 +144,7 @@ class Array:
         return installed_namespace().at(self)
 
     def block_until_ready(self) -> Array:
-        """Itself: results on the CPU are there when the call returns."""
+        """The array itself: results on the CPU are there when the call returns."""
         return self
 
     # What others make of it -------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ def view(value: Any) -> NumpyArray:
 
 
 def result_host(hosts: list[Host]) -> Host:
-    """What results become: the kind of the arguments if all are of one, else ``dyn.Array``; NumPy if there are none."""
+    """Host of a call's results: that of all arguments if they agree, else ``dyn.Array``; NumPy if there are none."""
     if not hosts:
         return NUMPY
     first = hosts[0]

@@ -1,4 +1,4 @@
-"""What a jitted function tells the native entry: its call table, with a plan for each form of call that went well.
+"""Call tables: the records by which the native entry makes a jitted function's calls, a plan for each form of call.
 
 The entry (``dyn.runtime.entry``) accepts only calls that a plan describes to the last detail, so that everything which
 is rare, or wrong, is left to Python. Plans are written here after a call by the slow path, and live as long as the
@@ -27,7 +27,7 @@ from dyn.config import Config
 from dyn.dtypes import DType, Kind
 from dyn.forking import lock
 from dyn.hosts import JAX, NUMPY, TORCH, Host
-from dyn.hosts.cpython import addresses, fast_path
+from dyn.hosts.cpython import addresses, fast_path, has_dict_tags
 from dyn.hosts.jax import JaxMaker
 from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
 from dyn.lower.abi import Tensor
@@ -37,7 +37,9 @@ from dyn.runtime.entry.layout import (
     RELEASE_BYTES,
     Build,
     BuildRecord,
+    DictRecord,
     DonatedRecord,
+    EntryRecord,
     HostRecord,
     Node,
     NodeRecord,
@@ -49,6 +51,7 @@ from dyn.runtime.entry.layout import (
     SizeOp,
     StaticRecord,
     Table,
+    TensorRecord,
     TestRecord,
     Version,
 )
@@ -57,7 +60,7 @@ from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.signature import Bound, Signature
 from dyn.trace.static import Static, same_static
 
-#: A function has at most so many plans, and a plan so many versions; what comes later takes the slow path.
+#: A function has at most so many plans; a form of call that comes later takes the slow path.
 MOST_PLANS = 64
 
 _NUMBERS = {float: Node.FLOAT, int: Node.INT, complex: Node.COMPLEX, bool: Node.BOOL}
@@ -128,7 +131,7 @@ class NoPlanError(Exception):
 
 
 class _Static:
-    """In the place of a leaf's number: it is compared."""
+    """Marker in the place of a leaf's number: the leaf is static, and is compared."""
 
 
 STATIC = _Static()
@@ -140,7 +143,8 @@ class LeafForm:
 
     ``sizes`` are those of the axes, ANY or NOT_ZERO among them. ``weak`` is JAX's weak type; NumPy's arrays have none,
     and are not byte-swapped then. ``narrow`` says that a Python number becomes one of 32 bits, ``limits`` between which
-    numbers an int lies. ``is_size`` says that an int is the size of an array without elements.
+    numbers an int lies. ``is_size`` says that an int is the size of an array without elements. ``rows`` says that a
+    PyTorch tensor has to lie row by row.
     """
 
     sizes: tuple[int, ...] | None = None
@@ -148,6 +152,7 @@ class LeafForm:
     narrow: bool = False
     limits: tuple[int, int] | None = None
     is_size: bool = False
+    rows: bool = False
 
 
 class Form:
@@ -197,7 +202,7 @@ class Form:
         return Form(args, kwargs, [numbers[name] for name in names], count)
 
     def key(self) -> Any:
-        """What tells one form from another."""
+        """Key by which equal forms have one plan."""
         nodes = tuple(
             tuple((o, (type(v.value), v.value) if isinstance(v, _Kept) else v) for o, v in row.items())
             for row in self.nodes
@@ -262,6 +267,7 @@ class Form:
             NodeRecord.UNIT: own.itemsize // (2 if own.kind is Kind.COMPLEX else 1),
             NodeRecord.ROOM: self.room,
             NodeRecord.WEAK: ANY if wanted.weak is None else int(wanted.weak),
+            NodeRecord.ROWS: int(wanted.rows),
         }
         self.room += 2 * value.ndim
         if native.reader is not Reader.NUMPY:
@@ -296,6 +302,11 @@ def _host_record(native: NativeType) -> _Words:
         HostRecord.READER: native.reader,
         HostRecord.WHERE: native.where,
         HostRecord.GRADIENTS: _Kept(native.gradients),
+        HostRecord.IMPL: native.impl,
+        HostRecord.KEYS: native.keys,
+        HostRecord.ODD_KEYS: native.odd_keys,
+        HostRecord.STORAGE: native.storage,
+        HostRecord.DATA: native.data,
     }
     return _records([row], HostRecord.BYTES)
 
@@ -328,7 +339,7 @@ class _Same:
 
 
 def _comparable(value: Any) -> Any:
-    """What the entry compares a static argument with, by ``==``."""
+    """An object for the entry to compare a static argument with, by ``==``."""
     kind = type(value)
     exact = kind in (str, bytes, int, bool, type(None)) or isinstance(value, type | Enum)
     return value if exact else _Same(value)
@@ -364,11 +375,26 @@ def _plan(form: Form) -> _Words:
 
 
 @dataclasses.dataclass(frozen=True)
+class Argument:
+    """In the place of a result: the array of a leaf, which is none of NumPy's."""
+
+    leaf: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """In the place of a result: an object."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
 class Results:
     """The way from a program's results to those of a call.
 
-    ``tree`` has a result's number in the place of each; ``finish`` makes of a tuple of the results what ``tree`` alone
-    cannot say. ``wraps`` has for each result what makes it of the ndarray, where that is not NumPy's ``host``.
+    ``tree`` has a result's number in the place of each, and may have arguments and constants; ``finish`` makes of a
+    tuple of the results what ``tree`` alone cannot say. ``wraps`` has for each result what makes it of the ndarray,
+    where that is not NumPy's ``host``.
     """
 
     tree: Any
@@ -383,8 +409,81 @@ class Results:
         return Results(unflatten(out_tree, numbers), lambda results: unflatten(out_tree, list(results)), host)
 
 
+@dataclasses.dataclass(frozen=True)
+class HeldTensor:
+    """A PyTorch tensor that a program captures, as it was then: elements of ``dtype`` row by row at ``address``."""
+
+    tensor: Any
+    dtype: DType
+    shape: tuple[int, ...]
+    address: int
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldDict:
+    """A dict by names, and objects that it has under some of them, or under all, in their order."""
+
+    names: Mapping[str, Any]
+    entries: tuple[tuple[str, Any], ...]
+    whole: bool
+
+    def is_current(self) -> bool:
+        """Whether it still has them."""
+        if self.whole and [*self.names] != [name for name, _ in self.entries]:
+            return False
+        return all(self.names.get(name, self) is value for name, value in self.entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Conditions of a program beside a call's arguments: dicts and tensors that have to be as they were."""
+
+    dicts: Sequence[HeldDict] = ()
+    tensors: Sequence[HeldTensor] = ()
+
+
+_NOTHING = Surroundings()
+
+
+def _put_surroundings(version: _Words, given: Surroundings) -> None:
+    tagged = int(has_dict_tags())
+    dicts: list[_Row] = []
+    for one in given.dicts:
+        entries: list[_Row] = [
+            {EntryRecord.KEY: _Kept(sys.intern(name)), EntryRecord.VALUE: _Kept(value)} for name, value in one.entries
+        ]
+        row: _Row = {
+            DictRecord.DICT: _Kept(one.names),
+            DictRecord.ENTRIES: _records(entries, EntryRecord.BYTES),
+            DictRecord.COUNT: len(entries),
+            DictRecord.WHOLE: int(one.whole),
+            DictRecord.TAGGED: tagged,
+        }
+        dicts.append(row)
+    version.memory(Version.DICTS, _records(dicts, DictRecord.BYTES))
+    version.put(Version.DICT_COUNT, len(dicts))
+    tensors: list[_Row] = []
+    for held in given.tensors:
+        native = _native(type(held.tensor), held.tensor)
+        if native is None or native.reader is not Reader.DLPACK:
+            raise NoPlanError
+        row: _Row = {
+            TensorRecord.OBJECT: _Kept(held.tensor),
+            TensorRecord.HOST: _host_record(native),
+            TensorRecord.TYPE: native.dtype_tag(held.dtype),
+            TensorRecord.RANK: len(held.shape),
+            TensorRecord.SIZES: _records([{0: size} for size in held.shape], 8),
+            TensorRecord.ADDRESS: 0 if 0 in held.shape else held.address,
+        }
+        if native.storage and len(held.shape) <= TensorRecord.MOST_AXES:
+            row[TensorRecord.WORDS] = _Words(TensorRecord.WORD_COUNT + 1)
+        tensors.append(row)
+    version.memory(Version.TENSORS, _records(tensors, TensorRecord.BYTES))
+    version.put(Version.TENSOR_COUNT, len(tensors))
+
+
 def _version(
-    program: LoadedProgram, results: Results, form: Form, donated: Mapping[int, str | None]
+    program: LoadedProgram, results: Results, form: Form, donated: Mapping[int, str | None], around: Surroundings
 ) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
@@ -419,6 +518,7 @@ def _version(
     if epilogue is not None:
         version.object(Version.EPILOGUE, epilogue)
     version.kept.append(program)
+    _put_surroundings(version, around)
     ranks = sum(len(value.shape) for value in function.results)
     spans = _put_donations(version, program, results.host, form, donated)
     room = {
@@ -435,7 +535,7 @@ def _version(
 def _put_donations(
     version: _Words, program: LoadedProgram, host: Host, form: Form, donated: Mapping[int, str | None]
 ) -> int:
-    """What a version's calls do with donated arguments, and for how many spans of memory they need room.
+    """Write a version's records of donated arguments; gives the number of memory spans that a call needs room for.
 
     NumPy's arrays are given to NumPy's results alone, which they then are; nobody else's may be written to.
     """
@@ -506,15 +606,19 @@ def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:
 
 
 def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[Any], Any] | None]:
-    """How the results' tree is put together. One with nodes other than plain containers is made from a tuple."""
+    """Stack-machine code that builds the results' tree; and what finishes it from a tuple, where its nodes are no plain
+    containers."""
     steps: list[_Row] = []
 
     def visit(node: Any) -> bool:
         kind = type(node)
         if kind is int:
             steps.append({BuildRecord.KIND: Build.RESULT, BuildRecord.COUNT: node})
-        elif node is None:
-            steps.append({BuildRecord.KIND: Build.NONE})
+        elif kind is Argument:
+            steps.append({BuildRecord.KIND: Build.ARGUMENT, BuildRecord.COUNT: node.leaf})
+        elif kind is Constant or node is None:
+            value = None if node is None else node.value
+            steps.append({BuildRecord.KIND: Build.OBJECT, BuildRecord.VALUE: _Kept(value)})
         elif kind in (tuple, list, dict):
             if not all(visit(item) for item in (node.values() if kind is dict else node)):
                 return False
@@ -523,7 +627,7 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
                 BuildRecord.COUNT: len(node),
             }
             if kind is dict:
-                step[BuildRecord.KEYS] = _records([{0: _Kept(one)} for one in (dict.fromkeys(node), *node)], 8)
+                step[BuildRecord.VALUE] = _records([{0: _Kept(one)} for one in (dict.fromkeys(node), *node)], 8)
             steps.append(step)
         else:
             return False
@@ -562,18 +666,19 @@ class CallTable:
 
     @property
     def hits(self) -> int:
-        """How many calls the entry has made."""
+        """Number of calls that the entry has made."""
         return self._table.get(Table.HITS)
 
     def add(
         self, make: Callable[[], Form], program: LoadedProgram, results: Results, test: Sequence[Step] = (),
-        donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {},
+        donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {}, around: Surroundings = _NOTHING,
     ) -> None:  # fmt: skip
         """Let the entry make calls of a form, such as ``program`` has just made, if it can.
 
         ``test`` is what the sizes of a call of that form have to be for the program, beside the program's own guards.
         ``make`` gives the form; it may raise NoPlanError. ``donated`` gives the leaves that such calls use up, beside
-        NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None.
+        NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None. ``around`` is what
+        the program relies on beside the arguments.
         """
         if self.is_full or not program.native:
             return
@@ -587,7 +692,10 @@ class CallTable:
             plan, programs = (_plan(form), []) if known is None else known
             if program in programs:
                 return
-            version, room = _version(program, results, form, donated(form))
+            try:
+                version, room = _version(program, results, form, donated(form), around)
+            except NoPlanError:
+                return
             if test:
                 rows: list[_Row] = [
                     {TestRecord.OP: op, TestRecord.VALUE: value, TestRecord.AXIS: axis}

@@ -1,4 +1,4 @@
-"""What :func:`dyn.checkpoint` keeps of a function, instead of computing it again: JAX's policies."""
+"""Policies of :func:`dyn.checkpoint`, by JAX's names: which values it keeps instead of computing them again."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def save_any_names_but_these(*names: str) -> Policy:
 
 
 def save_anything_except_these_names(*names: str) -> Policy:
-    """All that is computed is kept, except for values that have one of these names."""
+    """Policy that keeps all that is computed, except for values that have one of these names."""
     return Policy("save_anything_except_these_names", names)

@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 class _Custom(ABC):
-    """What the two share: which arguments are differentiated by, and how a call comes to a trace."""
+    """Base of ``custom_jvp`` and ``custom_vjp``: arguments that are not differentiated by, and calls inside traces."""
 
     #: What the user calls it.
     kind = ""
@@ -69,7 +69,7 @@ class _Custom(ABC):
         return Transformed(self.kind, self, inside)(*given)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments by position, those that are left out as their defaults."""
+        """Arguments of a call, all by position; those that are left out as their defaults."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:

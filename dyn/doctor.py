@@ -1,4 +1,4 @@
-"""What this machine can run, what is missing for the rest, and what to do about it: ``python -m dyn doctor``.
+"""``python -m dyn doctor``: a report on what this machine can run, what is missing, and what to do about it.
 
 Each check answers with findings and never raises: whatever is broken is what the report is for.
 """
@@ -32,7 +32,7 @@ from dyn.lower.target import Target
 
 
 class State(Enum):
-    """What a finding means."""
+    """Severity of a finding."""
 
     OK = "ok"
     #: A plain piece of information.
@@ -171,7 +171,7 @@ def _settings() -> list[Finding]:
 
 
 def _cache() -> list[Finding]:
-    """Where compiled code is kept. The module that keeps it on disk is looked for: not every version has it."""
+    """Findings about the folder of compiled code. Its module is looked for: not every version has one."""
     if importlib.util.find_spec("dyn.backends.binaries") is None:
         return [Finding("folder", State.NOTE, "none; this version keeps compiled code in memory")]
     info = importlib.import_module("dyn.backends.binaries").cache_info()

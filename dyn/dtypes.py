@@ -17,7 +17,7 @@ from dyn.errors import UnsupportedOpError
 
 
 class Kind(Enum):
-    """What sort of number a dtype holds, in promotion order."""
+    """Kind of a dtype's numbers, in promotion order."""
 
     __hash__ = object.__hash__  # that of Enum is written in Python
 
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 
 class Special(Enum):
-    """What a float format has besides numbers."""
+    """Special values of a float format: infinities, NaNs, signed zeros."""
 
     #: Infinities and NaNs, with the greatest exponent, as in IEEE 754.
     IEEE = "inf and nan"
@@ -43,7 +43,7 @@ class Special(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """How a float lies in its bits: sign, exponent, fraction, with ``bias`` as the exponent that is stored for 1."""
+    """Layout of a float's bits: sign, exponent, fraction; ``bias`` is the exponent that is stored for 1."""
 
     exponent: int
     fraction: int
@@ -147,7 +147,7 @@ class DType:
 
     @property
     def wide(self) -> DType:
-        """What is computed with: float32 for narrower floats, which it holds exactly; the dtype itself for others."""
+        """Dtype of arithmetic: float32 for narrower floats, which it holds exactly; the dtype itself for others."""
         return float32 if self.is_narrow else self
 
     @property

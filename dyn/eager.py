@@ -221,7 +221,7 @@ class _Call:
         ]
 
     def key(self) -> Any:
-        """What finds the program; None where a part of the call must not be kept."""
+        """Key of the call's program; None where a part of the call must not be kept alive."""
         if not all(map(is_plain, self.parts)):
             return None
         kinds = tuple([(n, type(leaf) is CarriedSize) for n, leaf in zip(self.places, self.carried, strict=True)])

@@ -1,4 +1,4 @@
-"""Every error that dyn raises.
+"""The tree of errors that dyn raises.
 
 ::
 
@@ -117,6 +117,14 @@ def render(problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tup
     if remedy:
         lines.append(f"  help: {remedy}")
     return "\n".join(lines)
+
+
+def problem_of(error: BaseException) -> str:
+    """The first line of an error: its problem, without the place and the remedy."""
+    if isinstance(error, DynError):
+        return error.problem
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 #: What the C library and the dynamic loader say of an address space that is full.

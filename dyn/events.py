@@ -1,4 +1,4 @@
-"""What dyn does, as lines of a log: ``DYN_LOG=compile,guards,cache`` shows them on stderr.
+"""Log of compilations, guards and caches: ``DYN_LOG=compile,guards,cache`` shows its lines on stderr.
 
 Each topic is a logger of Python's ``logging``: ``dyn.compile``, ``dyn.guards`` or ``dyn.cache``, at the level INFO, so
 that programs that configure logging get them without DYN_LOG. An event is a line. Nothing is emitted on the path of a

@@ -1,4 +1,4 @@
-"""What a fork must not cut in half.
+"""Locks and sections that ``os.fork`` must not cut in half.
 
 The child of a fork has the thread that forked alone, and everything else as the other threads left it at that moment.
 What they held stays locked for ever, and a module that one of them was importing is never finished: Python's own import

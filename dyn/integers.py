@@ -56,7 +56,7 @@ def divide(t: IntegerType, x: int, y: int) -> int:
 
 
 def remainder(t: IntegerType, x: int, y: int) -> int:
-    """What :func:`divide` leaves, with the sign of ``x``. By 0 it is ``x``, and ``least % -1`` is 0."""
+    """Remainder of :func:`divide`, with the sign of ``x``. By 0 it is ``x``, and ``least % -1`` is 0."""
     return x if y == 0 else t.wrap(x - y * divide(t, x, y))
 
 
@@ -68,7 +68,7 @@ def power(t: IntegerType, x: int, y: int) -> int:
 
 
 def shift_left(t: IntegerType, x: int, by: int) -> int:
-    """By less than 0, or by ``bits`` or more, all bits leave."""
+    """``x << by``, wrapping: by less than 0, or by ``bits`` or more, all bits leave."""
     return t.wrap(x << by) if 0 <= by < t.bits else 0
 
 

@@ -1,4 +1,4 @@
-"""From a traced function to code: the passes, in order, on one screen."""
+"""The compiler's pipeline from a traced function to code: the passes, in order, on one screen."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Optimized:
 
 
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
-    """Everything above machine code. Pure."""
+    """Lower a traced function to kernels and a host program: everything above machine code. Pure."""
     settings = config.current()
     function = _checked(traced.function, "trace", settings.verify_ir)
     if settings.dump:
@@ -207,7 +207,7 @@ def compile_parts(optimized: Optimized, backend: ObjectBackend, record: Record) 
 
 
 def interface_of(host: HostProgram, calls: bool) -> Interface:
-    """What calls must know of a host program that is at hand; ``calls``: whether Python is asked for library calls."""
+    """Calling interface of a host program that is at hand; ``calls``: whether Python is asked for library calls."""
     return Interface(host.function, host.reuses, calls, lambda: host, tuple(c.array for c in host.constants))
 
 

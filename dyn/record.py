@@ -1,4 +1,4 @@
-"""What happened in a compilation: for ``explain()``, ``as_text`` and the dump."""
+"""Record of a compilation: for ``explain()``, ``as_text`` and the dump."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Record:
     origins: tuple[Origin, ...] = ()
 
     def kernel_origins(self) -> tuple[Origin, ...]:
-        """Where the machine code of each distinct kernel came from."""
+        """Origin of each distinct kernel's machine code: compiled, or found in a cache."""
         return self.origins[: self.kernels_compiled]
 
     def timed(self, stage: str) -> _Timer:

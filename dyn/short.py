@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dyn.dtypes import Kind
 
     class _DTypeClass(ABCMeta):
-        """What a dtype has, on the class that stands for it."""
+        """Attributes of a dtype, on the class that stands for it."""
 
         name: str
         short: str
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         is_inexact: bool
 
     class _Annotated(Protocol, metaclass=_DTypeClass):  # noqa: PLW1641  # nor have arrays a hash
-        """What every array has: NumPy's attributes, operators and methods."""
+        """An array of any dtype: NumPy's attributes, operators and methods."""
 
         @classmethod
         def __class_getitem__(cls, shape: Any, /) -> Any: ...
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
         def var(self, *args: Any, **kwargs: Any) -> Any: ...
 
     class _Integers(_Annotated, Protocol):
-        """What arrays of integers have besides."""
+        """Arrays of integers: bitwise operators besides."""
 
         def __invert__(self) -> Any: ...
         def __and__(self, other: Any, /) -> Any: ...

@@ -1,4 +1,4 @@
-"""Where in the user's program something came from.
+"""Source locations: the user's line that an op, a fact or an error came from.
 
 Every op, fact, guard and error carries a :class:`Loc`, so that whatever dyn says it can say about a line that the
 user wrote.

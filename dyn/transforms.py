@@ -80,7 +80,7 @@ class Transformed:
 
 
 def _named(kind: str, function: Function) -> str:
-    """What errors call a transformed function."""
+    """Name of a transformed function in errors."""
     return f"dyn.{kind}({getattr(function, '__name__', repr(function))})"
 
 
@@ -192,7 +192,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (made, pushed, aux) if has_aux else (made, pushed)
 
 
-class _SecondHalf:
+class SecondHalf:
     """The second half of a derivative, and its program, which is found by what the half computes."""
 
     def __init__(self, half: Half) -> None:
@@ -201,7 +201,7 @@ class _SecondHalf:
 
     @property
     def program(self) -> Jitted:
-        """From residuals and the leaves of the tree that it is given to the leaves of the tree that it gives."""
+        """Program of the second half: of residuals and the leaves of a tree, it gives the leaves of another tree."""
         if self._program is None:
             self._program = _HALVES.program(self.half)
         return self._program
@@ -258,9 +258,9 @@ def _program_of(half: Half) -> Jitted:
 
 
 class _Kept:
-    """What a first program kept for the second half of a derivative: a tree of arrays, which knows that half."""
+    """Residuals of a linearized call: arrays that its first program kept for the second half, and that half."""
 
-    def __init__(self, second: _SecondHalf, residuals: Sequence[Any]) -> None:
+    def __init__(self, second: SecondHalf, residuals: Sequence[Any]) -> None:
         self.second, self.residuals = second, tuple(residuals)
 
     def __call__(self, tree: Any) -> Any:
@@ -283,7 +283,7 @@ def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = linearize_in(trace, fun, args, _positions(len(args)), name, has_aux=has_aux)
         residuals, half = halve(trace, found, forward=forward)
-        return found.result(), _Kept(_SecondHalf(half), residuals), found.aux
+        return found.result(), _Kept(SecondHalf(half), residuals), found.aux
 
     return Transformed(kind, fun, inside)
 

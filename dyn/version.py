@@ -1,4 +1,4 @@
-"""Which dyn this is: a digest of the compiler's sources, for what is kept on disk under it.
+"""Identity of this dyn: a digest of the compiler's sources, under which compiled code is kept on disk.
 
 A version number would not do: whoever edits a pass must not be given what the pass made before. What is digested is
 the text of the sources, not times or sizes, which unlike files can share.

@@ -1,4 +1,4 @@
-"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | test | bench``.
+"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | torch | test | bench``.
 
 Makes ``.venv``, installs dyn in editable form with the extras that the job needs, and the system's tools that its tests
 call. A stamp in ``.venv`` records what was installed, so that a second run starts no pip, no apt and no network.
@@ -46,9 +46,13 @@ class Job:
 JOBS = {
     "demo": Job("the demo's packages (under a minute, once)", ("demo",)),
     "train": Job("the demo's packages, and JAX to compare with (a minute or two, once)", ("demo", "jax")),
+    "torch": Job(
+        "the demo's packages, PyTorch and its models (two minutes, once)",
+        ("demo", "torch", "transformers"),
+    ),
     "test": Job(
-        "the test tools, with JAX and PyTorch (two minutes, once)",
-        ("test", "demo", "notebook", "cuda", "jax", "torch"),
+        "the test tools, with JAX, PyTorch and its models (three minutes, once)",
+        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),

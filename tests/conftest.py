@@ -27,10 +27,13 @@ import pytest
 
 # ---- hypothesis ------------------------------------------------------------------------------------------------------
 
-# No deadline: a first example often pays for a compile, and machines differ.
+# No deadline, and no limit of the time to draw: a first example often pays for a compile, and machines differ.
 # Tests draw the same examples each time; ``make random`` looks for news.
-hypothesis.settings.register_profile("same", deadline=None, max_examples=50, derandomize=True)
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
+_ANY_TIME = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "same", deadline=None, suppress_health_check=_ANY_TIME, max_examples=50, derandomize=True
+)
+hypothesis.settings.register_profile("thorough", deadline=None, suppress_health_check=_ANY_TIME, max_examples=2000)
 hypothesis.settings.load_profile("same")
 
 

@@ -33,6 +33,9 @@ class Peer(Protocol):
         """What runs, for the report: ``torch 2.13.0, MKL 2024.2``."""
         ...
 
+    # Peers of programs whose capture is told apart also have ``captured() -> float``: the seconds, of those that
+    # ``compiled`` counts, in which the program's Python was run and not compiled.
+
 
 def peer_names(program: str) -> list[str]:
     """The frameworks that have ``program``, dyn first."""

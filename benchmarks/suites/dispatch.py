@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,15 +59,20 @@ def run(arguments: argparse.Namespace) -> Report:
     cases = [*numpy_cases(), *eager_cases()]
     if not arguments.skip_peers:
         cases += [*peer_cases(), *jax_eager_cases()]
+    measure(cases, arguments.bursts, arguments.burst_ms)
+    return report(cases)
+
+
+def measure(cases: Sequence[Case], bursts: int, burst_ms: float = 2.0) -> None:
+    """Time all calls, in turn."""
     counts: list[int] = []
     for case in cases:
         case.burst(3)  # compiles
         case.burst(20)
-        counts.append(max(1, int(arguments.burst_ms * 1e-3 / case.seconds)))
-    for _ in range(arguments.bursts):
+        counts.append(max(1, int(burst_ms * 1e-3 / case.seconds)))
+    for _ in range(bursts):
         for case, count in zip(cases, counts, strict=True):
             case.burst(count)
-    return report(cases)
 
 
 def numpy_cases() -> list[Case]:
@@ -210,6 +215,7 @@ def peer_cases() -> list[Case]:
 
     import dyn
     import dyn.interop.jax
+    import dyn.interop.torch
 
     torch.set_num_threads(1)
     plus_one = dyn.jit(lambda x: x + 1)
@@ -233,6 +239,43 @@ def peer_cases() -> list[Case]:
         Case("200-leaf dict, one leaf used", "jax.jit", leaf, ({f"layer{i}": j for i in range(200)},)),
         Case("torch in, torch out", "dyn", plus_one, (t,)),
         Case("JAX in, JAX out", "dyn", plus_one, (j,)),
+        *_torch_cases(torch, dyn.interop.torch.jit),
+    ]
+
+
+def _torch_cases(torch: Any, jit: Callable[[Any], Any]) -> list[Case]:
+    """Functions and modules of PyTorch: eager, by its compiler, by dyn alone and by dyn behind Dynamo."""
+
+    class Sum(torch.nn.Module):
+        """``count`` layers, of which only the parameters count."""
+
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(count)])
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = x + layer.weight + layer.bias
+            return x
+
+    x = torch.randn(4, 4)
+    calls: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "interop.torch.jit, x + 1": (lambda x: x + 1, (x,)),
+        "interop.torch.jit, three tensors": (lambda x, y, z: x + y * z, (x, x + 1, x + 2)),
+        "interop.torch.jit, a dict of three": (lambda x: {"a": x + 1, "b": (x * 2, x - 1)}, (x,)),
+        "interop.torch.jit, Linear(4, 4)": (torch.nn.Linear(4, 4), (x,)),
+        "interop.torch.jit, 100 parameters": (Sum(50), (x,)),
+    }
+    compilers = {
+        "torch": lambda function: function,
+        "inductor": lambda function: torch.compile(function, dynamic=True),
+        "dyn": jit,
+        "backend=dyn": lambda function: torch.compile(function, dynamic=True, backend="dyn"),
+    }
+    return [
+        Case(what, who, compiler(function), given, settings=torch.no_grad)
+        for what, (function, given) in calls.items()
+        for who, compiler in compilers.items()
     ]
 
 
@@ -243,7 +286,7 @@ def _six(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
 def report(cases: list[Case]) -> Report:
     who = [
         name
-        for name in ("dyn", "numpy", "torch", "jax.jit", "interop.jax", "jax")
+        for name in ("dyn", "numpy", "torch", "inductor", "backend=dyn", "jax.jit", "interop.jax", "jax")
         if any(case.who == name for case in cases)
     ]
     rows: list[tuple[str, ...]] = []

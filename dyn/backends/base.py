@@ -1,4 +1,4 @@
-"""What a backend is: text to binary to something that runs.
+"""Interface of a backend: text to binary to something that runs.
 
 A backend is one file. It is impure: it may look at the machine, run compilers and map memory; everything above it
 works on text and plain data.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Effort(Enum):
-    """What a text needs of its compiler."""
+    """Effort of compiling a text."""
 
     #: A quick compilation rather than quick code: for straight code that runs once a call.
     QUICK = "quick"
@@ -39,7 +39,7 @@ class Source:
     effort: Effort = Effort.KERNEL
 
     def key(self, target: Target, options: str = "") -> str:
-        """What identifies the binary made of it."""
+        """Cache key of the binary made of it."""
         parts = (self.text, ",".join(self.symbols), repr(target), options, self.effort.value)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -79,7 +79,7 @@ class Backend(Protocol):
     def target(self) -> Target: ...
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used on this machine, or None."""
+        """The reason why the backend cannot be used on this machine, or None."""
         ...
 
     def compile(self, source: Source) -> Binary: ...

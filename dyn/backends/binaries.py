@@ -1,4 +1,4 @@
-"""From sources to binaries, each compiled once: what was compiled is kept in this process and on disk."""
+"""Compilation of sources, each once: binaries are kept in this process and on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dyn.forking import lock, whole
 
 
 class Origin(Enum):
-    """Where a binary came from."""
+    """Origin of a binary."""
 
     COMPILED = "compiled"
     DISK = "from disk"
@@ -84,7 +84,7 @@ class _NotKeptError(Exception):
 
 
 class _Counts:
-    """How often each origin has been met in this process."""
+    """Counts of binaries in this process, by origin."""
 
     def __init__(self) -> None:
         self._lock = lock()

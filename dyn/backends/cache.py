@@ -82,11 +82,11 @@ class Store:
     # Entries ----------------------------------------------------------------------------------------------------
 
     def path(self, key: str) -> str:
-        """Where the entry of a key lies. Keys are names: letters, digits and underscores."""
+        """Path of a key's entry. Keys are names: letters, digits and underscores."""
         return os.path.join(self.folder, key + _SUFFIX)
 
     def read(self, key: str) -> bytes | None:
-        """What was written for ``key``, or None."""
+        """The bytes that were written for ``key``, or None."""
         path = self.path(key)
         if not self._is_trusted():
             return None
@@ -196,7 +196,7 @@ class Store:
     # What goes wrong --------------------------------------------------------------------------------------------
 
     def _tell(self, doing: str, error: Exception) -> None:
-        """One line for a kind of failure: what stands behind it will stop every entry alike."""
+        """Log one line for a kind of failure: what stands behind it will stop every entry alike."""
         reason = getattr(error, "strerror", None) or str(error)
         self._tell_once(f"cannot {doing} in {self.folder}: {reason}. Compiled code is not kept.")
 

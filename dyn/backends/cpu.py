@@ -1,4 +1,4 @@
-"""What processor this is, asked of the processor itself.
+"""Fingerprint of this processor, asked of the processor itself.
 
 LLVM derives a CPU's name and features from the ``cpuid`` instruction. The same answers, hashed, say whether two
 machines are the same to LLVM, in microseconds and without loading it: a folder of compiled code may be shared by

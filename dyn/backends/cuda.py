@@ -23,7 +23,7 @@ _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What ptxas says a kernel takes, for each thread; ``shared_bytes`` counts static shared memory of a block."""
+    """Resources of a kernel's thread, as ptxas tells them; ``shared_bytes`` is a block's static shared memory."""
 
     registers: int
     stack_bytes: int
@@ -63,7 +63,7 @@ class CudaBackend:
         self.target = target
 
     def unavailable(self) -> str | None:
-        """What is missing for compiling, or None. That there is no driver shows in ``load``."""
+        """The reason why nothing can be compiled here, or None. That there is no driver shows in ``load``."""
         try:
             nvrtc = importlib.import_module("cuda.bindings.nvrtc")
             _nvrtc(nvrtc.nvrtcVersion())

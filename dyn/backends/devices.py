@@ -1,4 +1,4 @@
-"""What this machine can run on: its processor and the GPUs that their drivers show.
+"""Devices of this machine: its processor and the GPUs that their drivers show.
 
 Nothing is compiled and no GPU is touched beyond asking the driver what it is.
 """

@@ -246,7 +246,7 @@ def map_code(code: bytes) -> int:
 
 @lru_cache(maxsize=1)
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Where names are looked for: the process, and the mathematical library, which it may not have loaded for all."""
+    """Libraries in which names are looked up: the process's, and libm, which it may not have loaded for all."""
     found = [ctypes.CDLL(None)]
     with contextlib.suppress(OSError):  # a C library that is all in one file
         found.append(ctypes.CDLL("libm.so.6"))
@@ -310,7 +310,7 @@ class _Image:
         return self.object.symbols[symbol].section == _SHN_UNDEF
 
     def address(self, number: int) -> int:
-        """What a symbol stands for."""
+        """Address of a symbol."""
         symbol = self.object.symbols[number]
         if symbol.type in (_STT_TLS, _STT_IFUNC):
             raise UnsupportedObject(f"{symbol.name} is no plain symbol")

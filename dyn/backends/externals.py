@@ -76,7 +76,7 @@ class PythonCall:
             made: Sequence[Array] = run_registered(target, self.callee.attributes, views, expected)
         else:
             assert not isinstance(target.function, NativeFunction)
-            made = target.function([x.copy() for x in operands], expected)
+            made = target.function([x.view() if target.borrows else x.copy() for x in operands], expected)
         for result, array in zip(results, made, strict=True):
             result.view()[...] = array
 

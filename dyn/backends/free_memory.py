@@ -1,4 +1,4 @@
-"""Which arguments' memory a call may put results into."""
+"""Memory of donated arguments that a call may put results into."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_dense(array: Array) -> bool:
 
 
 def free_memory(arrays: Sequence[Array], donated: Sequence[int]) -> frozenset[int]:
-    """Those of the ``donated`` among a call's arrays, by number, whose memory is nobody else's.
+    """Numbers of the ``donated`` among a call's arrays whose memory is nobody else's.
 
     Such an array can be read by compiled code where it lies and be written to, it is a NumPy array in memory that NumPy
     allocated, or dyn for a result, and no other array of the call lies there, not even in part.

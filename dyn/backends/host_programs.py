@@ -207,7 +207,7 @@ def entry_functions() -> dict[str, int]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Interface:
-    """What calls must know of a host program beside its code.
+    """Calling interface of a host program: all that calls need beside its code.
 
     ``function`` has its parameters and results: their dtypes, their ranks and the sizes that are fixed. It is the
     traced function or what the passes made of it, which have the same. ``calls`` says whether a library is called;
@@ -264,7 +264,7 @@ class LoadedProgram:
         self._idle = idle if idle is not None and not self.captured else list[_Frame]()
 
     def _check_captured(self) -> None:
-        """That captured arrays are what was traced: the host program does not look at their sizes again."""
+        """Check that captured arrays are what was traced: the host program does not look at their sizes again."""
         function = self.interface.function
         hidden = sum(info.hidden for info in function.infos)
         if hidden != len(self.captured):
@@ -427,5 +427,5 @@ def load_program(
 
 
 def addresses_of(backend: ObjectBackend, built: Sequence[Built]) -> list[int]:
-    """Where objects lie in memory, each loaded once. Each defines one symbol."""
+    """Addresses of objects in memory, each loaded once. Each defines one symbol."""
     return [backend.load_once(one.binary).address(one.binary.symbols[0]) for one in built]

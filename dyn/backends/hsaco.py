@@ -19,8 +19,8 @@ _PT_NOTE, _NT_AMDGPU_METADATA = 4, 32
 
 @dataclass(frozen=True, slots=True)
 class KernelMetadata:
-    """What a kernel takes: bytes of arguments, of static shared memory (LDS) a block and of stack a lane, and registers
-    with how many of them were spilled."""
+    """Resources of a kernel: bytes of arguments, of static shared memory (LDS) a block and of stack a lane, and
+    registers with how many of them were spilled."""
 
     name: str
     kernarg_bytes: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit status, or minus the signal's number; None where it did not end in time."""
+    """End of a process: its exit status, or minus the signal's number; None where it did not end in time."""
 
     status: int | None
     out: bytes = b""

@@ -61,7 +61,7 @@ def _view(address: int, dims: int, rank: int, dtype: np.dtype[Any]) -> np.ndarra
 
 
 class _Raised(threading.local):
-    """What the last library call of this thread raised."""
+    """The exception of this thread's last library call."""
 
     error: BaseException | None = None
 
@@ -89,6 +89,6 @@ def call_library(table: int, entry: int | None, tensors: int, values: int, answe
 
 
 def take_error() -> BaseException | None:
-    """What the library call that failed on this thread raised; once. None where it was never begun."""
+    """Take the exception of the library call that failed on this thread; None where it was never begun."""
     error, _RAISED.error = _RAISED.error, None
     return error

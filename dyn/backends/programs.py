@@ -50,7 +50,7 @@ class Found:
     constants: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """As it is kept: a line for each field."""
+        """The text that is kept on disk: a line for each field."""
         lines = [f"kernels {self.kernels}"]
         lines += [f"part {part.key} {','.join(part.symbols)}" for part in self.parts]
         lines += [f"reuse {output} {input}" for output, input in self.reuses]
@@ -60,7 +60,7 @@ class Found:
 
 
 def parse_found(text: str) -> Found:
-    """What :meth:`Found.text` has written. ValueError for anything else."""
+    """Parse the text of :meth:`Found.text`. ValueError for anything else."""
     rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": [], "constant": []}
     for line in text.splitlines():
         what, *fields = line.split(" ")

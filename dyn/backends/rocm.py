@@ -39,7 +39,7 @@ class RocmBackend:
         self.target = target
 
     def unavailable(self) -> str | None:
-        """What is missing for compiling, or None."""
+        """The reason why nothing can be compiled here, or None."""
         return None if shutil.which("hipcc") is not None else "hipcc is not on the PATH"
 
     def compile(self, source: Source) -> RocmBinary:
@@ -66,7 +66,7 @@ class RocmBackend:
         return ["env", "HIP_PLATFORM=amd", "hipcc", *_OPTIONS, arch, str(text), "-o", str(result)]
 
     def load(self, binary: Binary) -> NoReturn:
-        """Not possible yet anywhere; the error says whether for want of a GPU."""
+        """Raise: kernels cannot be loaded yet; the error says whether for want of a GPU."""
         if not _DEVICE.exists():
             raise BackendUnavailableError(
                 f"{self.target} cannot be run on here: there is no {_DEVICE}.",

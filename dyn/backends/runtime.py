@@ -61,7 +61,7 @@ class NativeRuntime:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[symbol])  # pyright: ignore[reportArgumentType]  # ctypes' own types
 
     def split_from(self, awake: int, asleep: int, piece: int) -> None:
-        """From how much work on launches use several threads, in the unit of ``dyn.lower.cost``: see ``dyn_launch``."""
+        """Set the work from which launches use several threads, in units of ``dyn.lower.cost``: see ``dyn_launch``."""
         long = ctypes.c_int64
         self.function("dyn_launch_configure", None, long, long, long)(awake, asleep, max(piece, 1))
 
@@ -74,7 +74,7 @@ class NativeRuntime:
         return self.function("dyn_block_idle", ctypes.c_int64)()
 
     def workers(self) -> int:
-        """How many threads the pool has made."""
+        """Number of threads that the pool has made."""
         return self.function("dyn_pool_workers", ctypes.c_int64)()
 
 
@@ -89,7 +89,7 @@ def thread_count(asked: int) -> int:
 
 
 def idle_limit() -> int:
-    """How many bytes of large blocks may be idle."""
+    """Most bytes of large blocks that may be idle."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(max(memory // 8, _LEAST_IDLE), _MOST_IDLE)
 

@@ -19,14 +19,14 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a path is not trusted, and what can be done about it."""
+    """Reason why a path is not trusted, and its remedy."""
 
     problem: str
     remedy: str
 
 
 def refusal(folder: str) -> Refusal | None:
-    """Why other users may change what is found in a folder, or will be once it is made; None where they cannot.
+    """Reason why other users may change what is in a folder, or could once it is made; None where they cannot.
 
     Where the system knows no owners, on Windows, it is None.
     """

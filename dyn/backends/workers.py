@@ -27,12 +27,12 @@ _THREAD_BYTES = 32 << 20
 
 
 def workers() -> int:
-    """How many threads compile one program."""
+    """Number of threads that compile one program."""
     return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
 
 
 def run_apart(works: Sequence[Callable[[], T]]) -> list[T]:
-    """What each of ``works`` returns, in their order, each called by a thread of its own or of some others' of them.
+    """Results of ``works`` in their order, each called by one of several threads.
 
     They see the settings of the caller. The first error in their order is raised; when there is one, or the caller is
     interrupted, no further work is begun.

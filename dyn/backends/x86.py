@@ -91,7 +91,7 @@ def target_for(cpu: str, features: str = "") -> Target:
 
 @lru_cache(maxsize=1)
 def toolchain() -> str:
-    """What identifies LLVM, read from llvmlite's version file: importing it, or its metadata, takes 30 ms."""
+    """Identity of LLVM, read from llvmlite's version file: importing it, or its metadata, takes 30 ms."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return "none"
@@ -106,7 +106,7 @@ def toolchain() -> str:
 
 @lru_cache(maxsize=1)
 def _this_machine() -> Target:
-    """What LLVM says of this machine, or said in an earlier process on a processor that answers the same."""
+    """This machine as LLVM sees it now, or saw it in an earlier process on a processor that answers the same."""
     store, processor = current_store(), cpu_fingerprint()
     key = f"host_{sha256(f'{processor} {toolchain()}'.encode()).hexdigest()}"
     if store is not None and processor is not None:
@@ -160,7 +160,7 @@ class X86Backend:
         return None
 
     def key(self, source: Source) -> str:
-        """What identifies the object made of a source: its text, this target, LLVM's version and what it is told.
+        """Cache key of the object made of a source: its text, this target, LLVM's version and what it is told.
 
         That is all that an object depends on. dyn's own version is not part of it, so that what a new version renders
         as before need not be compiled again.
@@ -278,7 +278,7 @@ _LOADED: Once[LoadedCode] = Once()
 
 
 def _emit_object(machine: Any, module: Any) -> bytes:
-    """What ``machine.emit_object(module)`` does, without llvmlite's lock while LLVM generates code."""
+    """``machine.emit_object(module)``, without llvmlite's lock while LLVM generates code."""
     from llvmlite.binding import ffi
 
     emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)

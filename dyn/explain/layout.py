@@ -27,7 +27,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Each box's upper left corner; the points that each arrow passes, from its tail to its head; the size."""
+    """Layout of a drawing: each box's upper left corner, the points of each arrow from tail to head, the size."""
 
     corners: tuple[Point, ...]
     paths: Mapping[tuple[int, int], tuple[Point, ...]]

@@ -185,7 +185,7 @@ def _head(tip: Point) -> str:
 
 
 def _back(layers: Layers, drawn: Sequence[_Drawn], layout: Layout, right: float) -> list[str]:
-    """From the end of a layer up to where the next one reads it, along the right side of the frame."""
+    """Path of an arrow from the end of a layer up to where the next one reads it, along the frame's right side."""
     parts: list[str] = []
     lanes = {source: i for i, source in enumerate(dict.fromkeys((arrow.tail, arrow.output) for arrow in layers.back))}
     for arrow in layers.back:

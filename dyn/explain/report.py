@@ -21,7 +21,7 @@ from dyn.trace.function import TracedFunction
 
 
 class Status(Enum):
-    """How a fact is known."""
+    """Origin of a fact: declared, needed or proved."""
 
     #: The user said so; checked at each call.
     DECLARED = "declared"
@@ -93,7 +93,7 @@ class MemoryRow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Report:
-    """Everything that is told of one program."""
+    """Report on one program."""
 
     #: Why it was compiled, beside the programs there were.
     because: str
@@ -230,7 +230,7 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 
 
 def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
-    """Every group once: those that read the same, as the layers of a model do, are counted."""
+    """Groups, each once: those that read the same, as the layers of a model do, are counted."""
     counts = Counter(group_row(launch) for launch in launches)
     return [replace(row, count=count) for row, count in counts.items()]
 

@@ -9,7 +9,7 @@ from dyn.explain.words import counted
 
 
 def version_text(report: Report) -> str:
-    """One program: why it is there, its dims, facts, guards, groups, variants, memory and compile times."""
+    """Text of one program: why it is there, its dims, facts, guards, groups, variants, memory and compile times."""
     lines: list[str] = []
     for title, entries in sections(report):
         lines.append(f"  {title}" if entries else f"  {title}: none")

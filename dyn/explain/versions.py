@@ -1,4 +1,4 @@
-"""Why a function was compiled once more: what differs from the nearest program that there was."""
+"""Reasons for recompilation: the differences from the nearest program that there was."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class MadeFor:
-    """Everything that decides which program a call takes, but for the sizes."""
+    """Key of a call's program, in words: all that decides which it is, but for the sizes."""
 
     arguments: tuple[Argument, ...]
     #: Each argument that the function was called with, and its structure.
@@ -37,7 +37,7 @@ class MadeFor:
 
 
 def why_new(new: MadeFor, known: Sequence[MadeFor], broken: Sequence[str]) -> str:
-    """Why ``new`` needs a program of its own, beside those that are ``known``, which are numbered from 1.
+    """Text of why ``new`` needs a program of its own, beside those ``known``, which are numbered from 1.
 
     ``broken`` says of each known program which of its guards does not hold (:func:`broken_guard`), ``""`` for one that
     differs in more than its guards.
@@ -88,7 +88,7 @@ def differences(new: MadeFor, old: MadeFor) -> list[str]:
 
 
 def _changed(new: Argument, old: Argument) -> str:
-    """One phrase for an argument whose dtype, rank or weakness differs."""
+    """Phrase about an argument whose dtype, rank or weakness differs."""
     if new.weak != old.weak:
         return f"{new.name} is {new.describe()}, and was {old.describe()}"
     if new.rank == old.rank:

@@ -1,4 +1,4 @@
-"""What an argument is, and what a result becomes: NumPy, PyTorch, JAX and DLPack arrays; CPython itself."""
+"""Hosts: the libraries of arguments and results, NumPy, PyTorch, JAX, DLPack; and CPython itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLASSES = (("torch", "Tensor", TORCH), ("jax", "Array", JAX), ("jax.core", "Tra
 
 
 def fast_path() -> str | None:
-    """Why calls cannot go through the native entry in this process, or None where they can."""
+    """The reason why calls cannot go through the native entry in this process, or None where they can."""
     from dyn.hosts import cpython  # `import dyn` does without
 
     return cpython.fast_path()

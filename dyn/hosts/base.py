@@ -1,4 +1,4 @@
-"""What a host is: a library whose arrays users pass in, and want back."""
+"""Interface of a host: a library whose arrays users pass in, and want back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NumpyArray = np.ndarray[Any, Any]
 
 
 class Host(Protocol):
-    """One kind of array: how it becomes a NumPy array, and how a result becomes one of its kind."""
+    """A host: one kind of array, with conversions to NumPy's arrays, and of results to it."""
 
     @property
     def name(self) -> str: ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -33,7 +34,7 @@ _GIVEN = ("dyn_", "trace_variable", "config_variable")
 
 @lru_cache(maxsize=1)
 def fast_path() -> str | None:
-    """Why calls cannot go through the native entry in this process, or None where they can."""
+    """The reason why calls cannot go through the native entry in this process, or None where they can."""
     if sys.implementation.name != "cpython":
         return f"the native entry is for CPython, and this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -79,6 +80,43 @@ def _numpy_table() -> Any:
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     address = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
     return ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p)) if address else None
+
+
+@lru_cache(maxsize=1)
+def has_dict_tags() -> bool:
+    """Whether each change of a dict gives it a number that no dict has had (PEP 509), as CPython 3.11 does.
+
+    It is looked for where it lies there, after changes of all kinds.
+    """
+    some = _Changing()
+    names: dict[str, Any] = vars(some)
+    other: dict[str, Any] = {"a": 1}
+
+    def store() -> None:  # often enough for the interpreter to have a quick way
+        some.a = object()
+
+    changes: list[Callable[[], object]] = [
+        lambda: setattr(some, "a", 3), lambda: setattr(some, "c", 3), lambda: delattr(some, "b"),
+        lambda: names.update(a=4), lambda: names.setdefault("d", 1), lambda: names.pop("d"),
+        lambda: names.__setitem__("a", 5), lambda: names.__ior__({"a": 6}), names.popitem, names.clear,
+        *[store] * 64, lambda: other.update(b=2), *[store] * 2,
+    ]  # fmt: skip
+    seen: set[int] = {0}
+    for count, change in enumerate(changes):
+        before = _word(names, PyObjects.DICT_TAG), _word(other, PyObjects.DICT_TAG)
+        seen.update(before)
+        if len(seen) != 3 + count or before[0] == before[1]:
+            return False
+        change()
+    return len({*seen, _word(names, PyObjects.DICT_TAG)}) == 3 + len(changes)
+
+
+class _Changing:
+    """An object whose attributes change."""
+
+    def __init__(self) -> None:
+        self.a: object = 1
+        self.b: object = 2
 
 
 # ---- where things lie ------------------------------------------------------------------------------------------------

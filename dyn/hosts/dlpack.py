@@ -80,7 +80,7 @@ def export_dlpack(array: NumpyArray, **options: Any) -> Any:
 
 
 class ForeignHost:
-    """Any object with one of the protocols. Its results are ``dyn.Array``, so that it has no ``wrap`` of its own."""
+    """Host of any object with one of the protocols. Its results are ``dyn.Array``: it has no ``wrap`` of its own."""
 
     name = "foreign"
 

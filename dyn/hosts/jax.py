@@ -116,7 +116,7 @@ class JaxHost:
         return sys.modules["jax"].numpy.asarray(array) if made is None else made(array)
 
     def maker(self, dtype: np.dtype[Any]) -> JaxMaker | None:
-        """What makes results of a dtype; None for one that JAX may make narrower."""
+        """Maker of JAX arrays for results of a dtype; None for one that JAX may make narrower."""
         made = self._makers.get(dtype)
         if made is None and dtype.name not in _WIDE:
             made = self._makers[dtype] = JaxMaker()

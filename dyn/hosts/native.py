@@ -1,4 +1,4 @@
-"""How the native entry reads arrays of a type, and makes results of it, without Python in between.
+"""Descriptions of hosts' array types by which the native entry reads and makes them without Python.
 
 What it takes is more than an array's memory: it must see what the host's own ``view`` would refuse or resolve, so that
 such an array goes the way through Python.
@@ -20,11 +20,15 @@ from dyn.hosts.base import Host
 from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost
 from dyn.hosts.torch import TorchHost
-from dyn.runtime.entry.layout import Reader
+from dyn.runtime.entry.layout import Reader, TensorRecord
 
 #: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
 _EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
 _TO_OBJECT, _READ = 4, 5
+#: What PyTorch's objects for tensors, ``c10::TensorImpl``, have at least.
+_IMPL_BYTES = 8 * (TensorRecord.FIRST_WORD + TensorRecord.WORD_COUNT)
+#: And their storages, ``c10::StorageImpl``.
+_STORAGE_BYTES = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,7 @@ class NativeType:
 
     ``where`` is the offset of the ndarray in a HOLDER, ``label`` that of what it says once it holds none; ``where`` is
     also the address of DLPack's reading function. ``make`` is the address of the function that makes an array of a
-    DLPack tensor, 0 where there is none.
+    DLPack tensor, 0 where there is none. The others are what ``HostRecord`` says of PyTorch's.
     """
 
     type: type
@@ -43,9 +47,14 @@ class NativeType:
     label: int = 0
     #: Whether gradients are computed, for arrays that may require them.
     gradients: Callable[[], bool] | None = None
+    impl: int = 0
+    keys: int = 0
+    odd_keys: int = 0
+    storage: int = 0
+    data: int = 0
 
     def dtype_tag(self, dtype: DType) -> int:
-        """What tells the entry that an array has the dtype."""
+        """The word by which the entry sees that an array has the dtype: a type number, an address or DLPack's code."""
         if self.reader is Reader.DLPACK:
             return dtype.dlpack
         return id(dtype.np) if self.reader in (Reader.BUFFER, Reader.ARRAY) else dtype.np.num
@@ -55,7 +64,7 @@ _NUMPY = NativeType(np.ndarray, Reader.NUMPY)
 
 
 def native_type(host: Host, value: Any) -> NativeType | None:
-    """How the entry reads arrays of a host's such as this one, of just its type; None where it does not."""
+    """Description of arrays of just this one's type for the entry; None where it does not read them."""
     kind = type(value)
     if isinstance(host, NumpyHost):
         return _NUMPY if kind is np.ndarray else None
@@ -96,8 +105,101 @@ def _exchange_type(kind: type) -> NativeType | None:
     words = (ctypes.c_int64 * (_READ + 1)).from_address(address)
     if words[0] & 0xFFFFFFFF != _MAJOR or not words[_READ] or not words[_TO_OBJECT]:
         return None
+    keys = _dispatch_keys()
+    if keys is None:
+        return None
     gradients = sys.modules["torch"].is_grad_enabled
-    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=gradients)
+    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], 0, gradients, *keys, *_storage(keys[0]))
+
+
+@lru_cache(maxsize=1)
+def _dispatch_keys() -> tuple[int, int, int] | None:
+    """Where PyTorch's tensors keep their dispatch keys, and the keys that a plain one on the CPU has not; None where
+    they are not found.
+
+    The first is the offset in an object of the address of what it stands for, the second that of the keys from there:
+    where the keys are that PyTorch tells of tensors of several kinds.
+    """
+    torch = sys.modules["torch"]
+    tell = getattr(torch._C, "_dispatch_keys", None)
+    plain, complex = torch.zeros(3, 2), torch.zeros(2, dtype=torch.complex64)
+    samples = [plain, plain[1:], complex.conj(), complex.conj().imag, torch.zeros((1,) * 7), torch.nn.Parameter(plain)]
+    with torch.inference_mode():
+        samples.append(torch.zeros(()))
+    if tell is None or not hasattr(tell(plain), "raw_repr") or not hasattr(plain, "_cdata"):
+        return None
+    told = [tell(sample).raw_repr() for sample in samples]
+    word = ctypes.sizeof(ctypes.c_void_p)
+    objects = [
+        at
+        for at in range(object.__basicsize__, torch.Tensor.__basicsize__, word)
+        if all(_word(id(sample) + at) == sample._cdata for sample in samples)
+    ]
+    keys = [
+        at
+        for at in range(0, _IMPL_BYTES, word)
+        if all(_word(sample._cdata + at) == keys for sample, keys in zip(samples, told, strict=True))
+    ]
+    if len(objects) != 1 or len(keys) != 1 or len({*told}) < 4:
+        return None
+    return objects[0], keys[0], ~told[0] & (2**64 - 1)
+
+
+@lru_cache(maxsize=1)
+def _storage(impl: int) -> tuple[int, int]:
+    """Where the impl of a tensor has the address of its storage, and this that of its memory; zeros where that is not
+    found, or where there is something that can be changed of a tensor and does not show in these words."""
+    torch = sys.modules["torch"]
+    tensors = [torch.zeros(n, 3) for n in (2, 5, 7)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    word = ctypes.sizeof(ctypes.c_void_p)
+    at_storage = [
+        at
+        for at in range(0, _IMPL_BYTES, word)
+        if all(_word(one._cdata + at) == storage._cdata for one, storage in zip(tensors, storages, strict=True))
+    ]
+    at_data = [
+        at
+        for at in range(word, _STORAGE_BYTES, word)
+        if all(_word(storage._cdata + at) == storage.data_ptr() for storage in storages)
+    ]
+    if len(at_storage) != 1 or not at_data:
+        return 0, 0
+    complex = torch.zeros(2, dtype=torch.complex64)
+    changes: list[tuple[Any, Callable[[Any], Any]]] = [
+        (torch.zeros(2, 3), lambda t: t.t_()),
+        (torch.zeros(2, 3), lambda t: t.unsqueeze_(0)),
+        (torch.zeros(2, 3), lambda t: t.resize_(3, 2)),
+        (torch.zeros(2, 3)[:1], lambda t: t.as_strided_((1, 3), (3, 1), 3)),
+        (torch.zeros(2, 3), lambda t: t.as_strided_((2, 3), (1, 1))),
+        (torch.zeros(1, 1, 1, 1, 2), lambda t: t.transpose_(0, 4)),
+        (torch.zeros(2, 3), lambda t: t.set_(torch.zeros(2, 3))),
+        (torch.zeros(2, 3), lambda t: t.untyped_storage().resize_(0)),
+        (torch.zeros(2, 3), lambda t: setattr(t, "data", torch.zeros(2, 3))),
+        (torch.zeros(2, 3), lambda t: setattr(t, "data", t.detach().view(torch.int32))),
+        (complex.imag, lambda t: setattr(t, "data", complex.conj().imag)),
+        (complex, lambda t: setattr(t, "data", t.detach().conj())),
+    ]
+    first, count = TensorRecord.FIRST_WORD, TensorRecord.WORD_COUNT
+
+    def words(tensor: Any) -> list[int]:
+        address = _word(id(tensor) + impl)
+        held = _word(_word(address + at_storage[0]) + at_data[0])
+        return [held, *(_word(address + word * at) for at in range(first, first + count))]
+
+    with torch.no_grad():
+        for tensor, change in changes:
+            before = words(tensor)
+            if words(tensor) != before:
+                return 0, 0
+            change(tensor)
+            if words(tensor) == before:
+                return 0, 0
+    return at_storage[0], at_data[0]
+
+
+def _word(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
 
 
 def _capsule_address(capsule: Any) -> int | None:

@@ -71,7 +71,7 @@ class Binding:
         return env
 
     def dims(self, shapes: Sequence[Sequence[Dim]]) -> dict[Symbol, Dim]:
-        """What each symbol is for arguments whose sizes are dims of another program. Nothing is checked."""
+        """Dims of another program for the symbols, where the arguments' sizes are dims of it. Nothing is checked."""
         env: dict[Symbol, Dim] = {}
         for bind in self.binds:
             size = shapes[bind.input][bind.axis]

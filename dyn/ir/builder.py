@@ -103,10 +103,10 @@ class Builder:
 
     @property
     def facts(self) -> Facts:
-        """What is known of the dims here: of the whole program, and inside of a region."""
+        """Facts about the dims here: those of the whole program, and inside of a region its demands."""
         if self._outer is not None and self._outer.facts is not self._around:
             self._around = self._outer.facts
-            self._facts = self._around.within(self.demands)
+            self._facts = self._around.within(self.demands, self._facts)
         return self._facts
 
     @facts.setter
@@ -127,9 +127,10 @@ class Builder:
             self.facts = self.facts.within(tuple(demands))
 
     def finished(self) -> tuple[Relation, ...]:
-        """What this region demands, once it is built. What follows from that is kept for who writes it out."""
-        if self._outer is not None and self._outer.facts is self._around and self.demands:
-            self._around.keep_within(self.demands, self._facts)
+        """Demands of this region, once it is built. What follows from them is kept for who writes the region out."""
+        if self._outer is not None and self.demands:
+            facts = self.facts
+            self._around.keep_within(self.demands, facts)
         return self.demands
 
     def emit(

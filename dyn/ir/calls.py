@@ -10,7 +10,7 @@ from dyn.ir.opdef import Inline, OpKind
 
 
 def inline_calls(function: Function) -> Function:
-    """Every call becomes the ops of its first region.
+    """Replace every call by the ops of its first region.
 
     Needs nothing. Leaves no CALL ops, in regions neither. Facts stay: what a call's region demands is demanded where
     the call stands (``Builder.emit``).

@@ -94,7 +94,7 @@ class Dense:
         return f"Dense({self.array!r})"
 
     def key(self) -> tuple[object, ...]:
-        """What equality compares. ``dtype.str`` would not do: that of bfloat16 is that of any two bytes."""
+        """Key by which constants are compared. ``dtype.str`` would not do: bfloat16's is that of any two bytes."""
         return (self.array.dtype, self.array.shape, self.content)
 
     @property
@@ -173,7 +173,7 @@ class Region:
 
 @record()
 class ParamInfo:
-    """How people know a parameter (``params['w']`` in messages), and whether it is a captured array.
+    """Name of a parameter in messages (``params['w']``), and whether it is a captured array.
 
     ``dims`` are its dims before refinement replaced equal ones by one another: what a call is checked against. None
     while they are the parameter's own.
@@ -199,7 +199,7 @@ class Function:
     def with_ops(
         self, ops: tuple[Op, ...], results: tuple[Value, ...] | None = None, facts: Facts | None = None
     ) -> Function:
-        """The same function with other ops (and results and facts)."""
+        """A copy of the function with other ops (and results and facts)."""
         return replace(
             self,
             ops=ops,
@@ -327,7 +327,7 @@ def attr_values(attrs: Mapping[str, Attr], env: Mapping[Symbol, int]) -> dict[st
 
 
 def attrs_key(attrs: Mapping[str, Attr]) -> tuple[object, ...]:
-    """What two ops' attributes are compared by. Python takes 1, 1.0 and True for one another, and 0.0 for -0.0."""
+    """Key by which ops' attributes are compared. Python takes 1, 1.0 and True for one another, and 0.0 for -0.0."""
     return tuple([(name, _attr_key(attrs[name])) for name in sorted(attrs)])
 
 
@@ -340,7 +340,7 @@ def _attr_key(value: Attr) -> object:
 
 
 def region_key(region: Region, outer: Mapping[Value, object]) -> tuple[object, ...]:
-    """What two regions are compared by, their values numbered as they come; ``outer`` are those from outside."""
+    """Key by which regions are compared, their values numbered as they come; ``outer`` are those from outside."""
     names: dict[Value, object] = {param: ("param", number) for number, param in enumerate(region.params)}
 
     def name(value: Value) -> object:

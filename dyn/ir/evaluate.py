@@ -52,7 +52,7 @@ class RegionFunction:
         check_relations(self.region.demands, self.env)
 
     def no_rows(self, first: int) -> tuple[Array, ...]:
-        """What a loop over no steps makes of the results from number ``first`` on."""
+        """Results of a loop over no steps, from number ``first`` on: arrays without rows."""
         results = self.region.results[first:]
         return tuple(np.zeros((0, *(evaluate(d, self.env) for d in v.shape)), v.dtype.np) for v in results)
 
@@ -116,7 +116,7 @@ def region_function(
 
 
 def run_sample(opdef: OpDef, sample: Sample) -> tuple[Array, ...]:
-    """What an op's reference gives for a sample of it: its results, in a tuple."""
+    """Results of an op's reference for a sample of it, in a tuple."""
     attrs = dict(sample.attrs)
     if sample.regions:
         attrs["regions"] = tuple(region_function(region, {}, {}) for region in sample.regions)

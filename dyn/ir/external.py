@@ -67,6 +67,8 @@ class External:
     #: Whether examples must not be taken apart by vmap, since their calls would come in another order.
     ordered: bool = False
     vmap_method: VmapMethod | None = None
+    #: Whether a Python function is given the program's own memory, which it neither keeps nor writes to, not copies.
+    borrows: bool = False
 
     def failure(self, answer: int) -> ExternalError:
         """The error that a native function's answer is."""

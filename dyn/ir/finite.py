@@ -96,7 +96,7 @@ def _typed(x: Array) -> str:
 
 
 def _range(x: Array) -> str:
-    """From where to where the elements go."""
+    """Range of the elements."""
     if x.size == 0 or dtypes.dtype(x.dtype).kind is Kind.COMPLEX:
         return ""
     wide = dtypes.widened(x)

@@ -271,7 +271,7 @@ class Decoder(Protocol):
         ...
 
     def matrix(self, value: HloValue) -> tuple[tuple[Dim, ...], ...]:
-        """The same, row by row."""
+        """The sizes in an integer matrix, row by row; as :meth:`dims` otherwise."""
         ...
 
     def known(self, value: HloValue) -> np.ndarray[Any, Any] | None:
@@ -304,7 +304,7 @@ DecodeRule = Callable[[Any, HloOp], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How an op is written as StableHLO, and which operations are read as it.
+    """Codec of an op: how it is written as StableHLO, and which operations are read as it.
 
     ``form`` says what it becomes, for people: its twin's name, ``"decomposed: …"``, or ``"identity"``.
     """

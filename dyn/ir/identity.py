@@ -1,4 +1,4 @@
-"""What a function is, as a digest: equal only where every pass must do the same.
+"""Digests of functions: equal only where every pass must do the same.
 
 The text of a function (``dyn.ir.printer``) is for people and the parser: it says nothing of a NaN's bits, or in which
 order dims were declared. Here everything counts that a pass could look at, and nothing else: source lines and the

@@ -25,7 +25,7 @@ def bound_dim(op: Op) -> Symbol | None:
 
 
 def size_demand(op: Op) -> Relation:
-    """What is demanded of the number that an op finds out: that it is a size."""
+    """The demand on the number that an op measures: that it is a size."""
     found = bound_dim(op)
     assert found is not None
     return Relation(RelKind.GE, as_dim(found), 0, Reason(f"{found.origin} is not negative", op.loc))
@@ -53,7 +53,7 @@ def own_mentions(op: Op) -> list[Symbol]:
 
 
 def mentions(op: Op) -> set[Symbol]:
-    """The same with those of its regions, but for what they measure themselves."""
+    """:func:`own_mentions` and those of its regions, but for what these measure themselves."""
     found = set(own_mentions(op))
     for region in op.regions:
         bound = {s for inner in region.ops if (s := bound_dim(inner)) is not None}

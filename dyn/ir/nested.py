@@ -52,7 +52,7 @@ def is_loop(op: Op) -> bool:
 
 
 def carries(op: Op) -> int:
-    """How many values a loop carries from step to step; 0 of what is no loop."""
+    """Number of values that a loop carries from step to step; 0 of what is no loop."""
     if op.opdef.loops is Control.WHILE:
         return len(op.operands)
     return op.attrs["carries"] if op.opdef.loops is Control.SCAN else 0
@@ -64,7 +64,7 @@ def body_of(op: Op) -> Region:
 
 
 def unchanged(op: Op) -> tuple[bool, ...]:
-    """Which of the values that a loop carries every step hands on as they are."""
+    """Flags of a loop's carried values: whether every step hands the value on as it is."""
     count = carries(op)
     if not count:
         return ()

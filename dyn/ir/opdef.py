@@ -1,4 +1,4 @@
-"""What an op is: one record that holds everything dyn knows of it.
+"""Definition of an op: one record that holds everything dyn knows of it.
 
 The class stands here so that the IR can refer to it; the records themselves are the business of ``dyn/ops``. A rule
 that waits for a later version is :data:`NOT_YET`: asking for it raises. An op whose derivative is zero wherever it has
@@ -23,7 +23,7 @@ from dyn.source import Loc
 
 
 class OpKind(Enum):
-    """How an op touches its operands; fusion is decided by this, never by a name."""
+    """Access pattern of an op to its operands; fusion is decided by this, never by a name."""
 
     __hash__ = object.__hash__  # that of Enum is written in Python
 
@@ -92,7 +92,7 @@ Attrs = Mapping[str, Any]
 
 
 class TypeContext(Protocol):
-    """What a type rule may ask of the op's regions, and ask and demand of the dimensions."""
+    """Context of a type rule: the op's regions, and questions about and demands on the dimensions."""
 
     @property
     def regions(self) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ class TypeContext(Protocol):
 
 
 class ScalarBuilder(Protocol):
-    """What a ``loops`` rule builds scalar code with. Values are opaque to the rule."""
+    """Builder of scalar code for ``loops`` rules. Values are opaque to the rule."""
 
     def apply(self, fn: Any, args: Sequence[Any], dtype: DType) -> Any: ...
 

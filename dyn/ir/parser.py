@@ -128,7 +128,7 @@ class _Parser:
 
     @contextlib.contextmanager
     def checked(self, at: int) -> Iterator[None]:
-        """What is refused inside is refused at this place of the text."""
+        """Errors raised inside tell of this place of the text."""
         try:
             yield
         except IRError:

@@ -21,7 +21,7 @@ _MOVERS = (OpKind.VIEW, OpKind.INDEXED)
 
 
 def split_complex(function: Function) -> Function:
-    """Every complex value between parameters and results becomes two real ones.
+    """Split every complex value between parameters and results into two real ones.
 
     Needs nothing. Leaves complex numbers in parameters and what libraries compute, which
     only ``real``, ``imag`` and libraries read, and in results and what libraries are given, which ``complex`` makes
@@ -104,7 +104,7 @@ class _Splitter:
                 self.values[value] = result
 
     def of_parts(self, op: Op) -> None:
-        """The same op of the parts, one after the other; its regions take and give them so too."""
+        """Emit the op on real and imaginary parts, one after the other; its regions take and give them so too."""
         regions = tuple(self.region(region) for region in op.regions)
         attrs = dict(op.attrs)
         if op.opdef.loops is Control.SCAN:

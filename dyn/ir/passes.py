@@ -12,7 +12,7 @@ from dyn.ir.nested import body_of, carries, region_function, unchanged, with_reg
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Dim, Facts, Relation, RelKind
+from dyn.shapes import Dim, Facts, Relation, RelKind, SymExpr
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def refine_shapes(function: Function) -> Function:
-    """Every dim becomes its representative under the facts.
+    """Replace every dim by its representative under the facts.
 
     Needs nothing. Leaves no two different dims in types and attributes that the facts prove equal by substitution, so
     that later passes may compare dims by identity. Parameters remember their own dims, which calls are checked against.
@@ -51,15 +51,9 @@ class _Refiner(Redimension):
     def __init__(self, facts: Facts) -> None:
         super().__init__()
         self.facts = facts
-        self.dims: dict[Dim, Dim] = {}
 
-    def dim(self, dim: Dim) -> Dim:
-        if isinstance(dim, int):
-            return dim
-        found = self.dims.get(dim)
-        if found is None:
-            found = self.dims[dim] = self.facts.simplify(dim)
-        return found
+    def replacement(self, dim: SymExpr) -> Dim:
+        return self.facts.simplify(dim)
 
     def attrs(self, op: Op) -> Mapping[str, Attr]:
         return op.attrs if op.opdef.kind is OpKind.MEASURE else super().attrs(op)
@@ -121,7 +115,7 @@ class _Refiner(Redimension):
 
 
 def eliminate_common_subexpressions(function: Function) -> Function:
-    """Of ops that compute the same from the same, the first stays.
+    """Common subexpression elimination: of ops that compute the same from the same, the first stays.
 
     Needs refined shapes, so that equal attributes are equal. Leaves every value computed once; ops with effects, ops
     with regions, and those inside them, are left as they are.
@@ -162,7 +156,7 @@ def eliminate_dead_code(function: Function) -> Function:
 
 
 def own_results(function: Function) -> Function:
-    """Every result becomes a value of its own: a copy where it is a parameter, a constant, a view of one, or twice.
+    """Make every result a value of its own: a copy where it is a parameter, a constant, a view of one, or twice.
 
     Needs nothing. Leaves results that are distinct, computed values, or views of distinct computed values, so that a
     result's memory can be what its producer writes to. A value that is itself a result stays one before its views do.

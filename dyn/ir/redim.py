@@ -1,4 +1,4 @@
-"""The same program over other dims: each dim in types and attributes replaced."""
+"""Programs rewritten over other dims: each dim in types and attributes replaced."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dyn.ir.core import Attr, Op, Region, Value, map_attr_dims
-from dyn.shapes import Dim, Relation, Symbol, substitute
+from dyn.shapes import Dim, Relation, Symbol, SymExpr, substitute
 
 
 class Redimension:
-    """Values, ops and regions with ``dim`` applied to their dims. Values whose types do not change stay the same."""
+    """Values, ops and regions over other dims. Values whose types do not change stay the same."""
 
     def __init__(self) -> None:
         self.values: dict[Value, Value] = {}
+        self._dims: dict[SymExpr, Dim] = {}
+
+    def replacement(self, dim: SymExpr) -> Dim:
+        """The dim that takes another's place; asked for once."""
+        raise NotImplementedError
 
     def dim(self, dim: Dim) -> Dim:
-        """What a dim becomes."""
-        raise NotImplementedError
+        if isinstance(dim, int):
+            return dim
+        found = self._dims.get(dim)
+        if found is None:
+            found = self._dims[dim] = self.replacement(dim)
+        return found
 
     def attrs(self, op: Op) -> Mapping[str, Attr]:
         return map_attr_dims(op.attrs, self.dim)
@@ -58,16 +67,10 @@ class Substitution(Redimension):
 
     def __init__(self, dims: Mapping[Symbol, Dim]) -> None:
         super().__init__()
-        self._dims = dims
-        self._made: dict[Dim, Dim] = {}
+        self._env = dims
 
-    def dim(self, dim: Dim) -> Dim:
-        if isinstance(dim, int):
-            return dim
-        found = self._made.get(dim)
-        if found is None:
-            found = self._made[dim] = substitute(dim, self._dims)
-        return found
+    def replacement(self, dim: SymExpr) -> Dim:
+        return substitute(dim, self._env)
 
     def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:
-        return tuple([relation.substituted(self._dims) for relation in demands])
+        return tuple([relation.substituted(self._env) for relation in demands])

@@ -25,7 +25,7 @@ class Pattern:
 
 
 def rewrite(function: Function, patterns: Sequence[Pattern]) -> Function:
-    """Each op becomes what the first matching pattern gives for it.
+    """Rewrite each op by the first pattern that matches it.
 
     Ops are visited in order, so a rule sees operands that are rewritten already, and may follow them through
     ``builder.producer``. A replacement has to have the op's types, as far as the facts prove it; one that does not is

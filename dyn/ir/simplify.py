@@ -34,7 +34,7 @@ def simplify(function: Function) -> Function:
 
 
 def _own_rule(builder: Builder, op: Op) -> tuple[Value, ...] | None:
-    """What the op's definition gives for it."""
+    """Simplify an op by the rule of its definition."""
     return op.opdef.simplify(builder, op) if op.opdef.simplify is not None else None
 
 

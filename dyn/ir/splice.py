@@ -25,7 +25,7 @@ def splice(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool =
 
 
 def written_once(b: Builder, region: Region, args: Sequence[Value], *, prepare: bool = False) -> tuple[Value, ...]:
-    """The same of a region that is written out here alone: its dims stay."""
+    """:func:`splice` of a region that is written out here alone: the dims that it measures stay."""
     b.adopt(region.demands)
     values: dict[Value, Value] = dict(zip(region.params, args, strict=True))
     for op in region.ops:

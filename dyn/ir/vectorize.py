@@ -44,7 +44,7 @@ def batched(
 
 
 def differing(region: Region, flags: Sequence[bool]) -> tuple[bool, ...]:
-    """Which results of a region ``batched`` gives an axis of examples, for arguments of which some have it."""
+    """Flags of a region's results: which ``batched`` gives an axis of examples, for ``flags`` of its arguments."""
     many = {param for param, flag in zip(region.params, flags, strict=True) if flag}
     for op in region.ops:
         if any(v in many for v in op.reads()):

@@ -182,7 +182,7 @@ def select_and_scatter(
 
 
 class RandomAlgorithm(IntEnum):
-    """How ``rng_bit_generator`` makes bits of its state."""
+    """Generators that ``rng_bit_generator`` makes bits with."""
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1

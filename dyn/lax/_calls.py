@@ -56,7 +56,7 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
 
 
 def custom_call(target: str, result_shape_dtypes: Any, *operands: Any, **attributes: Any) -> Any:
-    """What the function registered for ``target`` makes of the operands (:func:`register_custom_call`).
+    """Call the function registered for ``target`` with the operands (:func:`register_custom_call`).
 
     ``result_shape_dtypes`` has ``shape`` and ``dtype`` (a ``dyn.ShapeDtypeStruct``), or is a tuple or a list of such,
     and that is what comes back; sizes may be dimensions. ``attributes`` go to the function as keywords. It is called

@@ -32,7 +32,7 @@ from dyn.trace.tracer import Tracer
 
 
 class RoundingMethod(IntEnum):
-    """What ``round`` does with halves."""
+    """Rounding of halves by ``round``."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -230,7 +230,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 @raw
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The same bits as numbers of another dtype, as in ``jax.lax.bitcast_convert_type``.
+    """Take the bits of an array as numbers of another dtype, as in ``jax.lax.bitcast_convert_type``.
 
     A narrower dtype makes several numbers of each, along a new last axis, lowest bits first; a wider one joins the
     last axis, which has as many elements as go into one (a ShapeError says so otherwise). Neither dtype may be bool or

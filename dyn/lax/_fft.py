@@ -11,7 +11,7 @@ from dyn.trace.dims import unwrap_dim
 
 
 class FftType(Enum):
-    """Which transform."""
+    """Kinds of Fourier transform, by JAX's names."""
 
     FFT = "FFT"
     IFFT = "IFFT"

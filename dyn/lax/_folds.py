@@ -1,4 +1,4 @@
-"""What reductions with a function of one's own have in common: trees of operands, initial values, the function."""
+"""Common parts of reductions with a function of one's own: trees of operands, initial values, the function."""
 
 from __future__ import annotations
 

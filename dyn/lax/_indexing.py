@@ -24,7 +24,7 @@ from dyn.trace.tracer import Tracer
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which axes of a gather are which; the components of a start index lie along the indices' last axis."""
+    """Roles of a gather's axes; the components of a start index lie along the indices' last axis."""
 
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
@@ -34,7 +34,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Which axes of a scatter are which; the components of a start index lie along the indices' last axis."""
+    """Roles of a scatter's axes; the components of a start index lie along the indices' last axis."""
 
     update_window_dims: tuple[int, ...]
     inserted_window_dims: tuple[int, ...]
@@ -44,7 +44,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(Enum):
-    """What an index does that is out of range."""
+    """Treatment of indices that are out of range."""
 
     #: A window is moved inside.
     CLIP = "clip"
@@ -58,7 +58,7 @@ _NAMES = {"clip": "clip", "fill": "fill", "drop": "fill", "promise_in_bounds": "
 
 
 def _mode(what: str, mode: Any) -> str:
-    """Which of "clip" and "fill" it is. A mode of JAX's own enumeration is known by its name."""
+    """A mode as "clip" or "fill". One of JAX's own enumeration is known by its name."""
     name = getattr(mode, "name", mode)
     if name is None:
         return "clip" if what == "gather" else "fill"
@@ -130,7 +130,7 @@ def gather(
 
 
 def _inside(trace: Trace, x: Value, starts: Value, index_map: tuple[int, ...], sizes: tuple[Dim, ...]) -> Value | None:
-    """Which windows lie in the array; None where all do."""
+    """Mask of the windows that lie in the array; None where all do."""
     a, found = Arithmetic(trace.builder), None
     for axis, part in zip(index_map, _components(trace, starts, len(index_map)), strict=True):
         last = sized(trace.builder, part, x.shape[axis] - sizes[axis])

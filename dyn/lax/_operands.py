@@ -1,4 +1,4 @@
-"""From what users pass to raw operations to values of one dtype.
+"""Operands of raw operations: users' arguments as values of one dtype.
 
 Raw operations convert nothing: their operands have one dtype and one shape. Only Python numbers and dims are weak, as
 everywhere, and take the dtype of the arrays beside them; and a 0-d array stands for one of any shape.

@@ -140,7 +140,7 @@ def _padding(
     reach: Sequence[Dim],
     strides: Sequence[int],
 ) -> tuple[tuple[Dim, Dim], ...]:
-    """What is added in front of and behind each axis, for windows that reach so far."""
+    """Padding in front of and behind each axis, for windows that reach so far."""
     name = padding.upper() if isinstance(padding, str) else ""
     if name == "VALID":
         return ((0, 0),) * len(sizes)

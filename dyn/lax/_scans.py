@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Function)
 
 
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Every element along ``axis`` combined by ``fn`` with all before it, or with all after it where ``reverse``.
+    """Scan along ``axis``: every element combined by ``fn`` with all before it, or with all after it where ``reverse``.
 
     ``elems`` is a tree of arrays with one size, which may be 0 and need not be known, along ``axis``. ``fn(a, b)``
     takes two trees of slices, whose axis has the size 1, and gives another of their shapes and dtypes; it has to be
@@ -149,7 +149,7 @@ def _slices(rows: Sequence[Tracer], axes: Sequence[int]) -> list[Tracer]:
 
 
 def _rows(slices: Sequence[Tracer], found: Sequence[Value], axes: Sequence[int], names: Sequence[str]) -> list[Tracer]:
-    """What the function gives for slices, without the axis; whether the rest is what it was is for the loop to say."""
+    """Results of the function for slices, without the axis; that the rest is what it was is checked by the loop."""
     made: list[Tracer] = []
     for x, value, axis, name in zip(slices, found, axes, names, strict=True):
         trace, shape = x._trace, value.shape

@@ -1,4 +1,4 @@
-"""What a GRID iteration costs, as a formula over the host's dims: a launch decides by it how many threads to use.
+"""Cost of a GRID iteration, as a formula over the host's dims: a launch decides by it how many threads to use.
 
 The unit is a byte moved, which takes about 1/32 ns: 32 GB/s, where a core's caches give more and its share of the
 memory gives less. Arithmetic is counted in the same unit: a simple operation on an element is 1, a transcendental

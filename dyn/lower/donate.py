@@ -115,7 +115,7 @@ def update_in_place(
 
 
 class _Matcher:
-    """What launches do with the values of a plan, and when."""
+    """Lifetimes of a plan's values, in launches; and the results that may lie in parameters' memory."""
 
     def __init__(self, plan: Plan, launches: tuple[Launch, ...]) -> None:
         self.function, self.launches = plan.function, launches

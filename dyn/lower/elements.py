@@ -88,7 +88,7 @@ class Elements:
         return found
 
     def element(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr | Pair:
-        """The same, of complex values too, which are stored or taken apart."""
+        """:meth:`at`, of complex values too, which are stored or taken apart."""
         request = _Request(value, index, mask, other)
         found = self._memo.get(request.key())
         if found is not None:
@@ -176,7 +176,7 @@ class Elements:
         return buffer
 
     def _getter(self, op: Op, mask: Expr | None, other: Expr | None) -> Get:
-        """How an op's rule reads its operands; an outer mask also holds for what the rule reads."""
+        """Reader of an op's operands for its rule; an outer mask also holds for what the rule reads."""
 
         def get(i: int, index: Index, inner: Expr | None = None, inner_other: Expr | None = None) -> Expr | Pair:
             value = op.operands[i]

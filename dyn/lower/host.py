@@ -44,7 +44,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InRegion:
-    """What a region demands: checked where it is about to run."""
+    """A demand of a region: checked where it is about to run."""
 
     relation: Relation
 
@@ -97,15 +97,14 @@ class HostProgram:
 
     @property
     def most_written(self) -> int:
-        """How many values a launch writes into the arena at most."""
+        """Most values that any launch writes into the arena."""
         return max((len(self.written(launch)) for launch in walk_launches(self.launches)), default=0)
 
     def written(self, launch: Launch) -> tuple[Value, ...]:
-        """What a launch writes into the arena, if there are red zones."""
+        """Values that a launch writes into the arena; none where there are no red zones."""
         if not self.red_zone or launch.bodies or launch.measures is not None:
             return ()
-        made = {*launch.group.outputs, *launch.temporaries}
-        return tuple(v for v in dict.fromkeys(launch.buffers) if v in made and self.places[v].kind == "arena")
+        return tuple(v for v in launch.written() if self.places[v].kind == "arena")
 
     @property
     def arena(self) -> Dim:
@@ -163,7 +162,7 @@ class HostProgram:
 
 
 def site_text(site: Site, names: Sequence[str]) -> str:
-    """What a check demands."""
+    """Demand of a check, as text."""
     if isinstance(site, AxisCheck):
         return f"{names[site.input]}.shape[{site.axis}] == {site.dim}"
     if isinstance(site, InRegion):
@@ -251,7 +250,7 @@ def _op_dims(ops: tuple[Op, ...], *, inside: bool) -> Iterator[LocatedDim]:
 
 
 def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
-    """What the launches are chosen and sized by."""
+    """Dims by which launches and their variants are chosen and sized."""
     for launch in walk_launches(launches):
         for variant in launch.variants:
             yield from (*variant.dims, variant.grid)

@@ -66,7 +66,7 @@ def render_failure(
 
 
 def _overrun(program: HostProgram, number: int, zone: int) -> OverrunError:
-    """What wrote a red zone: the launch of that number."""
+    """The error of a launch, by number, that wrote into a red zone."""
     launch = next(itertools.islice(walk_launches(program.launches), number, None))
     callee = launch.callee
     if callee is not None:
@@ -140,7 +140,7 @@ def _nonsense(program: HostProgram, env: Mapping[Symbol, int], dims: Iterable[Lo
 
 
 def _too_large(dim: Dim, env: Mapping[Symbol, int]) -> tuple[Dim, int] | None:
-    """What first passes 64 bits on the way to a dim's value, with its value, in the order of the native code."""
+    """The first step of computing a dim that passes 64 bits, in the order of the native code, with its value."""
     evaluate(dim, env)
     if isinstance(dim, int):
         return (dim, dim) if _passes(dim) else None

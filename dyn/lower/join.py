@@ -97,5 +97,5 @@ class _Join:
         return bind_kernel(body, buffers, (), name=self.group.name, note=note)
 
     def place(self, row: Dim, column: Dim) -> Dim:
-        """Where in the result an element of a row of a piece belongs."""
+        """Place in the result of an element of a row of a piece."""
         return row * as_dim(self.stride) + as_dim(self.offset) + column

@@ -58,7 +58,7 @@ from dyn.shapes import Dim, Symbol, free_symbols
 
 
 class Role(Enum):
-    """How the iterations of a loop may run."""
+    """Order in which a loop's iterations may run: side by side in a grid, in lanes, or one after the other."""
 
     GRID = "grid"
     LANE = "lane"
@@ -66,7 +66,7 @@ class Role(Enum):
 
 
 class Space(Enum):
-    """Where a buffer lives."""
+    """Memory that a buffer is in."""
 
     GLOBAL = "global"
     #: On the chip: a cache-resident block on x86, shared memory on a GPU; private to a GRID iteration.
@@ -153,7 +153,7 @@ class Fold:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Carry:
-    """What each iteration of a SERIAL loop hands to the next: any function of what it was handed itself.
+    """A value carried by a SERIAL loop from each iteration to the next: any function of what it was before.
 
     ``state`` is the value at the beginning of an iteration, known inside of the loop alone; ``ref`` is what is left
     after it.
@@ -210,7 +210,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class TileSchedule:
-    """How a target family tiles a contraction: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
+    """Tiling of a contraction for a target family: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
     right operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension at once.
 
     ``panels`` packed panels lie side by side and take turns at each tile of rows, which is then read less often.

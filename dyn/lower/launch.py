@@ -1,4 +1,4 @@
-"""What the host program launches: kernels with the conditions under which each is chosen."""
+"""Launches of the host program: kernels with the conditions under which each is chosen."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Variant:
     in_place: int | None = None
 
     def when(self) -> str:
-        """When it is chosen: empty for always."""
+        """Condition under which it is chosen, as text: empty for always."""
         place = "" if self.in_place is None else f"result {self.in_place} has its argument's memory"
         return " and ".join(
             part for part in (place, "" if self.condition is None else self.condition.describe()) if part
@@ -113,8 +113,8 @@ class Launch:
     bodies: tuple[Body, ...] = ()
 
     def dims(self) -> Iterator[Dim]:
-        """What the launch is chosen and sized by, and the sizes of its buffers, those of its conditional regions left
-        out."""
+        """Dims by which the launch is chosen and sized, and those of its buffers; those of its conditional regions are
+        left out."""
         for value in (*self.buffers, *self.temporaries):
             yield from value.shape
         if self.when is not None:
@@ -127,6 +127,11 @@ class Launch:
             if not body.conditional:
                 for launch in body.launches:
                     yield from launch.dims()
+
+    def written(self) -> tuple[Value, ...]:
+        """The buffers that kernels or a library call write, and perhaps some of the group's that they only read."""
+        made = {*self.group.outputs, *self.temporaries}
+        return tuple(v for v in dict.fromkeys(self.buffers) if v in made)
 
     @property
     def measures(self) -> Symbol | None:

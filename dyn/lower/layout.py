@@ -1,4 +1,4 @@
-"""Where every stored value of a call lies: inputs, outputs, constants, slots of an arena, and what loops change.
+"""Places of a call's stored values: inputs, outputs, constants, slots of an arena, and variables of loops.
 
 The arena has a segment that is there when the first launch runs, and one for each dim that the call measures, there as
 soon as the dim is known: its slots' sizes may depend on it.
@@ -30,7 +30,7 @@ ALIGNMENT = 64
 
 @dataclass(eq=False)
 class Scope:
-    """What a conditional region has alone: its sizes mean something where it may run.
+    """Memory that a conditional region has alone: its sizes mean something where it may run.
 
     ``sizes`` are the bytes of its arrays, where they depend on the call, and ``slots`` the parts of the arena that are
     empty where it may not run.
@@ -49,7 +49,7 @@ _MOST_SYMBOLS = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stored value lies: ``input``, ``output`` or ``constant`` number, an ``arena`` slot, or at a ``variable``
+    """Place of a stored value: ``input``, ``output`` or ``constant`` number, an ``arena`` slot, or at a ``variable``
     pointer."""
 
     kind: str
@@ -129,7 +129,7 @@ def _sizes(values: Sequence[Value]) -> tuple[Dim, ...]:
 
 
 def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
-    """Where each stored value of a plan and of its loops and choices lies."""
+    """Give each stored value of a plan, and of its loops and choices, a place."""
     function = plan.function
     places = {value: Place("input", i) for i, value in enumerate(function.params)}
     places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
@@ -333,7 +333,7 @@ class _Layouter:
 
 
 def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
-    """What loops hand on unchanged is the same memory after them, and so is the number that a dim was read from."""
+    """Values that are the same memory as others: what loops hand on unchanged, and numbers that dims were read from."""
     same: dict[Value, Value] = {}
     for launch in launches:
         if launch.measures is not None:

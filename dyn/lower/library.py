@@ -19,7 +19,7 @@ def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
 
 
 def memory_of(plan: Plan, group: Group) -> tuple[Value, ...]:
-    """Where the operands of a group's only op lie, and then its results."""
+    """Stored values of a library call: the operands of the group's only op, and then its results."""
     (op,) = group.ops
     elements = Elements(plan, group)
 

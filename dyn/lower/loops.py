@@ -34,7 +34,7 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
 
 
 class LoopLowering:
-    """What the kernels of a group without a contraction are made of: loops over its space, elements, stores, folds."""
+    """Kernels of a group without a contraction: loops over its space, elements, stores, folds."""
 
     def __init__(
         self, plan: Plan, group: Group, target: Target, *, aligned: bool = False, one_by_one: bool = False
@@ -83,7 +83,7 @@ class LoopLowering:
         return Launch(self.group, (*inputs, *self.outputs), variants)
 
     def _agreement(self) -> Condition | None:
-        """That every axis that might be stretched is as long as its loop; None where there is none, or no telling."""
+        """Condition that every axis that might be broadcast is as long as its loop; None without one, or no telling."""
         apart: list[Dim] = []
         for size, var in self.elements.stretched:
             if var is None or var not in self.extents:
@@ -92,7 +92,7 @@ class LoopLowering:
         return Condition(dim_max(*apart), 0, 0) if apart else None
 
     def _few_rows(self) -> Condition | None:
-        """That rows are too few for lanes side by side; None where that makes no difference."""
+        """Condition that rows are too few for lanes side by side; None where that makes no difference."""
         few, last = loop_schedule(self.target).few_rows, len(self.space) - 1
         if not self.ordered or not few or last not in self.group.reduced:
             return None

@@ -98,7 +98,7 @@ class Branch:
 
     @contextmanager
     def then(self) -> Iterator[None]:
-        """What runs where the condition holds; comes first."""
+        """The code that runs where the condition holds; comes first."""
         f = self._function
         f.emit_end(f"br i1 {self._condition}, label %{self._then}, label %{self._otherwise}")
         f.label(self._then)
@@ -107,7 +107,7 @@ class Branch:
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """What runs where it does not; comes second."""
+        """The code that runs where it does not; comes second."""
         f = self._function
         f.label(self._otherwise)
         yield
@@ -291,7 +291,7 @@ class Function:
         return pointer if offset in (0, "0") else self.value(f"getelementptr {type}, ptr {pointer}, i64 {offset}")
 
     def load(self, type: str, pointer: str, offset: str | int = 0, *, align: int | None = None) -> str:
-        """What lies ``offset`` bytes after a pointer."""
+        """Load the value ``offset`` bytes after a pointer."""
         return self.value(f"load {type}, ptr {self.at(pointer, offset)}, align {align or _align(type)}")
 
     def store(self, type: str, value: str, pointer: str, offset: str | int = 0) -> None:

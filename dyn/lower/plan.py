@@ -104,7 +104,7 @@ def _for_other_arrays(
 
 
 def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Value, int]]:
-    """What a group computes, free of which arrays it reads; and the number of each value in it."""
+    """Structural key of a group's computation, whichever arrays it reads; and the number of each value in it."""
     members = group.members()
     numbers: dict[Value, int] = {}
     shape: list[object] = []

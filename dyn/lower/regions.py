@@ -11,7 +11,7 @@ from dyn.ops.regions import region_values
 
 
 def ordered_carries(k: ExprBuilder, body: Region, inits: Sequence[Expr], elements: Sequence[Expr]) -> tuple[Carry, ...]:
-    """What a loop carries that folds ``elements`` with a body, n states and n elements to n states, from ``inits``."""
+    """Carried values of a loop that folds ``elements`` from ``inits`` by a body of n states and n elements."""
     states = [Ref("state", init.dtype) for init in inits]
     values = region_values(k, body, [*states, *elements])
     return tuple(

@@ -104,7 +104,7 @@ class _ScatterLowering:
         return bind_kernel(stmts, buffers, (), name=self.group.name, condition=condition, note=note)
 
     def apart(self) -> list[Dim]:
-        """What is 0 where every axis that might be stretched is as long as its loop; empty where there is none."""
+        """Dims that are 0 where every axis that might be broadcast is as long as its loop; empty without such axes."""
         apart: list[Dim] = []
         for size, var in self.elements.stretched:
             if var is None or var not in self.extents:
@@ -113,7 +113,7 @@ class _ScatterLowering:
         return apart
 
     def columns(self) -> Dim | None:
-        """How many elements lie behind the last axis that is not dealt; None where it is the last, or there is none."""
+        """Number of elements behind the last axis that is not dealt; None where it is the last, or there is none."""
         rank = len(self.x.shape)
         shared = [a for a in range(rank) if a not in self.own]
         return product(self.x.shape[shared[-1] + 1 :]) if shared and shared[-1] + 1 < rank else None

@@ -15,7 +15,7 @@ from dyn.shapes import Dim
 
 @dataclass(frozen=True, slots=True)
 class LoopSchedule:
-    """How loop nests are cut for a family.
+    """Sizes that a family's loop nests are cut into.
 
     ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
     reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
@@ -67,8 +67,8 @@ _CONTRACTIONS: dict[str, Callable[..., tuple[ContractVariant, ...]]] = {"x86": x
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a contraction's operands lie: whether neighbours along an axis lie next to each other, in a plain load of the
-    accumulators' dtype."""
+    """Contiguity of a contraction's operands: whether neighbours along an axis lie next to each other, in a plain load
+    of the accumulators' dtype."""
 
     #: The left operand along the reduced dimension.
     lhs_reduced: bool

@@ -54,8 +54,7 @@ def _always(launch: Launch) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a reduction leaves in memory: the results of its parts, side by side for each kept element, and the whole
-    result."""
+    """Results of a reduction in memory: those of its parts, side by side for each kept element, and the whole one."""
 
     parts: Value
     whole: Value
@@ -76,7 +75,7 @@ class _Parts:
         self.results: dict[Op, _Result] = {}
 
     def conditions(self) -> tuple[Condition, Condition] | None:
-        """When parts pay, and when not; None for never."""
+        """The conditions that parts pay, and that they do not; None if they never do."""
         used = [sweep for sweep in self.sweeps.sweeps if sweep]
         simple = len(used) == 1 and not used[0].stored
         cuts = self.schedule
@@ -169,7 +168,7 @@ class _Kernel:
             self._know_loaded(op, result.whole)
 
     def _know_loaded(self, op: Op, whole: Value) -> None:
-        """What an earlier launch left is read where it is asked for."""
+        """Have an op's result read from memory, where an earlier launch left it."""
         one = self.one
 
         def load(index: object) -> Expr:
@@ -181,7 +180,7 @@ class _Kernel:
         self.one.elements.known[op.result] = constantly(self.one.k.cast(value, op.result.dtype))
 
     def kept_place(self) -> Dim:
-        """Where the kept element of this iteration lies among all."""
+        """Number of this iteration's kept element among all."""
         one = self.one
         return linearize(index_of([one.axes[a] for a in one.kept_axes]), tuple(one.space[a] for a in one.kept_axes))
 

@@ -31,7 +31,7 @@ _KEEP = 3
 
 @dataclass
 class Sweep:
-    """What one pass over the reduced axes does."""
+    """Work of one pass over the reduced axes: reductions, and values stored or kept."""
 
     reduces: list[Op] = field(default_factory=list[Op])
     stored: list[Value] = field(default_factory=list[Value])
@@ -114,7 +114,7 @@ class Sweeps:
         return list(needed)
 
     def _weights(self, kept: set[Value]) -> dict[Value, int]:
-        """What an element of each full-size member costs to compute from memory. What a row has once costs nothing."""
+        """Cost of an element of each full-size member, computed from memory. What a row has once costs nothing."""
         weights: dict[Value, int] = {}
         for op in self.group.ops:
             own = 0

@@ -1,4 +1,4 @@
-"""What code is generated for.
+"""Targets: the machines that code is generated for.
 
 A :class:`Target` is plain data, so that code can be generated for a machine that is not here: lowering reads it, a
 backend compiles for it, and it is part of every cache key.
@@ -26,7 +26,7 @@ class Target:
     warp: int = 0
 
     def lanes(self, itemsize: int) -> int:
-        """How many elements of ``itemsize`` bytes a vector register holds."""
+        """Number of elements of ``itemsize`` bytes in a vector register."""
         return max(self.vector_bytes // itemsize, 1)
 
     def __str__(self) -> str:

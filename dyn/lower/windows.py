@@ -77,7 +77,7 @@ def _window(elements: Elements, op: Op, windows: WindowFold, index: Index) -> tu
 def _in_order(
     elements: Elements, op: Op, windows: OrderedWindows, index: Index
 ) -> tuple[tuple[Stmt, ...], tuple[Expr, ...]]:
-    """The same with the op's region, which each tap goes through in turn."""
+    """Fold windows with the op's region, which each tap goes through in turn."""
     count, (body,) = len(op.results), op.regions
     taps = _taps(windows, op)
     inits = [elements.at(v, ()) for v in op.operands[count:]]

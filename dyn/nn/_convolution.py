@@ -123,7 +123,7 @@ def per_axis(what: str, name: str, value: int | Sequence[int], count: int) -> tu
 
 
 def effective(window: Dim, dilation: int) -> Dim:
-    """From the first to the last element of a window, both included."""
+    """Extent of a window, from its first to its last element, both included."""
     return (window - 1) * dilation + 1
 
 

@@ -214,6 +214,7 @@ from dyn.numpy._manipulation import (
     transpose,
 )
 from dyn.numpy._mapped import apply_along_axis, apply_over_axes, vectorize
+from dyn.numpy._moments import average, mean, std, var
 from dyn.numpy._nan_reductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
 from dyn.numpy._ordering import lexsort
@@ -238,16 +239,12 @@ from dyn.numpy._reductions import (
     any,
     argmax,
     argmin,
-    average,
     count_nonzero,
     max,
-    mean,
     min,
     prod,
     ptp,
-    std,
     sum,
-    var,
 )
 from dyn.numpy._search import digitize, interp, isin, searchsorted
 from dyn.numpy._selection import diff, nan_to_num, select, where

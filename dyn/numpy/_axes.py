@@ -71,7 +71,7 @@ def shape_in(trace: Trace, shape: Any, what: str) -> tuple[Dim, ...]:
 
 
 def times_in(trace: Trace, times: Any, what: str) -> tuple[Dim, ...]:
-    """How often something is repeated, along one axis or several: proved not to be negative, or checked at each call.
+    """Numbers of repetitions, along one axis or several: proved not to be negative, or checked at each call.
 
     Bools count as 0 and 1, as in NumPy.
     """

@@ -1,4 +1,7 @@
-"""Arithmetic of two arrays, element by element, with NumPy's broadcasting and promotion."""
+"""Arithmetic of two arrays, element by element, with NumPy's broadcasting and promotion.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 
@@ -55,25 +58,71 @@ def _small(what: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
 
 @public
 def add(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x + y``; of booleans whether either is true."""
+    """``x + y``, element by element; of booleans whether either is true.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _numeric("add", "or", "add", x, y)
 
 
 @public
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x - y``. Raises UnsupportedOpError for two arrays of booleans."""
+    """``x - y``, element by element.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if both are of booleans.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return emit("subtract", *_no_bool("subtract", x, y))
 
 
 @public
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x * y``; of booleans whether both are true."""
+    """``x * y``, element by element; of booleans whether both are true.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _numeric("multiply", "and", "multiply", x, y)
 
 
 @public
 def true_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x / y``; of integers in the default float dtype."""
+    """``x / y``, element by element.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return elementwise("divide", "true_divide", x, y, choose=to_float)
 
 
@@ -82,7 +131,20 @@ divide = true_divide
 
 @public
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x // y``, rounded down as in Python. Integers divided by 0 give 0."""
+    """``x // y``, element by element, rounded down as in Python.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype, int8 of two of booleans. Integers
+        divided by 0 give 0.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     a, b = _small("floor_divide", x, y)
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
@@ -118,7 +180,20 @@ def _signs_differ(rest: Tracer, divisor: Tracer) -> Tracer | None:
 
 @public
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x % y`` with the sign of ``y``, as in Python. Integers modulo 0 give 0."""
+    """``x % y``, element by element, with the sign of ``y``, as in Python.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype, int8 of two of booleans. Integers
+        modulo 0 give 0.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     a, b = _small("remainder", x, y)
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
@@ -134,13 +209,38 @@ mod = remainder
 
 @public
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
-    """``(x // y, x % y)``."""
+    """``(x // y, x % y)``, element by element: :func:`floor_divide` and :func:`remainder`.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        Two arrays of the shape that both broadcast to, in their common dtype, int8 of two of booleans.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return floor_divide(x, y), remainder(x, y)
 
 
 @public
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The remainder with the sign of ``x``, as in C. Integers modulo 0 give 0."""
+    """Remainder of a division rounded towards 0, element by element: it has the sign of ``x``, as in C.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype, int8 of two of booleans. Integers
+        modulo 0 give 0.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     a, b = _small("fmod", x, y)
     rest = emit("remainder", a, b)
     return rest if a.element_type.is_float else _none_by_zero(rest, b)
@@ -151,9 +251,18 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def power(x: ArrayLike, y: Exponent, /) -> Array:
-    """``x ** y``. Small whole numbers written as such multiply, and 0.5 is a square root.
+    """``x ** y``, element by element. Small whole numbers written as such multiply, and 0.5 is a square root.
 
-    Raises InvalidValueError for an integer array and a negative whole number, as NumPy does.
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``, or a Python number.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype, int8 of two of booleans.
+
+    Raises:
+        InvalidValueError: if ``y`` is a negative whole number and ``x`` is of integers, as in NumPy.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
     if type(y) in (int, float):
         (base,) = promote("power", x)
@@ -193,9 +302,24 @@ def _static_power(x: Tracer, exponent: int | float) -> Tracer | None:
 
 @public
 def float_power(x: ArrayLike, y: Exponent, /) -> Array:
-    """``x ** y`` in floats: integers become the default float dtype first."""
-    (base,) = promote("float_power", x, choose=to_float)
-    return power(base, y)
+    """``x ** y`` in floats, element by element.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
+    if type(y) in (int, float):
+        (base,) = promote("float_power", x, choose=to_float)
+        return power(base, y)
+    base, exponent = promote("float_power", x, y, choose=to_float)
+    return power(base, exponent)
 
 
 pow = power
@@ -203,7 +327,20 @@ pow = power
 
 @public
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``sqrt(x * x + y * y)`` without overflow in between."""
+    """``sqrt(x * x + y * y)``, element by element, without overflow in between.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return composed(_hypot, *align("hypot", real_float("hypot", x, y)))
 
 
@@ -220,7 +357,20 @@ def _hypot(x: Tracer, y: Tracer) -> Tracer:
 
 @public
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``log(exp(x) + exp(y))`` without overflow in between."""
+    """``log(exp(x) + exp(y))``, element by element, without overflow in between.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return composed(_logaddexp, *align("logaddexp", real_float("logaddexp", x, y)))
 
 
@@ -239,7 +389,20 @@ def _less_gap(a: Tracer, b: Tracer) -> Tracer:
 
 @public
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``log2(2**x + 2**y)`` without overflow in between."""
+    """``log2(2**x + 2**y)``, element by element, without overflow in between.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return composed(_logaddexp2, *align("logaddexp2", real_float("logaddexp2", x, y)))
 
 
@@ -254,13 +417,37 @@ def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
 
 @public
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The greater of each two elements; NaN where either is."""
+    """The greater of each two elements; NaN where either is.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _numeric("maximum", "or", "maximum", x, y)
 
 
 @public
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The less of each two elements; NaN where either is."""
+    """The less of each two elements; NaN where either is.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _numeric("minimum", "and", "minimum", x, y)
 
 
@@ -274,19 +461,56 @@ def _ignoring_nan(what: str, name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 @public
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The greater of each two elements; NaN only where both are."""
+    """The greater of each two elements; NaN only where both are.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _ignoring_nan("fmax", "maximum", x, y)
 
 
 @public
 def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The less of each two elements; NaN only where both are."""
+    """The less of each two elements; NaN only where both are.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _ignoring_nan("fmin", "minimum", x, y)
 
 
 @public
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """0 where ``x < 0``, 1 where ``x > 0``, ``y`` where it is 0; NaN stays."""
+    """Step function, element by element: 0 where ``x < 0``, 1 where ``x > 0``, ``y`` where it is 0; NaN stays.
+
+    Args:
+        x: array of any real dtype.
+        y: array of any real dtype that broadcasts with ``x``: values where ``x`` is 0.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype; of integers and booleans in the
+        default float dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     a, b = align("heaviside", promote("heaviside", x, y, choose=to_float))
     step = emit("select", flag("LT", a, 0), filled(a, 0), emit("select", flag("GT", a, 0), filled(a, 1), a))
     return emit("select", flag("EQ", a, 0), b, step)
@@ -294,7 +518,22 @@ def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def clip(x: ArrayLike, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
-    """``x`` held between two bounds, each of which may be None or an array; ``a_min`` and ``a_max`` in NumPy."""
+    """``x`` held between two bounds.
+
+    Args:
+        x: array of any real dtype.
+        min: least value, an array that broadcasts with ``x``, or None.
+        max: greatest value, as ``min``; it is what counts where it is less than ``min``.
+        a_min: ``min`` by its name in NumPy.
+        a_max: ``max`` by its name in NumPy.
+
+    Returns:
+        An array of the shape that all broadcast to, in their common dtype; NaN where one of them is.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     (value,) = promote("clip", x)
     if low is not None:

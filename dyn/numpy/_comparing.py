@@ -1,4 +1,4 @@
-"""Questions about whole arrays, and about what kind of numbers they hold."""
+"""Comparisons of whole arrays, and predicates on the kind of numbers in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,21 @@ __all__ = [
 def allclose(
     x: ArrayLike, y: ArrayLike, /, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Tell whether ``|x - y| <= atol + rtol * |y|`` for all elements, which broadcast."""
+    """Tell whether ``|x - y| <= atol + rtol * |y|`` for all elements: :func:`isclose` of each.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``: what ``x`` is measured by.
+        rtol: tolerance relative to ``|y|``, a number.
+        atol: absolute tolerance, a number.
+        equal_nan: whether NaN is close to NaN.
+
+    Returns:
+        A boolean array of shape ``()``; true of no elements.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return all_of(isclose(x, y, rtol, atol, equal_nan))
 
 
@@ -46,6 +60,14 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, /, equal_nan: bool = False) -> Arr
     """Tell whether two arrays have the same shape and elements.
 
     Sizes that are not known are compared when the program runs: that they differ is an answer, not an error.
+
+    Args:
+        a1: array of any dtype, or nested lists.
+        a2: array of any dtype, or nested lists; the dtypes may differ.
+        equal_nan: whether NaN equals NaN; of integers and booleans it changes nothing.
+
+    Returns:
+        A boolean array of shape ``()``; true of two arrays of the same shape without elements.
     """
     x, y = (array_of("array_equal", a, a1, a2) for a in (a1, a2))
     trace = x._trace
@@ -75,7 +97,15 @@ def _cut(x: Tracer, y: Tracer, axis: int) -> tuple[Tracer, Tracer]:
 def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
     """Tell whether two arrays broadcast to each other and have the same elements then.
 
-    Sizes that are not known have to broadcast, which is checked at each call.
+    Args:
+        a1: array of any dtype, or nested lists.
+        a2: array of any dtype, or nested lists; the dtypes may differ.
+
+    Returns:
+        A boolean array of shape ``()``: false where shapes that are known while tracing do not broadcast.
+
+    Raises:
+        ShapeError: when called, if sizes that are undecided until then do not broadcast; NumPy answers False.
     """
     x, y = (array_of("array_equiv", a, a1, a2) for a in (a1, a2))
     facts = x._trace.facts
@@ -91,7 +121,14 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
 
 @public
 def iscomplex(x: ArrayLike, /) -> Array:
-    """Mark the elements whose imaginary part is not 0."""
+    """Mark the elements whose imaginary part is not 0.
+
+    Args:
+        x: array of any dtype.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: false throughout for real dtypes.
+    """
     (value,) = promote("iscomplex", x)
     if value.element_type.kind is not Kind.COMPLEX:
         return filled(cast(value, dtypes.bool_), False)
@@ -101,7 +138,14 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
 @public
 def isreal(x: ArrayLike, /) -> Array:
-    """Mark the elements whose imaginary part is 0."""
+    """Mark the elements whose imaginary part is 0.
+
+    Args:
+        x: array of any dtype.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: true throughout for real dtypes.
+    """
     (value,) = promote("isreal", x)
     if value.element_type.kind is not Kind.COMPLEX:
         return filled(cast(value, dtypes.bool_), True)
@@ -110,7 +154,14 @@ def isreal(x: ArrayLike, /) -> Array:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Tell whether the dtype is complex."""
+    """Tell whether an array's dtype is complex, whatever its elements are.
+
+    Args:
+        x: array, Python number, dimension, or nested lists of numbers.
+
+    Returns:
+        A Python bool.
+    """
     if isinstance(x, bool | int | float | complex):
         return isinstance(x, complex)
     if isinstance(x, list | tuple):
@@ -119,12 +170,16 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Tell whether the dtype is not complex."""
+    """Tell whether an array's dtype is not complex: the opposite of :func:`iscomplexobj`, a Python bool."""
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Tell whether it is a number, a dimension or an array without axes, as in JAX."""
+    """Tell whether an object is a number, a dimension or an array without axes, as in JAX.
+
+    Returns:
+        A Python bool: false for strings and None too, where NumPy says that a string is a scalar.
+    """
     if isinstance(element, numbers.Number | SymbolicDim | np.generic):
         return True
     return hasattr(element, "dtype") and getattr(element, "ndim", None) == 0

@@ -1,4 +1,4 @@
-"""How many elements there are of each kind: counts of integers, histograms."""
+"""Counts of integers, and histograms."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _some(x: Tracer) -> Tracer:
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: Size = 0, *, length: Size | None = None
 ) -> Array:
-    """How often each integer from 0 to ``length - 1`` stands in the vector ``x``; with weights the sums of theirs.
+    """Count each integer from 0 to ``length - 1`` in the vector ``x``; with weights sum theirs.
 
     As in JAX: negative integers count as 0, those of ``length`` or more are left out. ``length`` is an int or a
     dimension; without it the greatest integer is the last one counted, which the program finds out while it runs. The
@@ -165,7 +165,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Array, Array]:
-    """How many elements lie in each bin, and the edges of the bins.
+    """Counts of the elements in each bin, and the edges of the bins.
 
     ``bins`` is a number, of bins of equal width between the two of ``range`` or the least and greatest element, or a
     vector of rising edges. A bin has its lower edge, the last one both. What lies outside, and NaN, is left out. Counts
@@ -192,7 +192,7 @@ def histogramdd(
     sample: ArrayLike | Sequence[ArrayLike], bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool = False,
 ) -> tuple[Array, list[Array]]:  # fmt: skip
-    """How many points lie in each box of a grid, and the edges of the grid along each of its axes.
+    """Counts of the points in each box of a grid, and the edges of the grid along each of its axes.
 
     ``sample`` has a row for each point, or is a list of its coordinates. ``bins`` is a number or edges for all axes, or
     a list of such; ``range`` a list of pairs. Counts are floats, as in NumPy; the rest is as in :func:`histogram`.
@@ -255,7 +255,7 @@ def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool = False,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """How many points lie in each box of a grid, and the edges of the boxes along ``x`` and along ``y``.
+    """Counts of the points in each box of a grid, and the edges of the boxes along ``x`` and along ``y``.
 
     ``bins`` is a number, or edges for both, or a pair of these. See :func:`histogramdd`.
     """

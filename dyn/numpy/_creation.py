@@ -205,7 +205,7 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
 
 
 def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
-    """As many numbers as the values of the bounds say: ``ceil((high - low) / step)``, none where that is negative."""
+    """``arange`` of traced bounds: ``ceil((high - low) / step)`` numbers, none where that is negative."""
     start, stop, by = promote("arange", low, high, step)
     trace, element = start._trace, start.element_type
     for value in (start, stop, by):

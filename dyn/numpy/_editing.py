@@ -286,7 +286,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 
 
 def _full_rows(row: Array, columns: Array) -> Array:
-    """How many elements of the wrapped diagonal are above a row: one for each that is not left empty."""
+    """Number of elements of the wrapped diagonal above a row: one for each row that is not left empty."""
     return row - (row // (columns + 1))
 
 
@@ -359,7 +359,7 @@ def piecewise(
     x: ArrayLike, condlist: Sequence[ArrayLike], funclist: Sequence[ArrayLike | Callable[..., Any]], *args: Any,
     **kw: Any,
 ) -> Array:  # fmt: skip
-    """For each element what belongs to the last condition that is true: a number, or a function of ``x``.
+    """Choose for each element by the last condition that is true for it: a number, or a function of ``x``.
 
     One entry more than there are conditions is for elements for which none is true, and 0 otherwise. All functions
     compute the whole of ``x``. The dtype is that of ``x``.

@@ -144,7 +144,7 @@ def _pair(subscripts: str, x: Tracer, xs: Labels, y: Tracer, ys: Labels, later: 
 
 
 def _product(x: Tracer, xs: Labels, y: Tracer, ys: Labels) -> tuple[Tracer, Labels]:
-    """Nothing is summed: a broadcast multiplication over the labels of both."""
+    """Product without a sum: a broadcast multiplication over the labels of both."""
     labels = xs + "".join(c for c in ys if c not in xs)
     return multiply(_spread(x, xs, labels), _spread(y, ys, labels)), labels
 

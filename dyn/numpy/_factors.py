@@ -145,7 +145,7 @@ def _svd(stacks: Stacks, value: Tracer, full_matrices: bool) -> tuple[Tracer, Tr
 
 
 def _hermitian_svd(stacks: Stacks, value: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    """By the eigenvalues: their sizes in order, and their signs with the vectors on the right."""
+    """SVD of Hermitian matrices, by eigenvalues: their sizes in order, their signs with the vectors on the right."""
     w, v = emit_all("eigh", symmetrized(value), lower=True, vectors=True)
     order = argsort(abs(w), descending=True)
     w = take_along_axis(w, order, -1)

@@ -91,7 +91,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 
 
 def _triangle_size(trace: Trace, n: Dim, m: Dim, k: int, what: str) -> Dim:
-    """How many elements of n rows and m columns lie on or below the k-th diagonal."""
+    """Number of elements of n rows and m columns on or below the k-th diagonal."""
     if isinstance(n, int) and isinstance(m, int):
         return sum(max(0, min(i + k + 1, m)) for i in range(n))
     if n is not m and not trace.facts.eq(n, m).proved:

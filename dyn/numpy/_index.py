@@ -38,7 +38,7 @@ class Range:
 
     @property
     def count(self) -> Dim:
-        """How many elements are taken."""
+        """Number of elements that are taken."""
         return floordiv(self.length + (self.step - 1), self.step)
 
 

@@ -49,37 +49,107 @@ def _has(dtype: DType, number: int) -> bool:
 
 @public
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x == y``, a boolean array; false where either is NaN."""
+    """``x == y``, element by element; false where either is NaN.
+
+    Args:
+        x: array of any dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("equal", "EQ", x, y)
 
 
 @public
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x != y``, a boolean array; true where either is NaN."""
+    """``x != y``, element by element; true where either is NaN.
+
+    Args:
+        x: array of any dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("not_equal", "NE", x, y)
 
 
 @public
 def less(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x < y``, a boolean array; false where either is NaN."""
+    """``x < y``, element by element; false where either is NaN.
+
+    Args:
+        x: array of any real dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any real dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex, which has no order.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("less", "LT", x, y)
 
 
 @public
 def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x <= y``, a boolean array; false where either is NaN."""
+    """``x <= y``, element by element; false where either is NaN.
+
+    Args:
+        x: array of any real dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any real dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex, which has no order.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("less_equal", "LE", x, y)
 
 
 @public
 def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x > y``, a boolean array; false where either is NaN."""
+    """``x > y``, element by element; false where either is NaN.
+
+    Args:
+        x: array of any real dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any real dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex, which has no order.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("greater", "GT", x, y)
 
 
 @public
 def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x >= y``, a boolean array; false where either is NaN."""
+    """``x >= y``, element by element; false where either is NaN.
+
+    Args:
+        x: array of any real dtype, or a Python number, which need not fit in the dtype of ``y``.
+        y: array of any real dtype, or a Python number, that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. Both are compared in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex, which has no order.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _compare("greater_equal", "GE", x, y)
 
 
@@ -88,14 +158,28 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def isnan(x: ArrayLike, /) -> Array:
-    """Tell whether each element is NaN."""
+    """Mark the elements that are NaN.
+
+    Args:
+        x: array of any dtype; a complex number is NaN where one of its parts is.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: false throughout for integers and booleans.
+    """
     (value,) = promote("isnan", x)
     return emit("compare", value, value, direction="NE")
 
 
 @public
 def isfinite(x: ArrayLike, /) -> Array:
-    """Tell whether each element is neither NaN nor infinite."""
+    """Mark the elements that are neither NaN nor infinite.
+
+    Args:
+        x: array of any dtype; of a complex number both parts have to be finite.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: true throughout for integers and booleans.
+    """
     (value,) = promote("isfinite", x)
     if value.element_type.kind is Kind.COMPLEX:
         return emit("and", *(emit("is_finite", emit(part, value)) for part in ("real", "imag")))
@@ -121,25 +205,67 @@ def _is_infinity(what: str, x: ArrayLike, sign: int) -> Tracer:
 
 @public
 def isinf(x: ArrayLike, /) -> Array:
-    """Tell whether each element is infinite."""
+    """Mark the elements that are infinite.
+
+    Args:
+        x: array of any dtype; a complex number is infinite where one of its parts is.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: false throughout for integers and booleans.
+    """
     return _is_infinity("isinf", x, 0)
 
 
 @public
 def isposinf(x: ArrayLike, /) -> Array:
-    """Tell whether each element is +inf."""
+    """Mark the elements that are +inf.
+
+    Args:
+        x: array of any real dtype.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: false throughout for integers and booleans.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return _is_infinity("isposinf", x, 1)
 
 
 @public
 def isneginf(x: ArrayLike, /) -> Array:
-    """Tell whether each element is -inf."""
+    """Mark the elements that are -inf.
+
+    Args:
+        x: array of any real dtype.
+
+    Returns:
+        An array of booleans, of the shape of ``x``: false throughout for integers and booleans.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return _is_infinity("isneginf", x, -1)
 
 
 @public
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Tell whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
+    """Mark the elements with ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype that broadcasts with ``x``: what ``x`` is measured by.
+        rtol: tolerance relative to ``|y|``, a number.
+        atol: absolute tolerance, a number.
+        equal_nan: whether NaN is close to NaN.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to. The distance is computed in their common dtype, that
+        of integers and booleans in float64.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     a, b = align("isclose", promote("isclose", x, y, choose=_float_or_default))
     gap, size = emit("abs", emit("subtract", a, b)), emit("abs", b)
     bound = emit("add", filled(size, atol), emit("multiply", filled(size, rtol), size))
@@ -159,7 +285,7 @@ def _float_or_default(dtype: DType) -> DType:
 
 
 def truth(x: Tracer) -> Tracer:
-    """Tell whether each element is not 0."""
+    """Mark the elements that are not 0."""
     if x.element_type.kind is Kind.COMPLEX:
         return emit("compare", x, filled(x, 0), direction="NE")
     return cast(x, dtypes.bool_)
@@ -171,25 +297,65 @@ def _logical(name: str, what: str, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 @public
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Tell whether both are not 0."""
+    """Logical and, element by element: true where neither is 0.
+
+    Args:
+        x: array of any dtype; true where it is not 0.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _logical("and", "logical_and", x, y)
 
 
 @public
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Tell whether either is not 0."""
+    """Logical or, element by element: true where one or both are not 0.
+
+    Args:
+        x: array of any dtype; true where it is not 0.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _logical("or", "logical_or", x, y)
 
 
 @public
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Tell whether one of the two is not 0."""
+    """Logical exclusive or, element by element: true where one is 0 and the other is not.
+
+    Args:
+        x: array of any dtype; true where it is not 0.
+        y: array of any dtype that broadcasts with ``x``.
+
+    Returns:
+        An array of booleans, of the shape that both broadcast to.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _logical("xor", "logical_xor", x, y)
 
 
 @public
 def logical_not(x: ArrayLike, /) -> Array:
-    """Tell whether each element is 0."""
+    """Logical negation, element by element: true where ``x`` is 0.
+
+    Args:
+        x: array of any dtype.
+
+    Returns:
+        An array of booleans, of the shape of ``x``.
+    """
     return emit("not", truth(promote("logical_not", x)[0]))
 
 
@@ -209,25 +375,71 @@ def _bits(name: str, what: str, *values: ArrayLike) -> Tracer:
 
 @public
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x & y`` of integers or booleans."""
+    """``x & y``, bit by bit; of booleans the logical operation.
+
+    Args:
+        x: array of integers or booleans.
+        y: array of integers or booleans that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if that dtype is not an integer's or bool: that of int64 and uint64 is float64.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _bits("and", "bitwise_and", x, y)
 
 
 @public
 def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x | y`` of integers or booleans."""
+    """``x | y``, bit by bit; of booleans the logical operation.
+
+    Args:
+        x: array of integers or booleans.
+        y: array of integers or booleans that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if that dtype is not an integer's or bool: that of int64 and uint64 is float64.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _bits("or", "bitwise_or", x, y)
 
 
 @public
 def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x ^ y`` of integers or booleans."""
+    """``x ^ y``, bit by bit; of booleans the logical operation.
+
+    Args:
+        x: array of integers or booleans.
+        y: array of integers or booleans that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype.
+
+    Raises:
+        UnsupportedOpError: if that dtype is not an integer's or bool: that of int64 and uint64 is float64.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+    """
     return _bits("xor", "bitwise_xor", x, y)
 
 
 @public
 def bitwise_not(x: ArrayLike, /) -> Array:
-    """``~x`` of integers or booleans."""
+    """``~x``, bit by bit; of booleans the logical negation.
+
+    Args:
+        x: array of integers or booleans.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is of neither integers nor booleans.
+    """
     return _bits("not", "bitwise_not", x)
 
 

@@ -100,7 +100,7 @@ def _packed(x: Tracer, size: Dim) -> Tracer:
 
 
 def pack(values: Tracer, mask: Tracer, size: Dim) -> Tracer:
-    """Of a vector what stands where ``mask``, of int64, is 1: an array of ``size``, with zeros where there is less."""
+    """Elements of a vector where ``mask``, of int64, is 1: an array of ``size``, with zeros where there are fewer."""
     trace = values._trace
     rank = emit("cumulative", mask, dimension=0, combine="add", reverse=False)
     taken = emit("compare", mask, expand(constant(trace, 0, dtypes.int64), shape_of(mask)), direction="NE")

@@ -51,7 +51,7 @@ def _vector(x: Tracer, axis: Axis, keepdims: bool, ord: Any) -> Tracer:
 
 
 def _matrix(x: Tracer, keepdims: bool, ord: Any) -> Tracer:
-    """Of the last two axes."""
+    """Norms of matrices, along the last two axes."""
     if ord is None or ord == "fro":
         return sqrt(sum(_squares(x), (-2, -1), None, keepdims))
     if ord in (2, -2, "nuc"):

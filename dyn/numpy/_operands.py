@@ -1,4 +1,4 @@
-"""From what users write to operands of one dtype.
+"""Operands of operations: users' arguments as values of one dtype.
 
 Python numbers and dimensions are weak: beside an array they take its dtype (NEP 50, https://numpy.org/neps/nep-0050).
 They become constants of that dtype at once, so that no conversion stands in the program.

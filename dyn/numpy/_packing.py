@@ -32,7 +32,7 @@ def _along(what: str, x: ArrayLike, axis: int | None, bitorder: str) -> tuple[Tr
 
 
 def _shifts(x: Tracer, axis: int, rank: int, bitorder: str) -> Tracer:
-    """How far each of the eight bits on an axis is from the lowest, as uint8."""
+    """Distance of each of the eight bits on an axis from the lowest, as uint8."""
     shape = tuple(8 if a == axis else 1 for a in range(rank))
     numbers = made(x._trace, "iota", shape=shape, dimension=axis, dtype=dtypes.uint8)
     return numbers if bitorder == "little" else emit("reverse", numbers, dimensions=(axis,))

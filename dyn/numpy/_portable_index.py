@@ -43,7 +43,7 @@ def portable(x: Any, index: Any, options: Options) -> tuple[Any, ...]:
 
 
 def _axes_of(item: Any) -> int:
-    """How many axes an item takes: of a mask its own."""
+    """Number of axes that an item takes: a mask takes as many as it has."""
     if isinstance(item, bool | np.bool_):
         return 0
     if isinstance(item, list):

@@ -11,24 +11,22 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import all_axes, one_axis
-from dyn.numpy._binary import maximum, minimum, multiply, subtract, true_divide
+from dyn.numpy._binary import maximum, minimum, subtract
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, dtype_of, emit, made, operand, promote, shape_of, to_float
+from dyn.numpy._operands import cast, dtype_of, emit, made, operand, shape_of
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
-from dyn.numpy._unary import filled, sqrt
+from dyn.numpy._unary import filled
 from dyn.ops.reduce import identity
-from dyn.shapes import Dim, dim_max, product
+from dyn.shapes import product
 from dyn.source import user_loc
-from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean", "min", "prod", "ptp",
-    "std", "sum", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "ptp", "sum",
 ]  # fmt: skip
 
 
@@ -40,7 +38,7 @@ def fold(x: Tracer, combine: str, axes: tuple[int, ...], keepdims: bool, *, none
     return result
 
 
-def _masked(x: Tracer, where: ArrayLike | None, combine: str, what: str) -> Tracer:
+def masked(x: Tracer, where: ArrayLike | None, combine: str, what: str) -> Tracer:
     """``x`` with what ``where`` leaves out replaced by the value that changes nothing."""
     if where is None:
         return x
@@ -61,7 +59,7 @@ def _accumulate(
     value = operand(what, x, where, initial)
     value = cast(value, sum_dtype(value.element_type) if dtype is None else dtype_of(dtype), weak=value.weak)
     axes = all_axes(what, axis, value.ndim)
-    result = fold(_masked(value, where, combine, what), combine, axes, keepdims)
+    result = fold(masked(value, where, combine, what), combine, axes, keepdims)
     if initial is None:
         return result
     return emit(combine, *align(what, [result, cast(operand(what, initial, value), result.element_type)]))
@@ -72,7 +70,23 @@ def sum(
     x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, *,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The sum; 0 of nothing."""
+    """Sum of the elements along axes.
+
+    Args:
+        x: array of any dtype.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype to compute in and of the result; None: int64 for signed integers and booleans, uint64 for unsigned
+            ones, that of ``x`` for others (16-bit floats are accumulated in float32).
+        keepdims: whether these axes stay, with size 1.
+        initial: value to start from.
+        where: mask that broadcasts with ``x``: elements to take.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; 0 where there are no elements.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     return _accumulate("sum", "add", x, axis, dtype, keepdims, initial, where)
 
 
@@ -81,14 +95,39 @@ def prod(
     x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, *,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The product; 1 of nothing."""
+    """Product of the elements along axes.
+
+    Args:
+        x: array of any dtype.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype to compute in and of the result; None: int64 for signed integers and booleans, uint64 for unsigned
+            ones, that of ``x`` for others (16-bit floats are accumulated in float32).
+        keepdims: whether these axes stay, with size 1.
+        initial: value to start from.
+        where: mask that broadcasts with ``x``: elements to take.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; 1 where there are no elements.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     return _accumulate("prod", "multiply", x, axis, dtype, keepdims, initial, where)
 
 
 @public
 def count_nonzero(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements are not 0, as int64."""
-    return sum(truth(operand("count_nonzero", x)), axis, None, keepdims)
+    """Count the elements that are not 0.
+
+    Args:
+        x: array of any dtype.
+        axis: axis or axes to count along; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of int64; 0 where there are no elements.
+    """
+    return _accumulate("count_nonzero", "add", truth(operand("count_nonzero", x)), axis, None, keepdims, None, None)
 
 
 # ---- extremes --------------------------------------------------------------------------------------------------------
@@ -107,7 +146,7 @@ def _extreme(
         )
     if value.element_type.kind is Kind.BOOL:
         combine = "or" if combine == "maximum" else "and"
-    result = fold(_masked(value, where, combine, what), combine, axes, keepdims, nonempty=initial is None)
+    result = fold(masked(value, where, combine, what), combine, axes, keepdims, nonempty=initial is None)
     if initial is None:
         return result
     if isinstance(initial, float) and initial == identity(combine, result.element_type):
@@ -120,7 +159,23 @@ def max(
     x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The greatest element; NaN where there is one."""
+    """Greatest element along axes; NaN where there is one.
+
+    Args:
+        x: array of any real dtype.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+        initial: value to compare with, too: needed where there may be no elements.
+        where: mask that broadcasts with ``x``: elements to take; it needs ``initial``.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, in its dtype.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice; when called, if an axis is empty and ``initial``
+            is not given.
+        UnsupportedOpError: if ``x`` is complex, or ``where`` is given without ``initial``.
+    """
     return _extreme("max", "maximum", x, axis, keepdims, initial, where)
 
 
@@ -129,7 +184,23 @@ def min(
     x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The least element; NaN where there is one."""
+    """Least element along axes; NaN where there is one.
+
+    Args:
+        x: array of any real dtype.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+        initial: value to compare with, too: needed where there may be no elements.
+        where: mask that broadcasts with ``x``: elements to take; it needs ``initial``.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, in its dtype.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice; when called, if an axis is empty and ``initial``
+            is not given.
+        UnsupportedOpError: if ``x`` is complex, or ``where`` is given without ``initial``.
+    """
     return _extreme("min", "minimum", x, axis, keepdims, initial, where)
 
 
@@ -139,8 +210,21 @@ amin = min
 
 @public
 def ptp(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The greatest less the least element."""
-    return subtract(max(x, axis, keepdims), min(x, axis, keepdims))
+    """Range along axes: the greatest element less the least.
+
+    Args:
+        x: array of any real dtype but bool.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, in its dtype; NaN where there is one.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice; when called, if an axis is empty.
+        UnsupportedOpError: if ``x`` is complex or of booleans.
+    """
+    return subtract(*(_extreme("ptp", combine, x, axis, keepdims, None, None) for combine in ("maximum", "minimum")))
 
 
 def _arg_extreme(what: str, combine: str, x: ArrayLike, axis: int | None, keepdims: bool) -> Tracer:
@@ -164,13 +248,41 @@ def _arg_extreme(what: str, combine: str, x: ArrayLike, axis: int | None, keepdi
 
 @public
 def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The first place of the greatest element, as int64; without ``axis`` among all elements in their order."""
+    """Place of the greatest element along an axis.
+
+    Args:
+        x: array of any real dtype.
+        axis: axis to search along; None: all elements in their order.
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        An array of int64, of the shape of ``x`` without the axis: the first of several such places, and that of the
+        first NaN where there is one.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``; when called, if it is empty.
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return _arg_extreme("argmax", "maximum", x, axis, keepdims)
 
 
 @public
 def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The first place of the least element, as int64; without ``axis`` among all elements in their order."""
+    """Place of the least element along an axis.
+
+    Args:
+        x: array of any real dtype.
+        axis: axis to search along; None: all elements in their order.
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        An array of int64, of the shape of ``x`` without the axis: the first of several such places, and that of the
+        first NaN where there is one.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``; when called, if it is empty.
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return _arg_extreme("argmin", "minimum", x, axis, keepdims)
 
 
@@ -179,111 +291,39 @@ def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) 
 
 @public
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Array:
-    """Tell whether no element is 0; true of nothing."""
+    """Tell whether no element along axes is 0.
+
+    Args:
+        x: array of any dtype.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+        where: mask that broadcasts with ``x``: elements to look at.
+
+    Returns:
+        An array of booleans, of the shape of ``x`` without the axes; true where there are no elements.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     value = truth(operand("all", x, where))
-    return fold(_masked(value, where, "and", "all"), "and", all_axes("all", axis, value.ndim), keepdims)
+    return fold(masked(value, where, "and", "all"), "and", all_axes("all", axis, value.ndim), keepdims)
 
 
 @public
 def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Array:
-    """Tell whether some element is not 0; false of nothing."""
-    value = truth(operand("any", x, where))
-    return fold(_masked(value, where, "or", "any"), "or", all_axes("any", axis, value.ndim), keepdims)
+    """Tell whether some element along axes is not 0.
 
+    Args:
+        x: array of any dtype.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+        where: mask that broadcasts with ``x``: elements to look at.
 
-# ---- moments ---------------------------------------------------------------------------------------------------------
+    Returns:
+        An array of booleans, of the shape of ``x`` without the axes; false where there are no elements.
 
-
-def folded_size(x: Tracer, axes: tuple[int, ...]) -> Dim:
-    """How many elements a reduction folds into one."""
-    return product([shape_of(x)[a] for a in axes])
-
-
-def _wide(dtype: DType) -> DType:
-    """The dtype that moments are computed in: sums of 16-bit floats may not fit in 16 bits."""
-    return to_float(dtype).wide
-
-
-def _mean(x: Tracer, axes: tuple[int, ...], where: ArrayLike | None, keepdims: bool, less: Any = 0) -> Tracer:
-    """The sum over the number of elements less ``less``, in the dtype of ``x``."""
-    total = fold(_masked(x, where, "add", "mean"), "add", axes, keepdims)
-    if where is not None:
-        mask = expand(truth(operand("mean", where, x)), shape_of(x))
-        count: Any = fold(cast(mask, x.element_type), "add", axes, keepdims)
-        return true_divide(total, maximum(subtract(count, less), 0))
-    size = folded_size(x, axes)
-    if isinstance(less, int):
-        return true_divide(total, wrap_dim(x._trace, dim_max(size - less, 0) if less else size))
-    return true_divide(total, maximum(subtract(wrap_dim(x._trace, size), less), 0.0))
-
-
-@public
-def mean(
-    x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, *,
-    where: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """The sum over the number of elements; NaN of nothing. 16-bit floats are computed in float32."""
-    value = operand("mean", x, where)
-    target = to_float(value.element_type) if dtype is None else dtype_of(dtype)
-    result = _mean(cast(value, _wide(target)), all_axes("mean", axis, value.ndim), where, keepdims)
-    return cast(result, target)
-
-
-@public
-def average(
-    x: ArrayLike, /, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *,
-    keepdims: bool = False,
-) -> Any:  # fmt: skip
-    """The mean with weights: of the shape of ``x``, or one for each element of the one axis.
-
-    With ``returned`` also the sum of the weights, in the shape of the mean. NaN where that sum is 0 (NumPy raises).
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
     """
-    value = operand("average", x, weights)
-    if weights is None:
-        found = mean(value, axis, None, keepdims)
-        total = filled(found, 1) if not returned else multiply(filled(found, 1), _count(value, axis))
-        return (found, total) if returned else found
-    own = operand("average", weights, value)
-    if own.ndim == 1 and value.ndim > 1:
-        if axis is None or isinstance(axis, tuple | list):
-            raise ShapeError(
-                "average: weights of one axis need the number of that axis of the array.",
-                loc=user_loc(),
-                remedy="pass axis=.",
-            )
-        number = one_axis("average", axis, value.ndim)
-        own = view(own, tuple(shape_of(own)[0] if a == number else 1 for a in range(value.ndim)))
-    (scaled,) = promote("average", multiply(value, own), choose=to_float)
-    spread = align("average", [cast(own, scaled.element_type), scaled])[0]
-    total = sum(spread, axis, None, keepdims)
-    found = true_divide(sum(scaled, axis, None, keepdims), total)
-    return (found, total) if returned else found
-
-
-def _count(x: Tracer, axis: Axis) -> Any:
-    return wrap_dim(x._trace, folded_size(x, all_axes("average", axis, x.ndim)))
-
-
-@public
-def var(
-    x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, ddof: float = 0, keepdims: bool = False, *,
-    correction: float | None = None, where: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """The mean of squared distances from the mean, in two passes, over ``n - ddof`` (or ``correction``)."""
-    value = operand("var", x, where)
-    target = to_float(value.element_type) if dtype is None else dtype_of(dtype)
-    wide = cast(value, _wide(target))
-    axes = all_axes("var", axis, value.ndim)
-    less: float = ddof if correction is None else correction
-    centred = subtract(wide, _mean(wide, axes, where, True))
-    less = int(less) if less == int(less) else less
-    return cast(_mean(multiply(centred, centred), axes, where, keepdims, less), target)
-
-
-@public
-def std(
-    x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, ddof: float = 0, keepdims: bool = False, *,
-    correction: float | None = None, where: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """The square root of the variance."""
-    return sqrt(var(x, axis, dtype, ddof, keepdims, correction=correction, where=where))
+    value = truth(operand("any", x, where))
+    return fold(masked(value, where, "or", "any"), "or", all_axes("any", axis, value.ndim), keepdims)

@@ -59,7 +59,7 @@ class _Together:
         return expand(size_of(self.numbers, size), shape_of(self.numbers))
 
     def _moved(self, x: Tracer, by: int) -> Tracer:
-        """For each place what stands ``by`` behind it; at the ends what stands there."""
+        """``x`` moved: at each place the element ``by`` places behind it, at the ends the last one."""
         return take(x, emit("add", self.numbers, filled(self.numbers, by)), mode="clip")
 
     def _continues(self) -> Tracer:
@@ -73,7 +73,7 @@ class _Together:
         return emit("and", equal, emit("compare", self.numbers, filled(self.numbers, 0), direction="GT"))
 
     def heads(self) -> Tracer:
-        """For each element where its group begins."""
+        """Place where each element's group begins."""
         marked = emit("select", self.starts, self.numbers, filled(self.numbers, 0))
         return emit("cumulative", marked, dimension=0, combine="maximum", reverse=False)
 
@@ -236,7 +236,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
 
 
 def _trimmed(mask: Tracer, axis: int, ends: str) -> slice:
-    """From the first number on an axis where something is true to the last one."""
+    """Slice of an axis from the first to the last place where something is true."""
     others = tuple(a for a in range(mask.ndim) if a != axis)
     marked = fold(mask, "or", others, False) if others else mask
     (size,) = shape_of(marked)

@@ -214,7 +214,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
 
 @public
 def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False, *, tol: Any = None) -> Array:
-    """How many singular values are above ``rtol`` times the greatest, or above ``tol``, as int64.
+    """Rank of matrices: the number of singular values above ``rtol`` times the greatest, or above ``tol``, as int64.
 
     ``rtol`` is a number, or one for each matrix; ``max(m, n) * eps`` unless given. Of fewer than two axes: whether an
     element is not 0.
@@ -240,7 +240,7 @@ def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool 
 
 @public
 def cond(x: ArrayLike, /, p: Any = None) -> Array:
-    """How much a matrix may enlarge relative errors: its norm times that of its inverse, by default in the 2-norm.
+    """Condition number of matrices: the norm times that of the inverse, by default in the 2-norm.
 
     ``p`` is None, 1, -1, 2, -2, inf, -inf or 'fro'. Infinite where a matrix is singular. Raises ShapeError for matrices
     of size 0.

@@ -14,10 +14,10 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._linalg import matmul
 from dyn.numpy._logic import isnan
 from dyn.numpy._manipulation import view
+from dyn.numpy._moments import average
 from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of, to_float
 from dyn.numpy._options import check_numbers, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
-from dyn.numpy._reductions import average
 from dyn.numpy._reductions import sum as sum_of
 from dyn.numpy._search import array_of, vector
 from dyn.numpy._selection import where

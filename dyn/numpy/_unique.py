@@ -71,7 +71,7 @@ class _Distinct:
         self.size = size_in(trace, size, what) if self.given else once(trace, key, self._measured)[1]
 
     def _most(self) -> Dim:
-        """How many there can be."""
+        """Upper bound of the number of distinct elements."""
         return self.x._value.type.size
 
     def _ordered(self) -> tuple[Tracer, Tracer]:
@@ -122,7 +122,7 @@ class _Distinct:
         return emit("select", there, found, expand(fill, shape))
 
     def inverse(self) -> Tracer:
-        """For each element of the array the number of the distinct one that it is."""
+        """Number of the distinct element that each element of the array is."""
         rank = emit("cumulative", self.first, dimension=0, combine="add", reverse=False)
         number = emit("subtract", rank, self._filled(1))
         return self._laid_out(scattered(self._filled(0), self.order, number, "replace"))
@@ -132,7 +132,7 @@ class _Distinct:
         return view(numbers, shape_of(self.x))
 
     def counts(self) -> Tracer:
-        """How often each occurs."""
+        """Counts of the distinct elements."""
         rank = emit("cumulative", self.first, dimension=0, combine="add", reverse=False)
         number = emit("subtract", rank, self._filled(1))
         zeros = expand(constant(self.x._trace, 0, dtypes.int64), (self.size,))
@@ -148,7 +148,7 @@ class _DistinctRows(_Distinct):
         return shape_of(self.x)[0]
 
     def _ordered(self) -> tuple[Tracer, Tracer]:
-        """By the last column first: sorting keeps the order of what is equal, so that the first column decides."""
+        """Rows in order: sorted by the last column first, and stably, so that the first column decides."""
         trace, columns = self.x._trace, shape_of(self.x)[1]
 
         def by_column(step: Any, order: Tracer) -> Tracer:

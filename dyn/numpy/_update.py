@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How places are found: see the module. ``unique`` promises that no place is named twice."""
+    """Options of indexing: see the module. ``unique`` promises that no place is named twice."""
 
     mode: str | None = None
     wrap: bool = True
@@ -78,7 +78,7 @@ def taken(x: ArrayLike, index: Any, options: Options, fill_value: Any = None) ->
 
 
 def _inside(x: Tracer, chosen: Selection, options: Options) -> Tracer:
-    """Which places of the index arrays are in the array."""
+    """Mask of the index arrays' places that are in the array."""
     found: Tracer | None = None
     for axis, array in chosen.arrays:
         size, places = shape_of(x)[axis], in_int64(array)

@@ -178,7 +178,7 @@ def _of_half(what: str, x: ArrayLike, s: Any, axes: Any, norm: str | None) -> Tr
 
 
 def _twice(what: str, x: Tracer, axis: int, own: Dim) -> Dim:
-    """How many numbers an axis is the half of: an even number; there has to be one at least."""
+    """Number of real numbers whose transform an axis holds half of: even. The axis has one element at least."""
     trace = x._trace
     text = f"{what} of axis {axis} has 2 * ({format_dim(own)} - 1) elements"
     if isinstance(own, int) and own < 1:

@@ -1,4 +1,4 @@
-"""What passes may not look through (https://openxla.org/stablehlo/spec#optimization_barrier)."""
+"""Optimization barriers: passes may not look through them (https://openxla.org/stablehlo/spec#optimization_barrier)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 
 def _prune(op: Op, live: set[Value]) -> Op:
-    """Without the operands that nobody reads behind it."""
+    """Drop operands that nobody reads behind the barrier."""
     kept = [i for i, v in enumerate(op.results) if v in live]
     return replace(op, operands=tuple([op.operands[i] for i in kept]), results=tuple([op.results[i] for i in kept]))
 

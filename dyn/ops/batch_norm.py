@@ -52,7 +52,7 @@ class _Normal(Arithmetic):
         return self.b.op("convert", x, dtype=self.dtype) if self.dtype.is_narrow else x
 
     def spread(self, x: Value) -> Value:
-        """What there is for each feature, for each element."""
+        """A value for each feature, spread to each element."""
         return self.b.op("broadcast_in_dim", x, shape=self.shape, dims=(self.axis,))
 
     def total(self, x: Value) -> Value:
@@ -60,7 +60,7 @@ class _Normal(Arithmetic):
         return self.b.op("reduce", x, axes=self.others, combine="add", nonempty=False) if self.others else x
 
     def count(self, like: Value) -> Value:
-        """How many elements a feature has."""
+        """Number of elements of a feature."""
         size = self.b.op("dim_size", size=product([self.shape[a] for a in self.others]), dtype=like.dtype)
         made = self.b.op("convert", size, dtype=like.dtype)
         return self.b.op("broadcast_in_dim", made, shape=like.shape, dims=())

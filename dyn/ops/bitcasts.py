@@ -1,4 +1,4 @@
-"""The same bits as numbers of another dtype (https://openxla.org/stablehlo/spec#bitcast_convert).
+"""Bitcasts: bits as numbers of another dtype (https://openxla.org/stablehlo/spec#bitcast_convert).
 
 ``bitcast_convert`` keeps the width, and with it the shape. ``bitcast_regroup`` changes it: elements are cut into
 several along a new last axis, or the last axis is joined into one element; the part of the lowest bits comes first, as
@@ -121,7 +121,7 @@ def _regroup(x: Array, dtype: DType) -> Array:
 
 
 def _regroup_back(b: Any, op: Any) -> tuple[Any, ...] | None:
-    """What was cut, joined again; what was joined, cut."""
+    """Cancel a regrouping of a regrouping: what was cut is joined again, or what was joined is cut."""
     inner = b.producer(op.operands[0], op.opdef)
     source = None if inner is None else inner.operands[0]
     return (source,) if source is not None and source.type == op.result.type else None

@@ -32,7 +32,7 @@ def _popcnt(x: Array) -> Array:
 
 
 def _count_leading_zeros(x: Array) -> Array:
-    """In how many ways the number can be shifted to nothing."""
+    """Number of leading zeros: of all shifts to the right by less than the width, so many leave nothing."""
     bits, u = 8 * x.dtype.itemsize, _unsigned(x)
     return np.sum([u >> u.dtype.type(k) == 0 for k in range(bits)], axis=0).astype(x.dtype)
 

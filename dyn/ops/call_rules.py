@@ -1,4 +1,4 @@
-"""What calls share: the type of a call, and transformations of its region where it is computed."""
+"""Rules that calls share: the type of a call, and transformations of its region where it is computed."""
 
 from __future__ import annotations
 

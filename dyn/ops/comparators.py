@@ -1,4 +1,4 @@
-"""What a comparator orders by, where that can be read off it.
+"""Sort keys of a comparator, where they can be read off it.
 
 The comparators that programs have in practice compare one expression of an element with the same one of another, and
 of equal ones the next. Such a comparator is a sequence of keys: arrays that a library sorts by at once. What is found
@@ -38,7 +38,7 @@ class _Reader:
         self._alike: dict[tuple[Value, Value, bool], bool] = {}
 
     def keys(self, value: Value) -> tuple[Key, ...] | None:
-        """What ``value`` orders by: a comparison, or a key and, of what is equal in it, the rest."""
+        """Keys that ``value`` orders by: a comparison, or a key and, of what is equal in it, the rest."""
         op = self.makers.get(value)
         if op is None:
             return None

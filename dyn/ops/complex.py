@@ -37,7 +37,7 @@ def _part_types() -> TypeRule:
 
 
 def _joined(real: np.ndarray[Any, Any], imag: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Not a sum, which would make NaN of ``0 * inf``, and 0.0 of -0.0."""
+    """Join parts, not by a sum, which would make NaN of ``0 * inf``, and 0.0 of -0.0."""
     result = np.empty(real.shape, _OF_PARTS[dtypes.dtype(real.dtype)].np)
     result.real, result.imag = real, imag
     return result

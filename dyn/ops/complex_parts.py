@@ -291,7 +291,7 @@ def cosine(b: Any, op: Any, operands: tuple[Any, ...]) -> Pair:
 
 
 def _tanh(r: Real, z: Pair) -> Pair:
-    """With ``t = tan(b)``, ``s = sinh(a)``, ``w = 1 + t*t``: ``(w * s * sqrt(1 + s*s) + i*t) / (1 + w * s*s)``.
+    """tanh, with ``t = tan(b)``, ``s = sinh(a)``, ``w = 1 + t*t``: ``(w*s * sqrt(1 + s*s) + i*t) / (1 + w * s*s)``.
 
     Where ``s`` is large it is ``±1 + i * 4 sin(b) cos(b) exp(-2|a|)``.
     """

@@ -62,7 +62,7 @@ def _pushed(
 
 
 def unchanged_outside(b: Builder, op: Op) -> tuple[Value, ...] | None:
-    """What a loop hands on from step to step is, after it, what it was before."""
+    """Replace results of a loop that it hands on from step to step by what they were before it."""
     same = unchanged(op)
     pairs = zip(same, op.operands, op.results, strict=False)
     found = [v if keep and v.type == result.type else result for keep, v, result in pairs]
@@ -73,7 +73,7 @@ def unchanged_outside(b: Builder, op: Op) -> tuple[Value, ...] | None:
 
 
 def scan_prune(op: Op, live: set[Value]) -> Op:
-    """Without the rows that nobody reads, and without carried values and arrays that nothing that is read comes of."""
+    """Drop rows that nobody reads, and carried values and arrays that nothing that is read comes of."""
     count, (body,) = op.attrs["carries"], op.regions
     rows = [i for i, v in enumerate(op.results) if i >= count and v in live]
     carried, used = _carried_for(op, body, live, rows)
@@ -108,7 +108,7 @@ def _carried_for(
 
 
 def while_prune(op: Op, live: set[Value]) -> Op:
-    """Without the carried values that neither the condition nor anything that is read comes of."""
+    """Drop carried values that neither the condition nor anything that is read comes of."""
     condition, body = op.regions
     reads = {*condition.results, *(v for inner in condition.ops for v in inner.reads())}
     asked = [mine for mine, its in zip(body.params, condition.params, strict=True) if its in reads]
@@ -125,7 +125,7 @@ def while_prune(op: Op, live: set[Value]) -> Op:
 
 
 def choice_prune(op: Op, live: set[Value]) -> Op:
-    """Without the results that nobody reads."""
+    """Drop results that nobody reads."""
     kept = [i for i, v in enumerate(op.results) if v in live]
     regions = tuple([replace(r, results=tuple([r.results[i] for i in kept])) for r in op.regions])
     return replace(op, results=tuple([op.results[i] for i in kept]), regions=regions)
@@ -239,7 +239,7 @@ def _with_axis(values: Sequence[Value], flags: Sequence[bool], size: Dim) -> lis
 
 
 def _settled(region: Region, flags: Sequence[bool], count: int) -> list[bool]:
-    """Which carried values differ from example to example, once they have been through any number of steps."""
+    """Flags of carried values: whether they differ from example to example after any number of steps."""
     carried = list(flags[:count])
     while True:
         found = differing(region, (*carried, *flags[count:]))
@@ -311,8 +311,8 @@ def while_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def while_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
-    """Where the condition differs from example to example, the loop goes on for as long as one goes on; one that has
-    effects runs for one example after the other."""
+    """Batch a loop. Where the condition differs from example to example, it goes on for as long as one example does; a
+    loop that has effects runs for one example after the other."""
     condition, body = op.regions
     count = len(operands)
     carried = _settled(body, flags, count)
@@ -405,8 +405,8 @@ def choice_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]
 def choice_batch(
     b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
-    """Where the choice differs from example to example, all branches run, and each example takes from its own; where
-    branches have effects, the choice is made for one example after the other."""
+    """Batch a choice. Where it differs from example to example, all branches run, and each example takes from its own;
+    where branches have effects, the choice is made for one example after the other."""
     index, *given = operands
     own = flags[1:]
     if not flags[0]:
@@ -430,7 +430,7 @@ def choice_batch(
 
 
 def _takers(b: Builder, index: Value, count: int) -> list[Value]:
-    """For each of ``count`` branches which examples take it."""
+    """Masks of the examples that take each of ``count`` branches."""
     if index.dtype is dtypes.bool_:
         return [index, b.op("not", index)]
     a = Arithmetic(b)

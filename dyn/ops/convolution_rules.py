@@ -22,7 +22,7 @@ def convolution_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]
 
 
 def _axes(op: Op) -> list[WindowAxis]:
-    """How the kernel slides along each spatial axis."""
+    """Windows of the kernel along each spatial axis."""
     (lhs, rhs), at = op.operands, op.attrs
     return [
         WindowAxis(lhs.shape[i], rhs.shape[j], stride, low, high, base, dilation)
@@ -34,7 +34,7 @@ def _axes(op: Op) -> list[WindowAxis]:
 
 
 def _groups(op: Op) -> tuple[Dim, bool]:
-    """How many groups there are, and whether they share out the batch."""
+    """Number of groups, and whether they share out the batch."""
     by_batch = op.attrs["batch_group_count"] != 1
     return op.attrs["batch_group_count" if by_batch else "feature_group_count"], by_batch
 
@@ -84,7 +84,7 @@ def _kernel_ct(b: Any, op: Op, ct: Value) -> Value:
 
 
 def _kernel_padding(ctx: Asked, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]:
-    """What makes as many windows of ``count`` places, ``stride`` apart, as the kernel has taps."""
+    """Padding with which windows of ``count`` places, ``stride`` apart, are as many as the kernel has taps."""
     taps = dilated(ctx, axis.window, axis.dilation)
     places = dilated(ctx, count, axis.stride)
     return axis.low, places + taps - 1 - dilated(ctx, axis.size, axis.base) - axis.low
@@ -124,7 +124,7 @@ def _fold(b: Any, x: Value, axis: int, groups: Dim = 1) -> Value:
 
 
 def _unfold(b: Any, x: Value, axis: int, size: Dim, own: Dim, groups: Dim = 1) -> Value:
-    """What ``_fold`` makes, undone; ``own`` is the size of the axis in one example."""
+    """Inverse of ``_fold``; ``own`` is the size of the axis in one example."""
     rest = own if groups == 1 else floordiv(own, groups)
     parts = (size, rest) if groups == 1 else (groups, size, rest)
     x = b.op("reshape", x, shape=(*x.shape[:axis], *parts, *x.shape[axis + 1 :]))

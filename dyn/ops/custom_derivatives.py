@@ -58,7 +58,7 @@ def vjp_prepare(op: Op) -> Op:
 
 
 def vjp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """By the forward rule, computed now beside the function: what that does to the world is done."""
+    """Cotangents by the forward rule, which runs now, beside the function: its effects are done."""
     ready = copied(vjp_prepare(op), {v: v for v in op.operands})
     ready = replace(ready, regions=(without_effects(ready.regions[0]), ready.regions[1]))
     b.append(ready)
@@ -66,7 +66,7 @@ def vjp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def forward_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """By the backward rule, of the residuals and the cotangents of the function's own results."""
+    """Cotangents by the backward rule, from the residuals and the cotangents of the function's own results."""
     outs, explicit = op.attrs["outs"], op.attrs["explicit"]
     own, residuals = op.results[:outs], op.results[outs:]
     given = [or_zeros(b, ct, v) for ct, v in zip(cts, own, strict=False)]
@@ -103,7 +103,7 @@ def vjp_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, 
 
 
 def _tangent_rule(b: Builder, op: Op, tangents: Sequence[Value], *, prepare: bool = False) -> list[Maybe]:
-    """What the rule gives for the tangents of the explicit operands: the tangents of the results."""
+    """Tangents of the results by the user's rule, for tangents of the explicit operands."""
     explicit = op.attrs["explicit"]
     args = [*op.operands[:explicit], *tangents, *op.operands[explicit:]]
     made = iter(splice(b, op.regions[1], args, prepare=prepare)[len(op.results) :])

@@ -23,7 +23,7 @@ def negate(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
 
 
 def abs_(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
-    """By the sign; of a complex number by the conjugate of its direction."""
+    """Derivative of ``abs``: the sign; of a complex number the conjugate of its direction."""
     if x.dtype.kind is not Kind.COMPLEX:
         return (a.mul(ct, a.f("sign", x)),)
     real, imag = _direction(a, y, x)
@@ -37,7 +37,7 @@ def _direction(a: Arithmetic, y: Value, x: Value) -> Two:
 
 
 def abs_tangent(b: Any, op: Op, tangents: tuple[Any, ...]) -> One:
-    """Of ``abs``, which is no holomorphic function: its Jacobian is not what its cotangent is multiplied with."""
+    """Tangent of ``abs``, which is no holomorphic function: the factor is not that of its cotangent."""
     a, (x,), (t,) = Arithmetic(b), op.operands, tangents
     if x.dtype.kind is not Kind.COMPLEX:
         return (a.mul(t, a.f("sign", x)),)
@@ -138,7 +138,7 @@ def divide(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two
 
 
 def remainder(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> Two:
-    """Of ``left - trunc(left / right) * right``."""
+    """Derivatives of the remainder ``left - trunc(left / right) * right``."""
     ratio = a.div(left, right)
     whole = a.mul(a.f("sign", ratio), a.f("floor", a.f("abs", ratio)))
     return ct, a.neg(a.mul(ct, whole))

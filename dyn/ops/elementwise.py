@@ -282,7 +282,7 @@ def _clamp_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> An
 
 
 def _clamp_choices(b: Any, op: Op) -> tuple[Value, Value, Value]:
-    """Where the result is the lower bound, the operand, the upper bound. At a bound it is the bound's."""
+    """Masks of where the result is the lower bound, the operand, the upper bound. At a bound it is the bound's."""
     a, (low, x, high) = Arithmetic(b), op.operands
     low, high = (_like(b, v, x.shape) for v in (low, high))
     above = a.cmp(a.f("maximum", x, low), "GE", high)

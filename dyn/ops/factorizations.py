@@ -62,7 +62,7 @@ def _permutations(pivots: Array, size: int) -> Array:
 
 
 def _lu_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
-    """With ``F = inv(L) P dA inv(U)``: ``dL = L tril(F, -1)`` and ``dU = triu(F) U``."""
+    """Tangents of LU: with ``F = inv(L) P dA inv(U)``, ``dL = L tril(F, -1)`` and ``dU = triu(F) U``."""
     m, (t,), (factors, _, order) = Matrices(b), tangents, op.results
     rank = len(factors.shape)
     rows = b.op("broadcast_in_dim", order, shape=t.shape, dims=tuple(range(rank - 1)))
@@ -100,7 +100,7 @@ def _cut(m: Matrices, x: Value, rows: Dim, columns: Dim) -> Value:
 
 
 def _padded(m: Matrices, x: Value, rows: Dim, columns: Dim) -> Value:
-    """With so many more rows and columns of zeros."""
+    """Append so many rows and columns of zeros."""
     before, lead = (0,) * len(x.shape), (0,) * (len(x.shape) - 2)
     zero = zeros(m.b, TensorType(x.dtype, ()))
     return m.b.op(
@@ -138,7 +138,7 @@ def _qr(a: Array, full_matrices: bool) -> tuple[Array, Array]:
 
 
 def _qr_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, Value]:
-    """Of the first columns ``X = Q U``, as many as Q has: with ``C = Q^H dX inv(U)`` and D its lower triangle less that
+    """Tangents of QR, of the first columns ``X = Q U``: with ``C = Q^H dX inv(U)`` and D its lower triangle less that
     one's adjoint, ``dQ = Q (D - C) + dX inv(U)``. Then ``R = Q^H A``."""
     m, (t,), (a,), (q, r) = Matrices(b), tangents, op.operands, op.results
     *_, rows, columns = a.shape

@@ -20,7 +20,7 @@ _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 
 
 def half_length(size: Dim) -> Dim:
-    """How many numbers the transform of ``size`` real ones is: 1 of none, which is 0."""
+    """Size of the transform of ``size`` real numbers: 1 of none, which is 0."""
     return floordiv(size, 2) + 1
 
 

@@ -92,7 +92,7 @@ def as_fold(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
 
 
 def _all_taps(b: Builder, op: Op, x: Value, init: Value) -> Value:
-    """For each window the elements under its taps, ``init`` for holes; the axes of taps are the last ones."""
+    """Elements under the taps of each window, ``init`` for holes; the axes of taps are the last ones."""
     axes, counts = window_axes(x.shape, op.attrs), op.results[0].shape
     low, high = ([axis.low for axis in axes], [axis.high for axis in axes])
     numbers = {"edge_padding_low": tuple(low), "edge_padding_high": tuple(high)}

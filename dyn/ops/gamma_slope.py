@@ -1,4 +1,4 @@
-"""How a number of the gamma distribution changes with its parameter where its place in the distribution stays.
+"""Derivative of a gamma-distributed number by the distribution's parameter, its place in the distribution fixed.
 
 That is what a draw's derivative is (M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization gradients", 2018):
 ``dx/da = -(dP/da) / p`` with P the distribution function and p the density of ``x``. All is computed in float64.
@@ -30,7 +30,7 @@ def gamma_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[None, Value]:
 
 
 def _slope(b: Any, op: Op) -> Value:
-    """Of the numbers, or of their logarithms, whichever the op draws."""
+    """Derivative of the numbers, or of their logarithms, whichever the op draws."""
     m, (alpha, drawn) = Arithmetic(b), (op.operands[1], op.result)
     a, y = (b.op("convert", v, dtype=dtypes.float64) for v in (alpha, drawn))
     if op.attrs["log_space"]:

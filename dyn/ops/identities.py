@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def first_of(*rules: Rule) -> Rule:
-    """What the first rule that has something to give gives."""
+    """The rule that is the first of several rules which has a result."""
 
     def rule(b: Any, op: Any) -> tuple[Any, ...] | None:
         return next((found for each in rules if (found := each(b, op)) is not None), None)

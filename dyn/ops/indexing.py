@@ -49,7 +49,7 @@ def _slice_windows(rank: int) -> Windows:
 
 
 def _dynamic_starts(k: ScalarBuilder, x: Any, sizes: Sequence[Dim], starts: Sequence[Any], get: Get) -> list[Dim]:
-    """Where a window of ``sizes`` starts on each axis: it is moved so that it lies inside."""
+    """Start of a window of ``sizes`` on each axis: it is moved so that it lies inside."""
     windows, places = _slice_windows(len(sizes)), list[Dim]()
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         whole = x.shape[axis]

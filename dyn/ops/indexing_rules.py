@@ -86,7 +86,7 @@ def update_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size
 
 
 def _padding_elements(b: Any, op: Op) -> Value:
-    """Which elements of a pad's result are padding."""
+    """Mask of the padding in a pad's result."""
     inner = zeros(b, TensorType(dtypes.bool_, op.operands[0].shape))
     return again(b, op, (inner, b.op("constant", value=Dense(np.asarray(True)))))[0]
 

@@ -72,7 +72,7 @@ def _sort(*operands: Array, **attrs: Any) -> Array | tuple[Array, ...]:
 
 
 def _key_samples() -> list[Sample]:
-    """By two and three keys, with equal ones among them."""
+    """Samples of sorting by two and three keys, with equal ones among them."""
     calls: list[Sample] = []
     for size in (0, 1, 2, 7, 64):
         rng = np.random.default_rng(size)
@@ -127,7 +127,7 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
 
 
 def _running_parts(b: Any, op: Op, operands: tuple[Any, ...]) -> Pair:
-    """Of sums each part's own; a product is a scan of the parts together."""
+    """Running folds of complex parts: of sums each part's own; a product is a scan of the parts together."""
     if op.attrs["combine"] == "add":
         return componentwise(b, op, operands)
     ((re, im),), axis = operands, op.attrs["dimension"]

@@ -1,4 +1,4 @@
-"""What the ops of linear algebra have in common: their types, algebra on matrices for rules, NumPy's calls of them.
+"""Common parts of linear algebra's ops: types, algebra on matrices for rules, NumPy's functions for references.
 
 Matrices are the last two axes of operands, whatever stands before them. Where there is no answer (a matrix is singular,
 or has NaN in it, or an iteration does not end), the results are NaN for that matrix, and right for those beside it.
@@ -110,7 +110,7 @@ class Matrices(Arithmetic):
     # Parts of matrices ----------------------------------------------------------------------------------------------
 
     def mask(self, x: Value, direction: str) -> Value:
-        """Where a row's number compares with a column's: ``EQ`` the diagonal, ``GE`` that and what is below."""
+        """Mask of where a row's number compares with a column's: ``EQ`` the diagonal, ``GE`` that and what is below."""
         rank = len(x.shape)
         places = [self.b.op("iota", shape=x.shape, dimension=d, dtype=dtypes.int64) for d in (rank - 2, rank - 1)]
         return self.cmp(places[0], direction, places[1])
@@ -176,7 +176,7 @@ class Matrices(Arithmetic):
 
 
 def each_matrix(compute: Callable[..., Any], *arrays: Array, outputs: tuple[tuple[tuple[int, ...], Any], ...]) -> Any:
-    """What ``compute`` gives for stacks of matrices, in arrays of the shapes and dtypes ``outputs``.
+    """Results of ``compute`` for stacks of matrices, in arrays of the shapes and dtypes ``outputs``.
 
     Where it refuses the stack because of one matrix, it is asked for each alone, and what has no answer is NaN.
     """

@@ -55,7 +55,7 @@ def put_along(b: Any, x: Value, places: Value, axis: int) -> Value:
 
 
 def _order(b: Any, op: Op) -> Value:
-    """Where each element of the sorted arrays stood: places, sorted beside them."""
+    """Places where the elements of the sorted arrays stood before: sorted beside them."""
     axis = op.attrs["dimension"]
     places = b.op("iota", shape=op.operands[0].shape, dimension=axis, dtype=dtypes.int64)
     return again(b, op, (*op.operands, places))[-1]
@@ -75,7 +75,8 @@ def sort_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, .
 
 
 def cumulative_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
-    """Of a sum the running sum from the other side; of an extreme to the element that it is; of a product in shares."""
+    """Cotangent of running folds: of a sum the running sum from the other side; of an extreme all of it to the element
+    that it is; of a product in shares."""
     (ct,), axis = cts, op.attrs["dimension"]
     if op.attrs["combine"] == "add":
         return (_sums(b, op, ct, back=True),)
@@ -124,7 +125,7 @@ def _chosen(b: Any, op: Op) -> Value:
 
 
 def _of_product(b: Any, op: Op, moved: Value, smooth: Callable[..., Value], exact: VjpRule | JvpRule) -> tuple[Value]:
-    """What the derivative of a running product makes of ``moved``: by division where no factor is 0, else by a scan.
+    """Derivative of a running product, applied to ``moved``: by division where no factor is 0, else by a scan.
 
     A derivative of the division is right where it is one; that of the scan is right everywhere.
     """

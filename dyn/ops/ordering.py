@@ -51,7 +51,7 @@ def sort_into(out: Array, x: Array, axis: int, descending: bool) -> None:
 
 
 def _zeros(ordered: Array, axis: int) -> slice | None:
-    """Where zeros of both signs may stand in an ordered array: of a vector where they do, else anywhere; or None."""
+    """Places where zeros of both signs may stand in an ordered array: a vector's zeros, else anywhere; or None."""
     if ordered.ndim == 1:
         zero = ordered.dtype.type(0)  # of another dtype it would have the whole array converted
         low, high = ordered.searchsorted(zero, "left"), ordered.searchsorted(zero, "right")
@@ -74,7 +74,7 @@ def _put_zeros_back(work: Array, x: Array, axis: int, zeros: slice, descending: 
 
 
 def stable_order(keys: Sequence[Array], axis: int, descending: bool) -> Array:
-    """Where the elements along ``axis`` stand in the order of the first key, of equal ones of the second, and so on.
+    """Places of the elements along ``axis`` in the order of the first key, of equal ones of the second, and so on.
 
     What is equal in all keys keeps its order, also with ``descending``. NaN is more than any number, and like NaN.
     """

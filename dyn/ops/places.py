@@ -136,7 +136,7 @@ class Points:
         return Points(numbers, tuple(places.values()), own, inside, updates.type)
 
     def take(self, b: Any, x: Value) -> Value:
-        """What the updates' places have in ``x``, which has the shape of the array; zeros outside."""
+        """Elements of ``x``, which has the shape of the array, at the updates' places; zeros outside."""
         x = not_empty(b, x, self.windows.start_map)
         sizes = tuple(d if a in self.windows.axes else 1 for a, d in enumerate(x.shape))
         return self.where_inside(b, b.op("gather", x, *self.starts, **gather_numbers(self.windows, sizes)))

@@ -1,4 +1,4 @@
-"""How elementwise ops are declared: one scalar function, one NumPy reference, samples of every dtype."""
+"""Declaration of elementwise ops: one scalar function, one NumPy reference, samples of every dtype."""
 
 from __future__ import annotations
 

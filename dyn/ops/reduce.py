@@ -120,7 +120,7 @@ def _spread_back(b: Any, op: Op, value: Value) -> Value:
 
 
 def _share(b: Any, op: Op) -> Value:
-    """How much each element of the operand moves the result by."""
+    """Partial derivative of the result by each element of the operand."""
     a, (x,), y = Arithmetic(b), op.operands, op.result
     if op.attrs["combine"] == "multiply":
         return _others(b, x, op.attrs["axes"])

@@ -90,7 +90,7 @@ def taken_apart(region: Region) -> tuple[Region, ...] | None:
 
 
 def way_to_combine(region: Region) -> str:
-    """What a body of one array does: a monoid's name, ``replace``, ``keep``, or ``body`` for anything else."""
+    """Name of a body of one array: a monoid's name, ``replace``, ``keep``, or ``body`` for anything else."""
     old, new = region.params
     if region.results[0] in (old, new) and not any(has_effect(op) for op in region.ops):
         return "replace" if region.results[0] is new else "keep"
@@ -112,7 +112,7 @@ def region_values(k: ScalarBuilder, region: Region, arguments: Sequence[Any]) ->
 
 
 class _Getter:
-    """How the rule of an op in a region reads its operands. There is one element, and it is there."""
+    """Reader of operands for the rule of an op in a region. There is one element, and it is there."""
 
     def __init__(self, values: dict[Value, Any], op: Op) -> None:
         self.values, self.op = values, op

@@ -164,7 +164,7 @@ def _poisson_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 
 
 def _few(keys: Array, rate: Array) -> Array:
-    """How many uniform numbers multiply to no less than ``exp(-rate)`` (D. E. Knuth, TAOCP 2, section 3.4.1)."""
+    """Poisson numbers of small rates, by products of uniform numbers (D. E. Knuth, TAOCP 2, section 3.4.1)."""
     count, logs = np.zeros(rate.shape, np.float64), np.zeros(rate.shape, np.float32)
     while (more := logs > -rate).any():
         keys, sub = _split(keys, 2)
@@ -174,8 +174,8 @@ def _few(keys: Array, rate: Array) -> Array:
 
 
 def _many(keys: Array, rate: Array) -> Array:
-    """By transformed rejection (W. Hörmann, "The transformed rejection method for generating Poisson random variables",
-    Insurance: Mathematics and Economics 12, 1993)."""
+    """Poisson numbers by transformed rejection (W. Hörmann, "The transformed rejection method for generating Poisson
+    random variables", Insurance: Mathematics and Economics 12, 1993)."""
     from scipy.special import gammaln
 
     single = np.float32

@@ -116,7 +116,7 @@ def _accepted_cubes(d: Draws, keys: Value, scale: Value, slope: Value) -> Value:
 
 
 def _positive(d: Draws, wanted: Value, keys: Value, slope: Value) -> tuple[Value, Value]:
-    """Where it is wanted, normally distributed x with a positive ``1 + x*slope``, and that."""
+    """Normally distributed x with a positive ``1 + x*slope``, where it is wanted; and that."""
 
     def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, x, v), (slope,) = Draws(b), state, fixed
@@ -151,7 +151,7 @@ def _minus_one(d: Draws, like: Value) -> Value:
 
 
 def _few(d: Draws, keys: Value, rate: Value) -> Value:
-    """How many uniform numbers multiply to no less than ``exp(-rate)`` (D. E. Knuth, TAOCP 2, section 3.4.1)."""
+    """Poisson numbers of small rates, by products of uniform numbers (D. E. Knuth, TAOCP 2, section 3.4.1)."""
 
     def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, count, logs), (rate,) = Draws(b), state, fixed
@@ -165,8 +165,8 @@ def _few(d: Draws, keys: Value, rate: Value) -> Value:
 
 
 def _many(d: Draws, keys: Value, rate: Value, wanted: Value) -> Value:
-    """By transformed rejection (W. Hörmann, "The transformed rejection method for generating Poisson random variables",
-    Insurance: Mathematics and Economics 12, 1993). Nothing is drawn where none is ``wanted``.
+    """Poisson numbers by transformed rejection (W. Hörmann, "The transformed rejection method for generating Poisson
+    random variables", Insurance: Mathematics and Economics 12, 1993). Nothing is drawn where none is ``wanted``.
 
     As in JAX, the elements of a key are drawn together until all have been accepted, and the last that was counts.
     """

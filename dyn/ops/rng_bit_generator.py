@@ -124,14 +124,14 @@ def _words(b: Any, x: Value) -> tuple[Value, Value]:
 
 
 def _whole(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, None, Value]:
-    """Of each element the number of its block, in the order of the elements; and how many blocks there are."""
+    """Numbers of the elements' blocks, in the order of the elements; and the number of blocks."""
     size = product(shape)
     flat = b.op("iota", shape=(size,), dimension=0, dtype=dtypes.uint64)
     return b.op("reshape", flat, shape=shape), None, _number(b, size)
 
 
 def _halves(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, Value, Value]:
-    """Of each element the number of its block, and whether it is the second word of it; and how many blocks there are.
+    """Numbers of the elements' blocks, masks of the blocks' second words, and the number of blocks.
 
     The blocks are numbered in the order of the elements of an array that is half as long along the axis of pairs.
     """
@@ -151,7 +151,7 @@ def _halves(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, Value, Value]:
 
 
 def _split_axis(b: Any, shape: tuple[Dim, ...]) -> list[Value]:
-    """For each axis whether it is the one along which pairs lie: scalars, of which one is true unless there is none."""
+    """Flags of the axes, scalars: that of the axis along which pairs lie is true. There may be none."""
     a = Arithmetic(b)
     sizes = [_number(b, d) for d in shape]
     even = [a.cmp(_number(b, mod(d, 2)), "EQ", 0) for d in shape]

@@ -26,7 +26,7 @@ Flags = tuple[bool, ...]
 
 
 class _Shares:
-    """How much a scatter's result moves with what was there (``kept``) and with each update (``moved``)."""
+    """Partial derivatives of a scatter's result by what was there (``kept``) and by each update (``moved``)."""
 
     def __init__(self, b: Any, op: Op) -> None:
         combine = op.attrs["combine"]
@@ -79,7 +79,7 @@ class _Shares:
 
 
 def _named(op: Op) -> Op:
-    """The same scatter without a body, where its body is a known way to combine, or takes the update."""
+    """A scatter without its body, where that is a known way to combine, or takes the update; else itself."""
     if op.attrs["combine"] != "body":
         return op
     (body,) = op.regions
@@ -88,7 +88,7 @@ def _named(op: Op) -> Op:
 
 
 def scatter_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
-    """Of sums the cotangent for all; of replacements for those that are in the result; else in shares."""
+    """Cotangents of a scatter: of sums all have it; of replacements those that are in the result; else in shares."""
     op = _named(op)
     (ct,), (_, *starts, updates) = cts, op.operands
     nothing = (None,) * len(starts)

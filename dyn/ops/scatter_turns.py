@@ -60,7 +60,7 @@ def in_turns(
 
 
 def _turns(b: Any, place: Value) -> Value:
-    """How many updates before each one have its place; -1 for those that have none."""
+    """Number of earlier updates with the same place, for each update; -1 for those that have no place."""
     a = Arithmetic(b)
     at = b.op("iota", shape=place.shape, dimension=0, dtype=dtypes.int64)
     ordered, order = b.op_all("sort", place, at, dimension=0, descending=False, num_keys=1)

@@ -126,7 +126,7 @@ def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
 
 
 def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> Sequence[Any]:
-    """What is selected does not change with the elements; what goes there does."""
+    """Tangent of the result. The selection does not move with the elements; what is scattered there does."""
     if tangents[1] is None and tangents[2] is None:
         return (None,)
     return expanded_jvp(_expand)(b, op, (None, *tangents[1:]))

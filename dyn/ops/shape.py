@@ -416,7 +416,7 @@ def _one_number(b: Any, op: Any) -> tuple[Any, ...] | None:
 
 
 def _real_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
-    """The same op of the parts' dtype, and zeros."""
+    """Real and imaginary part: the op of the parts' dtype, and zeros."""
     real = b.op(op.opdef.name, **{**op.attrs, "dtype": part_dtype(op.attrs["dtype"])})
     return real, Real(b).fill(real, 0)
 

@@ -24,14 +24,14 @@ WINDOW_ATTRS = ("window", "strides", "padding", "base_dilations", "window_dilati
 
 
 class Asked(Protocol):
-    """What is known of dims: a type rule's context, or a builder's facts."""
+    """A source of facts about dims: a type rule's context, or a builder's facts."""
 
     def eq(self, a: Dim, b: Dim, /) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAxis:
-    """How windows slide over an axis of ``size`` elements."""
+    """Windows along an axis of ``size`` elements."""
 
     size: Dim
     window: Dim
@@ -55,7 +55,7 @@ class WindowAxis:
             ctx.require(RelKind.GE, self.window, 1, f"a window along axis {axis} has at least one element")
 
     def count(self, ctx: Asked) -> Dim:
-        """How many windows there are: none where the padded axis is shorter than one."""
+        """Number of windows: none where the padded axis is shorter than one."""
         padded = dilated(ctx, self.size, self.base) + self.low + self.high
         steps = padded - dilated(ctx, self.window, self.dilation) + self.stride
         return floordiv(at_least_0(ctx, steps), self.stride)
@@ -66,7 +66,7 @@ class WindowAxis:
         return self.base == 1 and no_padding
 
     def place(self, number: Dim, tap: Dim) -> Dim:
-        """Where a tap of a window lies on the dilated axis."""
+        """Place of a tap of a window on the dilated axis."""
         return number * self.stride + tap * self.dilation - self.low
 
     def read(self, k: ScalarBuilder, number: Dim, tap: Dim) -> tuple[Dim, Any]:
@@ -123,7 +123,7 @@ def dilated(ctx: Asked, size: Dim, step: int) -> Dim:
 
 
 def window_axes(shape: tuple[Dim, ...], attrs: Attrs) -> list[WindowAxis]:
-    """How the windows of an op slide over each axis of an array of that shape."""
+    """Windows of an op along each axis of an array of that shape."""
     names = ("window", "strides", "base_dilations", "window_dilations")
     window, strides, base, dilations = (attrs[name] for name in names)
     return [
@@ -159,7 +159,7 @@ def dilate_and_pad(x: Array, base: tuple[int, ...], padding: tuple[tuple[int, in
 def window_counts(
     padded: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """How many windows fit along each axis."""
+    """Number of windows along each axis."""
     return tuple(
         max((p - ((w - 1) * d + 1)) // s + 1, 0)
         for p, w, s, d in zip(padded, window, strides, dilations, strict=True)

@@ -120,7 +120,7 @@ def _of_left(b: Any, comparator: Region, operands: Sequence[Value], wanted: Sequ
 
 
 def _merge_sorted(b: Any, op: Op, operands: tuple[Value, ...]) -> Value:
-    """Where the elements of the sorted arrays stand: places, merged in runs whose width doubles."""
+    """Places of the sorted arrays' elements: merged in runs whose width doubles."""
     axis, shape = op.attrs["dimension"], operands[0].shape
     places = b.op("iota", shape=shape, dimension=axis, dtype=dtypes.int64)
     width = b.op("constant", value=Dense(np.array(1, np.int64)))
@@ -158,7 +158,7 @@ def _merged(b: Any, op: Op, width: Value, order: Value, arrays: Sequence[Value])
 def _go_before(
     b: Any, op: Op, width: Value, neighbour: Value, length: Value, is_right: Value, own: Sequence[Value]
 ) -> Value:
-    """How many elements of the neighbouring run go before each element, by halving: equal ones on the left do."""
+    """Number of elements of the neighbouring run before each element, by bisection: equal ones on the left are."""
     axis = op.attrs["dimension"]
     none = Arithmetic(b).fill(length, 0)
     fixed = (neighbour, is_right, *own)
@@ -189,7 +189,7 @@ def _go_before(
 
 
 def _order(b: Any, op: Op) -> Value:
-    """Where each element of the sorted arrays stood: places, carried along."""
+    """Places where the elements of the sorted arrays stood before: carried along."""
     axis, (comparator,) = op.attrs["dimension"], op.regions
     places = b.op("iota", shape=op.operands[0].shape, dimension=axis, dtype=dtypes.int64)
     types = [*(v.type for v in comparator.params), *(TensorType(dtypes.int64, ()) for _ in range(2))]
@@ -219,7 +219,7 @@ def _greater_size(b: Any, x: Value, y: Value, *rest: Value) -> Value:
 
 
 def _less_and_greater(b: Any, x: Value, y: Value, p: Value, q: Value) -> Value:
-    """By the first operand upward, and of equal ones by the second one downward."""
+    """Comparator: by the first operand upward, and of equal ones by the second one downward."""
     equal = b.op("compare", x, y, direction="EQ")
     return b.op("or", _less(b, x, y), b.op("and", equal, b.op("compare", p, q, direction="GT")))
 

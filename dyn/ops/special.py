@@ -40,13 +40,13 @@ def _polynomial(x: Num, coefficients: Sequence[float]) -> Num:
 
 
 def _large(x: Num, size: Num) -> tuple[Num, Num]:
-    """Where ``exp(size)`` may overflow and half of it may not, and that half, from the root."""
+    """Mask of where ``exp(size)`` may overflow and half of it may not; and that half, from the root."""
     root = (size * 0.5).f(S.EXP)
     return size.is_(S.GT, 700.0 if x.dtype is dtypes.float64 else 80.0), root * 0.5 * root
 
 
 def _sinh(x: Num) -> Num:
-    """With ``t = exp(|x|) - 1`` it is ``(t + t / (t + 1)) / 2``."""
+    """sinh: with ``t = exp(|x|) - 1`` it is ``(t + t / (t + 1)) / 2``."""
     size = x.f(S.ABS)
     t = size.f(S.EXPM1)
     large, half = _large(x, size)
@@ -152,7 +152,7 @@ def _shifted_least(x: Num) -> tuple[Num, Num]:
 
 
 def _off_integer(x: Num) -> Num:
-    """How far a number is from the nearest integer, times pi."""
+    """Distance of a number from the nearest integer, times pi."""
     return (x - x.f(S.ROUND_EVEN)) * _PI
 
 
@@ -229,7 +229,7 @@ def _digamma_array(x: Array) -> Array:
 
 
 def _trigamma_array(x: Array) -> Array:
-    """By its reflection below 0, where SciPy's is wrong."""
+    """Trigamma function by NumPy: by its reflection below 0, where SciPy's is wrong."""
     from scipy.special import polygamma
 
     wide = x.astype(np.float64)
@@ -252,7 +252,7 @@ def _trigamma_grad(a: Arithmetic, ct: Value, y: Value, x: Value) -> tuple[Value]
 
 
 def _tetragamma(a: Arithmetic, x: Value) -> Value:
-    """Of positive numbers by steps to where the series is exact, of negative ones by reflection."""
+    """Tetragamma function: of positive numbers by steps to where the series is exact, of others by reflection."""
 
     def inverse(v: Value) -> Value:
         return a.div(a.fill(v, 1.0), v)

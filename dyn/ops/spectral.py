@@ -74,7 +74,8 @@ def _eigh(a: Array, lower: bool, vectors: bool) -> Any:
 
 
 def _eigh_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
-    """With ``C = V^H dA V``: ``dw`` is its diagonal, and ``dV = V (F * C)`` with ``F[i, j] = 1 / (w[j] - w[i])``."""
+    """Tangents of eigh: with ``C = V^H dA V``, ``dw`` is its diagonal, and ``dV = V (F * C)`` with
+    ``F[i, j] = 1 / (w[j] - w[i])``."""
     m, lower = Matrices(b), op.attrs["lower"]
     w, v = _with_vectors(b, op)
     inner = m.dot(m.h(v), m.hermitian(tangents[0], lower), v)
@@ -134,7 +135,8 @@ def _svd(a: Array, full_matrices: bool, vectors: bool) -> Any:
 
 
 def _svd_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
-    """With ``C = U^H dA V``: ``ds`` is its diagonal; ``dU = U (F * (C S + S C^H))`` and what leaves the span of U."""
+    """Tangents of SVD: with ``C = U^H dA V``, ``ds`` is its diagonal; ``dU = U (F * (C S + S C^H))`` and what leaves
+    the span of U."""
     m, (t,), (a,) = Matrices(b), tangents, op.operands
     *_, rows, columns = a.shape
     if not op.attrs["vectors"]:
@@ -227,7 +229,8 @@ def _eig(a: Array, vectors: bool) -> Any:
 
 
 def _eig_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
-    """With ``C = inv(V) dA V``: ``dw`` is its diagonal; ``dV = V (F * C)``, less what would change lengths."""
+    """Tangents of eig: with ``C = inv(V) dA V``, ``dw`` is its diagonal; ``dV = V (F * C)``, less what would change
+    lengths."""
     m = Matrices(b)
     w, v = _with_vectors(b, op)
     inner = b.op("solve", v, m.dot(m.as_complex(tangents[0]), v))

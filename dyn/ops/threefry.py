@@ -103,7 +103,7 @@ def cipher(
 
 
 def blocks(keys: Array, first: Array, shape: tuple[int, ...]) -> Array:
-    """The same with NumPy, for the reference and for samplers that a library computes."""
+    """Blocks of random bits with NumPy, for the reference and for samplers that a library computes."""
     counts = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.uint64).reshape(shape)
     counts = np.asarray(first)[(..., *(None,) * len(shape))] + counts
     a, b = (keys[..., i].reshape(first.shape + (1,) * len(shape)) for i in (0, 1))

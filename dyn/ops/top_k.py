@@ -96,7 +96,7 @@ def _of_a_long_lane(x: Array, k: int) -> Array:
 
 
 def _places(keys: Array, k: int) -> Array:
-    """Where the ``k`` greatest keys of each lane stand, the greatest first, and of equal ones the first."""
+    """Places of the ``k`` greatest keys of each lane, the greatest first, and of equal ones the first."""
     size = keys.shape[-1]
     if keys.dtype.itemsize <= 4:
         # With its place below it a key is like no other: sorting them need not be stable, which is much quicker.

@@ -106,7 +106,7 @@ def one_later(axis: int, size: Dim = 0) -> int:
 
 
 def later_from_0(axes: Sequence[int], size: Dim = 0) -> tuple[int, ...]:
-    """Where axes go, where one more stands in front and stays there."""
+    """Places of axes where one more stands in front and stays there."""
     return (0, *later(axes))
 
 
@@ -116,7 +116,7 @@ def size_in_front(shape: tuple[Dim, ...], size: Dim) -> tuple[Dim, ...]:
 
 
 def of_nothing(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
-    """Of an op without operands, which nobody asks for: it is the same for all examples."""
+    """Batching rule of an op without operands, which nobody asks for: it is the same for all examples."""
     raise AssertionError(f"{op.opdef.name} has no operand that could have an axis of examples")
 
 

@@ -108,7 +108,7 @@ def _triangular_solve(a: Array, b: Array, left_side: bool, lower: bool, unit_dia
 
 
 def _solved(b: Any, op: Op, y: Value) -> Value:
-    """The same system with another right side."""
+    """Solution of an op's system with another right side."""
     return b.op("triangular_solve", op.operands[0], y, **op.attrs)
 
 

@@ -1,4 +1,4 @@
-"""Which element of each window is its greatest, or least: what StableHLO's select_and_scatter selects."""
+"""Place of each window's greatest or least element: the one that StableHLO's select_and_scatter selects."""
 
 from __future__ import annotations
 

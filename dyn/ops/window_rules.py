@@ -32,7 +32,7 @@ window_batch = shifted(**BATCH_CHANGES)
 
 
 def window_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
-    """Of sums, the sums of the windows that hold an element; of extremes, the sum of those that chose it."""
+    """Cotangents of windows: of sums, those of all windows with an element; of extremes, of those that chose it."""
     (x,), (ct,) = op.operands, cts
     if op.attrs["combine"] == "add":
         return (_spread_sums(b, op, ct),)
@@ -49,7 +49,7 @@ def window_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
 
 
 def window_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
-    """Of sums, the same of tangents; of extremes, the tangent of the element that was chosen."""
+    """Tangents of windows: of sums, the sums of tangents; of extremes, the tangent of the element that was chosen."""
     (x,), (t,) = op.operands, tangents
     if op.attrs["combine"] == "add":
         return again(b, op, (t,))  # pyright: ignore[reportReturnType]
@@ -102,7 +102,7 @@ def _spread_sums(b: Any, op: Op, ct: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Which element each window chose, as a place on one axis that stands for all that windows slide along.
+    """Places of the elements that windows chose, on one axis that stands for all that windows slide along.
 
     The axes of the operand are taken in ``order``, where those are next to each other, and become ``axis``. ``windows``
     reads the chosen elements, or adds to them; a window that chose none has a place behind all others.

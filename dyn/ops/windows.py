@@ -1,4 +1,4 @@
-"""Where the windows of a gather or a scatter lie: StableHLO's dimension numbers for both, under one set of names.
+"""Windows of a gather or a scatter: StableHLO's dimension numbers for both, under one set of names.
 
 A gather reads windows of an array, a scatter writes them; ``windows`` below is the gather's result or the scatter's
 updates. Its axes are of two sorts: those that run inside of a window, and *batch* axes, which number the windows. Where
@@ -70,11 +70,11 @@ class Windows:
         return tuple(a for a in range(rank) if a not in self.window_dims)
 
     def batch_shape(self, start: TensorType) -> tuple[Dim, ...]:
-        """How many windows there are along each batch axis."""
+        """Number of windows along each batch axis."""
         return tuple(d for axis, d in enumerate(start.shape) if axis != self.vector_dim)
 
     def batch_position(self, axis: int) -> int:
-        """Which batch axis an axis of the start indices is."""
+        """Number of the batch axis that an axis of the start indices is."""
         return axis - (axis > self.vector_dim)
 
     # What must hold ---------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Windows:
     # Scalar code ------------------------------------------------------------------------------------------------
 
     def start_place(self, start_rank: int, batch: Index, component: int) -> tuple[int, Index]:
-        """Which of the start index arrays has a component of the window at a batch index, and where."""
+        """Number of the start index array that has a component of the window at a batch index, and the place in it."""
         if self.vector_dim == start_rank:
             return component, batch
         return 0, (*batch[: self.vector_dim], component, *batch[self.vector_dim :])
@@ -159,7 +159,7 @@ class Windows:
         return counted
 
     def places(self, starts: Sequence[Array], windows: tuple[int, ...]) -> tuple[Array, ...]:
-        """For each element of ``windows``, which has that shape, its index in the array: an index array an axis."""
+        """Index in the array of each element of ``windows``, which has that shape: an index array an axis."""
         numbers = list(np.indices(windows, sparse=True))
         batch = self.batch_axes(len(windows))
         places: list[Array] = [np.zeros((1,) * len(windows), np.int64)] * self.rank

@@ -27,7 +27,7 @@ _TAILS = (
 
 @public
 def binomial(key: Key, n: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """How many of ``n`` trials succeed, each with the probability ``p``, as floats; NaN of what is no such number.
+    """Draw binomial numbers: successes of ``n`` trials with probability ``p``, as floats; NaN of invalid parameters.
 
     The shape is what ``n`` and ``p`` broadcast to unless it is given.
     """
@@ -83,8 +83,11 @@ def _few(key: Tracer, count: Any, chance: Any, dims: tuple[Dim, ...], dtype: DTy
 
 
 def _many(key: Tracer, count: Any, chance: Any, dims: tuple[Dim, ...], dtype: DType) -> Any:
-    """By transformed rejection (W. Hörmann, "The generation of binomial random variates", J. Stat. Comput. Simul. 46,
-    1993). As in JAX all are drawn together until each has been accepted, and the last that was counts."""
+    """Binomial numbers by transformed rejection (W. Hörmann, "The generation of binomial random variates", J. Stat.
+    Comput. Simul. 46, 1993).
+
+    As in JAX all are drawn together until each has been accepted, and the last that was counts.
+    """
     deviation = dnp.sqrt(count * chance * (1 - chance))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * chance

@@ -26,7 +26,7 @@ __all__ = [
 
 @public
 def geometric(key: Key, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """How many trials it takes until one succeeds, each with the probability ``p``: int32 unless ``dtype`` differs.
+    """Draw geometric numbers: trials until one succeeds, each with probability ``p``; int32 unless ``dtype`` differs.
 
     The shape is that of ``p`` unless it is given.
     """

@@ -105,7 +105,7 @@ def _rounds(count: int) -> int:
 
 
 def _most_elements(rounds: int) -> int:
-    """How many elements so many rounds are enough for."""
+    """Most elements that so many rounds are enough for."""
     most = round(_MOST_KEY ** (rounds / _EXPONENT))
     while _rounds(most) > rounds:
         most -= 1
@@ -178,7 +178,7 @@ def _first(x: Tracer, axis: int, count: Dim) -> Tracer:
 
 
 def _weighted(key: Tracer, chance: Tracer, shape: tuple[Dim, ...]) -> Tracer:
-    """How many running sums are below a random part of the whole sum."""
+    """Draw indices with given weights: the number of running sums below a random part of the whole sum."""
     sums = emit("cumulative", chance, dimension=0, combine="add", reverse=False)
     unit = unit_floats(key, shape, chance.element_type)
     # The last of the sums is the greatest: probabilities are not negative. Of none it is 0.

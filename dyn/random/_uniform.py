@@ -202,7 +202,7 @@ def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None, mode: st
 
 
 def checked_mode(what: str, mode: str | None) -> str:
-    """How many bits are drawn."""
+    """The mode that says how many bits are drawn: "low" or "high"; UnsupportedOpError for any other."""
     if mode not in (None, "low", "high"):
         raise UnsupportedOpError(f"{what}: {mode!r} is no mode.", loc=user_loc(), remedy="use 'low' or 'high'.")
     return "low" if mode is None else mode

@@ -272,7 +272,7 @@ def _larger(f: Function, a: str, b: str) -> str:
 
 
 def _take(f: Function, slot: str) -> str:
-    """What a slot has, or null; then the slot is empty. Looking first keeps the cache line shared."""
+    """Take the block out of a slot; null where there is none. Looking first keeps the cache line shared."""
     found = f.var("ptr", f.load_atomic("ptr", slot, "monotonic"))
     with f.if_(f.icmp("ne", found.get(), "null", "ptr")):
         found.set(f.rmw("xchg", "ptr", slot, "null"))

@@ -239,7 +239,7 @@ def _swapped_rows(m: Module, unit: int) -> None:
 
 
 def _elements(m: Module, name: str, type: str, *, swapped: bool) -> None:
-    """One element after the other; of complex numbers whose bytes are swapped each half by itself."""
+    """Copy one element after the other; of complex numbers whose bytes are swapped each half by itself."""
     f = m.function(name, "void", _PLANE, exported=False)
     width = int(type[1:]) // 8
     units = f.binary("udiv", "%item", str(width)) if swapped else "1"

@@ -118,7 +118,7 @@ def run_job(f: Function, fn: str, ctx: str, count: str, pieces: str, width: str)
 
 
 def threads_of(f: Function, table: str) -> str:
-    """How many threads a call through a runtime table may use: its last word, or the process's number if that is 0."""
+    """Number of threads that a call through a runtime table may use: its last word, or the process's if that is 0."""
     own = f.load("i64", table, 8 * THREADS)
     return f.select(f.icmp("eq", own, "0"), f.load_atomic("i64", "@pool.threads", "monotonic"), own)
 

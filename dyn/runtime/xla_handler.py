@@ -1,4 +1,4 @@
-"""What XLA calls of a program that it has compiled: an FFI handler that runs a host program on XLA's own buffers.
+"""FFI handler that XLA calls from its compiled programs: it runs a host program on XLA's own buffers.
 
 ``ptr dyn_xla_call(ptr frame)`` takes an ``XLA_FFI_CallFrame`` (``xla/ffi/api/c_api.h``, which is stable) whose second
 attribute, ``record``, is the address of a :class:`Record`. Arguments are read and results written where XLA has them;
@@ -140,6 +140,6 @@ def _define_alloc_output(m: Module) -> None:
 
 
 def _define_fail(m: Module) -> None:
-    """What failed is not told: sizes were checked when the program was traced, and what is left is memory."""
+    """Ignore the site of a failure: sizes were checked when the program was traced, and what is left is memory."""
     params = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
     m.function("xla_fail", "void", params, exported=False).ret()

@@ -2,9 +2,10 @@
 
 From the bottom: ``symbols``, ``text``, ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk``
 (evaluate, substitute), ``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic),
-``state`` (what is known, in solved form), ``gather`` → ``bound`` → ``simplify`` → ``cases`` → ``decide`` (questions),
-``models`` (sizes that contradict claims), ``stack`` (room for a proof), ``retract`` and ``learn`` (new facts),
-``facts`` (the snapshot that others hold); ``declare`` (the texts that users write).
+``order`` (which term an equation replaces), ``state`` (what is known, in solved form), ``gather`` → ``bound`` →
+``simplify`` → ``cases`` → ``decide`` (questions), ``models`` (sizes that contradict claims), ``stack`` (room for a
+proof), ``retract`` and ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that
+users write).
 """
 
 from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes

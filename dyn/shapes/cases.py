@@ -78,7 +78,7 @@ def cases(
 
 
 def _gaps(s: Simplifier, atom: Opaque, arg: Dim) -> list[SymExpr] | None:
-    """What is at least 0 where ``atom`` is ``arg``; None where it never is."""
+    """Expressions that are at least 0 where ``atom`` is ``arg``; None where it never is."""
     more: list[SymExpr] = []
     if atom.kind is not OpaqueKind.BROADCAST:  # of which nothing linear follows
         for other in atom.args:
@@ -98,7 +98,7 @@ def extrema(*dims: Dim) -> list[Opaque]:
 
 
 def _unfold(s: Simplifier, e: SymExpr, atom: Opaque) -> Dim | None:
-    """What is never negative exactly where ``e`` is, without the division ``atom``."""
+    """An expression without the division ``atom`` that is never negative exactly where ``e`` is; None without one."""
     parts = split_linear(e, atom)
     if parts is None or parts[0] == 0:
         return None

@@ -90,7 +90,7 @@ def divides(s: Simplifier, k: Dim, a: Dim) -> Verdict:
     shared = content(k)
     quotient = exact_quotient(a, divide_exactly(k, shared))
     if quotient is None:
-        return Verdict.UNKNOWN
+        return verdict(s.bounds.nonzero(k) and s.simplify(a % k) == 0, False)
     return verdict(divides(s, shared, quotient) is Verdict.PROVED, False)
 
 

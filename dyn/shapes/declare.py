@@ -1,4 +1,4 @@
-"""What users write about dimensions: named dimensions, shape texts and constraint texts."""
+"""Users' declarations of dimensions: named dimensions, shape texts and constraint texts."""
 
 from __future__ import annotations
 

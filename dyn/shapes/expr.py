@@ -47,7 +47,7 @@ _HEAVIEST = 1 << 20
 
 
 class _Interned:
-    """What there is one of: copying gives the same object."""
+    """Base of interned objects: copying gives the same object."""
 
     __slots__ = ("__weakref__",)
 

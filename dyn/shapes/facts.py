@@ -1,4 +1,4 @@
-"""What is known of dimensions: an immutable snapshot that answers questions with reasons.
+"""Facts about dimensions: an immutable snapshot that answers questions with reasons.
 
 This file is longer than most: it is one class, whose questions and additions share the memory of a snapshot.
 """
@@ -37,7 +37,7 @@ _REMEDY = "make the sizes agree, or change the declaration that fixes them."
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What was declared of a symbol. ``likely`` are hints, and promise nothing."""
+    """Declared range of a symbol. ``likely`` are hints, and promise nothing."""
 
     symbol: Symbol
     min: int
@@ -89,6 +89,7 @@ class Facts:
         "_levels",
         "_memo",
         "_models",
+        "_parts",
         "_relations",
         "_root",
         "_settled",
@@ -114,6 +115,8 @@ class Facts:
         self._about: dict[Symbol, tuple[Relation, ...]] = {} if older is None else older._about
         #: What was proved or refuted under fewer facts is so under more.
         self._decided: dict[tuple[object, ...], Answer] = {} if older is None else older._decided.copy()
+        #: What holds in parts of the program, by what they demand, when as much or less was known around them.
+        self._parts: dict[tuple[Relation, ...], Facts] = {} if older is None else older._parts.copy()
         self._models = models
         #: Sizes that were tried in a model, and that something known forbids there.
         self._tried: set[tuple[Symbol, int]] = set() if older is None else older._tried.copy()
@@ -286,10 +289,12 @@ class Facts:
         self._levels[age] = len(self._relations), facts
         return facts
 
-    def within(self, relations: tuple[Relation, ...]) -> Facts:
+    def within(self, relations: tuple[Relation, ...], older: Facts | None = None) -> Facts:
         """These facts and what is demanded in a part of the program besides: the facts that hold there.
 
-        They are kept with these facts, so that what is proved there once is known whenever it is asked for again.
+        They are kept with these facts, so that what is proved there once is known whenever it is asked for again, under
+        more facts too, from which another proof may not be found. ``older`` are the facts of that part, or of a part
+        that demands less, from when less was known around it, where these facts do not know them.
         Raises :class:`~dyn.errors.ShapeError` where that part could never run.
         """
         if not relations:
@@ -300,15 +305,25 @@ class Facts:
             facts = self
             for relation in relations:
                 facts = facts.assume(relation)
-            hit = facts, ()
-            if self is not Facts.EMPTY:
-                self._memo[key] = hit
+            if self is Facts.EMPTY:
+                return facts
+            for known in (older, self._parts.get(relations)):
+                if known is not None:
+                    facts._know(known)
+            hit = self._memo[key] = facts, ()
+            self._parts[relations] = facts
         return hit[0]
+
+    def _know(self, older: Facts) -> None:
+        """Keep what was decided under some of these facts."""
+        self._decided = older._decided | self._decided
+        self._parts = older._parts | self._parts
 
     def keep_within(self, relations: tuple[Relation, ...], facts: Facts) -> None:
         """Keep what :meth:`within` gives for the relations, where they were assumed one by one."""
         if self is not Facts.EMPTY:
             self._memo["within", relations] = facts, ()
+            self._parts[relations] = facts
 
     def _facts_of(self, relation: Relation) -> list[Fact]:
         why = (relation.reason,)
@@ -327,7 +342,7 @@ class Facts:
                 return [Fact(RelKind.BROADCASTS, relation.lhs, why, relation.rhs)]
 
     def _numel_difference(self, relation: Relation) -> Dim:
-        """What is 0 where the element counts are equal, without common factors that are not 0."""
+        """Difference of the element counts, without common factors that are not 0."""
         if relation.lhs_shape is None or relation.rhs_shape is None:
             return relation.lhs - relation.rhs
         left, right = list(self.simplify_shape(relation.lhs_shape)), list(self.simplify_shape(relation.rhs_shape))
@@ -430,7 +445,7 @@ class Facts:
         return models
 
     def _always(self, relation: Relation, root: Facts) -> Answer:
-        """What holds of all sizes holds under any facts, even if they make the question a harder one.
+        """Prove the relation of all sizes: then it holds under any facts, even if they make the question a harder one.
 
         Few questions that are undecided come this far: nearly all are false of some of the sizes that are tried.
         """
@@ -552,7 +567,7 @@ class Facts:
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
-        """What was declared, a record a symbol, in order."""
+        """The declarations, a record a symbol, in order."""
         return tuple(self._declarations.values())
 
     def describe(self) -> list[str]:
@@ -580,7 +595,7 @@ def _disagree(models: Models, relation: Relation) -> bool:
 
 
 def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:
-    """That two shapes have as many elements."""
+    """The relation that two shapes have as many elements."""
     return Relation(RelKind.SAME_NUMEL, product(a), product(b), reason, a, b)
 
 

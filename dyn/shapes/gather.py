@@ -34,7 +34,7 @@ _Want = tuple[Monomial, _Sign]
 
 
 class Ranges(Protocol):
-    """What of :class:`~dyn.shapes.bound.Bounds` is needed here."""
+    """The part of :class:`~dyn.shapes.bound.Bounds` that is needed here."""
 
     state: State
     work: Work
@@ -116,7 +116,7 @@ class _Search:
         return hit
 
     def _bounded(self) -> dict[SymExpr, Why]:
-        """Without the rows that bring what nothing bounds; nothing where that is true of the expression."""
+        """The rows but for those that bring what nothing bounds; none where that is true of the expression."""
         kept = self.found
         while kept:
             given = {(mono, c > 0) for row in kept for mono, c in row.terms}
@@ -199,7 +199,7 @@ class _Search:
 
 
 def implied(ranges: Ranges, atom: Opaque) -> list[Dim]:
-    """What the definition of an opaque term says is at least 0."""
+    """Expressions that are at least 0 by the definition of an opaque term."""
     t = atom_dim(atom)
     match atom.kind:
         case OpaqueKind.FLOORDIV:

@@ -40,7 +40,7 @@ def power(a: Interval, n: int) -> Interval:
 
 
 def meet(a: Interval, b: Interval) -> Interval:
-    """What is in both."""
+    """Intersection of two intervals."""
     return highest(a[0], b[0]), lowest(a[1], b[1])
 
 
@@ -64,7 +64,7 @@ def lowest(*his: int | None) -> int | None:
 
 
 def quotient(a: Interval, b: Interval) -> Interval:
-    """Of ``floordiv(a, b)``. Where ``b >= 0`` it is taken as at least 1: the quotient has no value for 0."""
+    """Interval of ``floordiv(a, b)``. Where ``b >= 0`` it is taken as at least 1: the quotient has no value for 0."""
     if b[0] is None or b[0] < 0:
         return ANY
     small, large = max(b[0], 1), b[1]
@@ -77,7 +77,7 @@ def quotient(a: Interval, b: Interval) -> Interval:
 
 
 def remainder(a: Interval, b: Interval) -> Interval:
-    """Of ``mod(a, b)``, with ``b`` as in :func:`quotient`."""
+    """Interval of ``mod(a, b)``, with ``b`` as in :func:`quotient`."""
     if b[0] is None or b[0] < 0:
         return ANY
     hi = None if b[1] is None else max(b[1], 1) - 1

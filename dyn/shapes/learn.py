@@ -35,11 +35,12 @@ from dyn.shapes.gather import implied
 from dyn.shapes.interval import Interval, highest, lowest
 from dyn.shapes.joins import joined_from
 from dyn.shapes.models import Models
-from dyn.shapes.poly import common_factor, remove_factor, single
+from dyn.shapes.order import is_less, leading_term
+from dyn.shapes.poly import common_factor, quotient, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why
 from dyn.shapes.retract import Fact, withdraw, withdraw_broadcasts, withdraw_rows
 from dyn.shapes.simplify import Simplifier
-from dyn.shapes.state import BUDGET, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
+from dyn.shapes.state import BUDGET, Equation, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
 from dyn.shapes.walk import last_measured, mentions, split_linear
 
 #: What is computed of bounds and divisors: neither sizes that fit nor equations that are not solved have a say in it.
@@ -122,7 +123,7 @@ class _Learner:
             self.rules[fact.kind](s, fact)
 
     def _simplifier(self) -> Simplifier:
-        """For one question about the state as it is now."""
+        """Simplifier for one question about the state as it is now."""
         if self.asked is not None:
             self.steps -= self.asked.taken
         if self.steps <= 0:
@@ -138,10 +139,8 @@ class _Learner:
                 continue
             try:
                 s = self._simplifier()
-                old = atom_dim(opaque)
-                new = s.simplify(old)
-                # An equation of a size with something of itself goes on for ever.
-                if isinstance(new, int) or (not mentions(new, opaque) and len(new.atoms) <= len(old.atoms)):
+                new = s.simplify(atom_dim(opaque))
+                if is_less(new, opaque):
                     self._solve(s, opaque, new, tuple(s.work.used))
             except OutOfBudgetError:
                 continue
@@ -208,13 +207,18 @@ class _Learner:
         if pivot is not None:
             self._solve(s, *pivot, why)
             return
-        if e.terms[0][1] < 0:
-            e = -e
-            assert isinstance(e, SymExpr)
+        remainders = _as_remainders(e)
+        if remainders is not e:
+            self.push(RelKind.EQ, remainders, why)
+            return
         if self._learn_divisors(s, e, why):
             self.push(RelKind.EQ, e, why)  # which the divisors may decide
             return
-        self.state.rows[e] = why
+        lead, coefficient = leading_term(e)
+        if coefficient < 0:
+            e = -e
+            assert isinstance(e, SymExpr)
+        self.state.rows[e] = Equation(lead, abs(coefficient), why)
         self._note(e)
         self._keep_bounds()
         if len(e.terms) == 1:
@@ -230,7 +234,7 @@ class _Learner:
         return terms
 
     def _learn_divisors(self, s: Simplifier, e: SymExpr, why: Why) -> bool:
-        """What ``e == 0`` says of the divisors of its terms; whether that is news."""
+        """Infer divisors of the terms of ``e`` from ``e == 0``; tells whether there are new ones."""
         news = False
         for mono, coefficient in e.terms:  # coefficient*mono == -rest, so what divides rest divides it
             term = single(dict(mono.factors), coefficient)
@@ -243,7 +247,7 @@ class _Learner:
         return news
 
     def _without_factors(self, s: Simplifier, e: Dim) -> Dim:
-        """What must be 0 for ``e`` to be 0: factors that are not 0 are left out."""
+        """``e`` without factors that are not 0: it is 0 exactly where ``e`` is."""
         if isinstance(e, int):
             return e
         shared = common_factor(e)
@@ -293,7 +297,7 @@ class _Learner:
             self._bound_factors(s, e, why)
 
     def _better(self, watched: list[Atom], before: list[Interval], why: Why) -> list[Atom]:
-        """Those atoms whose bounds have improved; their arguments learn of it."""
+        """The watched atoms whose bounds have improved; bounds of their arguments follow."""
         better: list[Atom] = []
         for atom, (lo, hi) in zip(watched, before, strict=True):
             s = self._simplifier()
@@ -337,7 +341,7 @@ class _Learner:
         return any(mentions(dim, atom) for dim in (*self.state.rows, *self.state.broadcasts))
 
     def _bound_factors(self, s: Simplifier, e: Dim, why: Why) -> None:
-        """What ``c*M + constant >= 0`` says of the factors of ``M``, where they are sizes."""
+        """Infer bounds of the factors of ``M``, where they are sizes, from ``c*M + constant >= 0``."""
         assert isinstance(e, SymExpr)
         mono, coefficient = e.terms[0]
         factors = [atom_dim(atom) for atom, _ in mono.factors]
@@ -376,7 +380,7 @@ class _Learner:
             self._bound_arguments(atom, lo, hi, why)
 
     def _bound_arguments(self, atom: Opaque, lo: int | None, hi: int | None, why: Why) -> None:
-        """What bounds of an opaque term say of its arguments: twice at most, for they may rise in circles for ever."""
+        """Infer bounds of an opaque term's arguments from its own: twice at most, as they may rise in circles."""
         self.propagated[atom] = self.propagated.get(atom, 0) + 1
         if self.propagated[atom] > 2:
             return
@@ -403,7 +407,7 @@ class _Learner:
                 pass
 
     def _look_again(self, atom: Atom) -> None:
-        """Which argument an extremum is, where it has a bound, may follow from a new bound of ``atom``."""
+        """Split bounded extrema that mention ``atom`` again: its new bound may decide which argument they are."""
         for other, known in self.state.ranges.items():
             if isinstance(other, Opaque) and other.kind in (OpaqueKind.MIN, OpaqueKind.MAX):
                 whole = atom_dim(other)
@@ -476,7 +480,7 @@ class _Learner:
         self._divide_arguments(e)
 
     def _divide_arguments(self, e: SymExpr) -> None:
-        """What divisors of opaque terms say of their arguments: of ``e``, or of all that ``e`` has to do with."""
+        """Infer divisors of opaque terms' arguments from those of the terms, where these share an atom with ``e``."""
         for atom, (k, why) in self.state.multiples.items():
             if not isinstance(atom, Opaque) or atom.kind not in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
                 continue
@@ -544,7 +548,12 @@ class _Learner:
                     new = self._simplifier().simplify(old.dim)
                 except OutOfBudgetError:
                     continue  # the value stays true as it is, and is simplified when it is used
-                self.state.values[other] = Value(new, old.why + tuple([r for r in why if r not in old.why]))
+                reasons = old.why + tuple([r for r in why if r not in old.why])
+                if isinstance(other, Symbol) or is_less(new, other):
+                    self.state.values[other] = Value(new, reasons)
+                else:  # another term of the equation is the greatest now
+                    del self.state.values[other]
+                    self.push(RelKind.EQ, atom_dim(other) - new, reasons)
 
     def _solve_opaque(self, s: Simplifier, atom: Opaque, value: Dim, why: Why) -> None:
         for dim in implied(s.bounds, atom):
@@ -577,29 +586,45 @@ class _Learner:
 
 
 def _relation(kind: RelKind, dim: Dim, other: Dim) -> tuple[RelKind, Dim, Dim]:
-    """What a fact says, as the sides of a relation."""
+    """A fact as a relation's kind and sides."""
     return (kind, other, dim) if kind is RelKind.DIVIDES else (kind, dim, other)
 
 
 def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
-    """The atom to solve ``e == 0`` for, and its value: the youngest symbol, or else an opaque term.
+    """The atom to solve ``e == 0`` for, and its value: the youngest symbol, or else the greatest term if it is opaque.
 
-    What is known when a program starts is not said in terms of what it measures later.
+    A symbol that has a value is in no value and in no other fact, so to replace it comes to an end. Of opaque terms
+    that is only sure where the value is smaller. What is known when a program starts is not said in terms of what it
+    measures later.
     """
-    found: list[tuple[bool, Atom, Dim]] = []
+    found: list[tuple[Atom, Dim]] = []
     for mono, coefficient in e.terms:
         atom, n = mono.factors[0]
-        if abs(coefficient) != 1 or len(mono.factors) > 1 or n > 1:
+        if abs(coefficient) != 1 or len(mono.factors) > 1 or n > 1 or isinstance(atom, Opaque):
             continue
         parts = split_linear(e, atom)
         if parts is not None and isinstance(parts[0], int):
-            value = parts[1] * -coefficient
-            if last_measured(value) <= last_measured(atom_dim(atom)):
-                found.append((isinstance(atom, Symbol), atom, value))
-    if not found:
-        return None
-    _, atom, value = max(found, key=lambda item: (item[0], item[1].key))
-    return atom, value
+            found.append((atom, parts[1] * -coefficient))
+    mono, coefficient = leading_term(e)
+    atom, n = mono.factors[0]
+    if abs(coefficient) == 1 and len(mono.factors) == n == 1:
+        found.append((atom, atom_dim(atom) - coefficient * e))
+    possible = [(atom, value) for atom, value in found if last_measured(value) <= last_measured(atom_dim(atom))]
+    return max(possible, key=lambda item: (isinstance(item[0], Symbol), item[0].key), default=None)
+
+
+def _as_remainders(e: SymExpr) -> Dim:
+    """``n - k*floordiv(n, k)`` is ``mod(n, k)``, where that makes the sum a shorter one."""
+    for mono, coefficient in e.terms:
+        for atom, _ in mono.factors:
+            if isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV:
+                a, b = atom.args
+                rest = quotient(mono, coefficient, atom, b)
+                if rest is not None:
+                    shorter = e - single(dict(mono.factors), coefficient) + rest * (a - a % b)
+                    if isinstance(shorter, int) or len(shorter.terms) < len(e.terms):
+                        return shorter
+    return e
 
 
 def _outer_atoms(e: SymExpr) -> list[Atom]:

@@ -212,7 +212,7 @@ def _sizes_for(model: Model, relation: Relation, symbol: Symbol, line: tuple[Dim
 
 
 def _solutions(model: Model, line: tuple[Dim, Dim] | None) -> Iterator[int]:
-    """Where a line is 0, or nearly."""
+    """Integers at which a line is 0, or nearly."""
     if line is None:
         return
     factor, rest = model.value(line[0]), model.value(line[1])

@@ -6,9 +6,10 @@ Cox, Little, O'Shea, *Ideals, Varieties, and Algorithms*, §2.3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from dyn.shapes.expr import Atom, Dim, Monomial, SymExpr, content, divide_exactly, monomial, polynomial
+from dyn.shapes.state import Equation
 
 
 def over(m: Monomial, d: Monomial) -> dict[Atom, int] | None:
@@ -53,14 +54,13 @@ def exact_quotient(a: Dim, b: Dim) -> Dim | None:
     return quotient if isinstance(rest, int) and rest == 0 else None
 
 
-def reduce_scaled(a: Dim, rows: Iterable[SymExpr]) -> tuple[Dim, list[SymExpr]]:
-    """What is left of a non-zero multiple of ``a`` after taking out ``rows``, and which of them were used.
+def reduce_scaled(a: Dim, rows: Mapping[SymExpr, Equation]) -> tuple[Dim, list[SymExpr]]:
+    """Remainder of a non-zero multiple of ``a`` after taking out ``rows``, and which of them were used.
 
     Where all rows are 0, ``a`` is 0 if the rest is; a rest that is another number says that ``a`` is not 0.
     """
     used: list[SymExpr] = []
-    for row in rows:
-        lead, k = row.terms[0]
+    for row, (lead, k, _) in rows.items():
         for _ in range(64):
             found = _divisible_term(a, lead)
             if found is None:
@@ -103,3 +103,18 @@ def remove_factor(a: SymExpr, powers: dict[Atom, int]) -> Dim:
         assert left is not None
         result = result + single(left, coefficient)
     return result
+
+
+def quotient(mono: Monomial, coefficient: int, atom: Atom, b: Dim) -> Dim | None:
+    """The term ``coefficient*mono`` without ``b*atom``, where it has such a factor."""
+    lead, k = (None, b) if isinstance(b, int) else b.terms[0]
+    if isinstance(b, SymExpr) and (len(b.terms) > 1 or b.constant):
+        return None
+    powers = dict(mono.factors)
+    powers[atom] -= 1
+    if lead is not None:
+        for factor, n in lead.factors:
+            powers[factor] = powers.get(factor, 0) - n
+    if coefficient % k or any(n < 0 for n in powers.values()):
+        return None
+    return single(powers, coefficient // k)

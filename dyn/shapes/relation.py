@@ -1,4 +1,4 @@
-"""What is said of dimensions: relations with their reasons, and the answers to questions about them."""
+"""Relations between dimensions, with their reasons, and the answers to questions about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 @record()
 class Reason:
-    """Why something is known: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
+    """Reason of a fact: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
 
     ``form`` is a text that is said of dims, and these dims, where that is known (:meth:`about`).
     """
@@ -77,7 +77,7 @@ class Answer:
 
 
 class Outcome(Enum):
-    """How a relation turns out for given sizes: NO_VALUE where a side divides by zero or cannot be broadcast.
+    """Truth of a relation for given sizes: NO_VALUE where a side divides by zero or cannot be broadcast.
 
     A relation without a value is neither true nor false, and so is its negation: whoever goes by one has to raise.
     """
@@ -163,7 +163,7 @@ class Relation:
         return self.outcome(env) is Outcome.YES
 
     def outcome(self, env: Mapping[Symbol, int]) -> Outcome:
-        """How it turns out for these sizes."""
+        """Its truth for these sizes."""
         try:
             return Outcome.YES if self._value(env) else Outcome.NO
         except ShapeError:
@@ -206,7 +206,7 @@ class Relation:
                 return f"{lhs} broadcasts with {rhs}"
 
     def failure(self, values: Mapping[Symbol, int], names: Mapping[Symbol, str] | None = None) -> str:
-        """What is wrong with these sizes: ``s == t is required, but s is 3 and t is 4: <reason>.``"""
+        """Text of an error about these sizes: ``s == t is required, but s is 3 and t is 4: <reason>.``"""
         symbolic = dict.fromkeys([side for side in self._sides() if isinstance(side, SymExpr)])
         whole = [f"{format_dim(side, names)} is {_value(side, values)}" for side in symbolic]
         alone = {side.is_symbol for side in symbolic}

@@ -48,10 +48,10 @@ def withdraw(state: State, atom: Atom) -> list[Fact]:
 def withdraw_rows(state: State, atom: Atom) -> list[Fact]:
     """Remove the equations that mention an atom."""
     facts: list[Fact] = []
-    for row, why in list(state.rows.items()):
+    for row, equation in list(state.rows.items()):
         if mentions(row, atom):
             del state.rows[row]
-            facts.append(Fact(RelKind.EQ, row, why))
+            facts.append(Fact(RelKind.EQ, row, equation.why))
     return facts
 
 

@@ -9,7 +9,6 @@ from dyn.shapes.bound import Bounds, is_large
 from dyn.shapes.expr import (
     Atom,
     Dim,
-    Monomial,
     Opaque,
     OpaqueKind,
     Symbol,
@@ -21,7 +20,7 @@ from dyn.shapes.expr import (
 )
 from dyn.shapes.interval import Interval
 from dyn.shapes.joins import broadcast, has_part, joined_from
-from dyn.shapes.poly import common_factor, divide, over, reduce_scaled, remove_factor, single
+from dyn.shapes.poly import common_factor, divide, over, quotient, reduce_scaled, remove_factor, single
 from dyn.shapes.relation import Why
 from dyn.shapes.state import State, Work
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
@@ -234,7 +233,7 @@ class Simplifier:
                 if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV):
                     continue
                 a, b = atom.args
-                rest = _quotient(mono, coefficient, atom, b)
+                rest = quotient(mono, coefficient, atom, b)
                 if rest is not None and self._divides(b, a):
                     result = result - single(dict(mono.factors), coefficient) + rest * a
                     break
@@ -249,7 +248,7 @@ class Simplifier:
                     continue
                 a, b = atom.args
                 size = _at_least_one(b)
-                rest = _quotient(mono, coefficient, atom, size)
+                rest = quotient(mono, coefficient, atom, size)
                 if rest is not None and self._is_one_or(size, a):
                     result = result - single(dict(mono.factors), coefficient) + rest * a
                     break
@@ -308,9 +307,8 @@ class Simplifier:
         return rebuild(_OPPOSITE[atom.kind], tuple([rest - arg for arg in atom.args]))
 
     def _rewrite(self, dim: Dim) -> Dim:
-        """Take out equations, largest monomial first, where their leading coefficient divides."""
-        for row, why in self.state.rows.items():
-            lead, k = row.terms[0]
+        """Take out equations, by their greatest monomials, where their leading coefficients divide."""
+        for row, (lead, k, why) in self.state.rows.items():
             while isinstance(dim, SymExpr):
                 for mono, coefficient in dim.terms:
                     powers = over(mono, lead) if coefficient % k == 0 else None
@@ -333,20 +331,20 @@ class Simplifier:
         return self.residue(dim) == 0
 
     def residue(self, dim: Dim) -> Dim:
-        """What is left of a non-zero multiple of ``dim`` under all equations: 0 where it is known to be 0."""
+        """Remainder of a non-zero multiple of ``dim`` under all equations: 0 where it is known to be 0."""
         dim = self.simplify(dim)
         if isinstance(dim, SymExpr) and self.state.rows:
             left, used = reduce_scaled(dim, self.state.rows)
             if isinstance(left, int):
                 for row in used:
-                    self.work.use(self.state.rows[row])
+                    self.work.use(self.state.rows[row].why)
                 return left
         if isinstance(dim, SymExpr):
             return self._without_mod(dim)
         return dim
 
     def _without_mod(self, dim: SymExpr) -> Dim:
-        """With ``mod(a, b)`` written as ``a - b*floordiv(a, b)``, where that makes a number."""
+        """A dim with ``mod(a, b)`` written as ``a - b*floordiv(a, b)``, where that makes a number."""
         result: Dim = dim
         for atom in [a for m, _ in dim.terms for a, _ in m.factors]:
             if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD and isinstance(result, SymExpr):
@@ -379,7 +377,7 @@ class Simplifier:
         return self._all_fit(a, b) or self._all_fit(b, a)
 
     def _known_to_fit(self, a: Dim, b: Dim, as_parts: bool) -> Why | None:
-        """Why it is known that two sizes fit, or two that they are parts of."""
+        """Reasons by which two sizes fit, or two that they are parts of."""
         for part, other in ((a, b), (b, a)):
             known = self.state.broadcasts.get(other, {})
             why = known.get(part)
@@ -419,18 +417,3 @@ def _other_than_one(sizes: Interval) -> Interval | None:
     """The sizes without 1 at either end; None where none is left."""
     lo, hi = 2 if sizes[0] == 1 else sizes[0], 0 if sizes[1] == 1 else sizes[1]
     return None if lo is not None and hi is not None and lo > hi else (lo, hi)
-
-
-def _quotient(mono: Monomial, coefficient: int, atom: Opaque, b: Dim) -> Dim | None:
-    """The term ``coefficient*mono`` without ``b*atom``, where it has such a factor."""
-    lead, k = (None, b) if isinstance(b, int) else b.terms[0]
-    if isinstance(b, SymExpr) and (len(b.terms) > 1 or b.constant):
-        return None
-    powers = dict(mono.factors)
-    powers[atom] -= 1
-    if lead is not None:
-        for factor, n in lead.factors:
-            powers[factor] = powers.get(factor, 0) - n
-    if coefficient % k or any(n < 0 for n in powers.values()):
-        return None
-    return single(powers, coefficient // k)

@@ -1,4 +1,4 @@
-"""What is known, in solved form, and the work of one question.
+"""The facts in solved form, and the budget and reasons of one question.
 
 A :class:`State` is changed only by the learner that is building it (:mod:`dyn.shapes.learn`), and never again once a
 ``Facts`` holds it. Its invariant: no expression in it, values included, mentions an atom that has a value.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from dyn.shapes.expr import Atom, Dim, Opaque, SymExpr
+from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, SymExpr
 from dyn.shapes.models import Models
 from dyn.shapes.relation import Why
 
@@ -47,6 +47,14 @@ class Inequality(NamedTuple):
     why: Why
 
 
+class Equation(NamedTuple):
+    """A polynomial that is 0, by its greatest term (:mod:`dyn.shapes.order`), which is replaced by the others."""
+
+    lead: Monomial
+    coefficient: int
+    why: Why
+
+
 class State:
     """The facts, by kind. Copying is shallow: what the tables hold is immutable."""
 
@@ -58,8 +66,8 @@ class State:
     def __init__(self) -> None:
         #: Atoms that are solved for.
         self.values: dict[Atom, Value] = {}
-        #: Polynomials that are 0 and could not be solved for an atom; leading coefficient positive.
-        self.rows: dict[SymExpr, Why] = {}
+        #: Polynomials that are 0 and could not be solved for an atom; the coefficient of the greatest term is positive.
+        self.rows: dict[SymExpr, Equation] = {}
         self.ranges: dict[Atom, Range] = {}
         self.multiples: dict[Atom, Multiple] = {}
         #: Divisors of expressions that are not atoms.
@@ -125,7 +133,7 @@ class Work:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is used inside is only looked at, and is no reason."""
+        """Look at facts without making them reasons of the answer."""
         outer, self.used = self.used, {}
         try:
             yield

@@ -1,4 +1,4 @@
-"""What can be asked of an expression: its value, its symbols, and what it becomes when symbols are replaced.
+"""Walks of an expression: its value, its symbols, and substitution of symbols.
 
 Each walk visits a shared subexpression once, and none descends far: before an expression of many levels is walked, its
 opaque terms are, arguments first.

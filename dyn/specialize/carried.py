@@ -1,6 +1,6 @@
-"""Which arguments of dyn's own functions are arguments of the program: arrays, sizes, and Python numbers.
+"""Run-time arguments among those of dyn's own functions: arrays, sizes, and Python numbers.
 
-The annotations of a function say it. Everything else is a part of what finds the program.
+The annotations of a function say which. Everything else is static: a part of the key of the program.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Codes:
                 self._bytes -= old.nbytes
 
     def info(self) -> CodeInfo:
-        """What is remembered."""
+        """Counts of the programs that this process remembers."""
         with self._lock:
             return CodeInfo(len(self._known), self._bytes, self._hits)
 

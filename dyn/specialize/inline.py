@@ -23,7 +23,7 @@ from dyn.trace.tracer import Tracer
 def call_in_trace(
     trace: Trace, table: Table[TracedFunction], signature: Signature, declarations: Declarations, bound: Bound
 ) -> Any:
-    """What a function returns for arguments in a trace.
+    """Call a function with arguments in a trace: its program is found or traced, and written into the caller.
 
     Its Python runs once for arguments of one kind, as for calls from outside: for dtypes, ranks and static values, and
     here for sizes that are numbers in the caller, or one and the same. A function that reads what the traces around it
@@ -52,7 +52,7 @@ class _Call:
         self._dims: dict[TracedFunction, Mapping[Symbol, Dim]] = {}
 
     def made(self) -> Any:
-        """What the function returns."""
+        """The call's result, after the function was found or traced, and written into the caller."""
         known = self.table.of(self.key)
         if known:
             first = known[0]

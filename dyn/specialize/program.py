@@ -227,12 +227,12 @@ def _text_of(target: Target) -> str:
 
 
 def _beside(traced: TracedFunction) -> str:
-    """What decides about the code of a program beside its function."""
+    """Text of how many guards a program has, and of its donations: they decide about its code beside its function."""
     return f"{len(traced.guards)} {traced.donated}"
 
 
 def _named(traced: TracedFunction, identity: Identity) -> str | None:
-    """What a traced program is in every process; None where that cannot be said."""
+    """Identity of a traced program that is the same in every process; None where there is none."""
     return None if identity.named is None else f"{identity.named} {_beside(traced)}"
 
 

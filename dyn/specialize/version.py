@@ -1,4 +1,4 @@
-"""One program of a function, ready to be called; and how a traced program becomes that."""
+"""Versions: programs of a function, ready to be called, made of traced ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def load(program: Program) -> Version:
 
 
 def _warn_of_useless(program: Program) -> None:
-    """Once a program: which arrays were donated in vain. A number's memory is not worth a word."""
+    """Warn, once a program, of arrays that were donated in vain. A number's memory is not worth a word."""
     function = program.traced.function
     useless = [number for number in program.code.useless if function.params[number].type.rank > 0]
     if useless:

@@ -1,1 +1,1 @@
-"""Which ops become one kernel."""
+"""Stitching: fusion of ops into kernels."""

@@ -1,4 +1,4 @@
-"""How one value is reached from an index of another: through views, to what is stored or computed."""
+"""Access paths from an index of one value to another: through views, to what is stored or computed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Views:
 
 
 def permutation(index: Index, symbols: tuple[Symbol, ...]) -> tuple[int | None, ...] | None:
-    """For each place of ``index`` the number of the variable that stands there alone, or None for a 0.
+    """Numbers of the variables that stand alone at the places of ``index``, None for a 0.
 
     None where the index is anything else, or uses a variable twice.
     """

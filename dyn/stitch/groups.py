@@ -1,4 +1,4 @@
-"""What stitching decides: which ops become one kernel, and why each group ends where it ends."""
+"""Groups, the result of stitching: ops that become one kernel, and why each group ends where it ends."""
 
 from __future__ import annotations
 

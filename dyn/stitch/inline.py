@@ -1,4 +1,4 @@
-"""What needs no group: values that consumers compute where they need them; and which of them are stored after all."""
+"""Inlined values: consumers compute them where they need them; and those of them that are stored after all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups wait for which: a graph that grows edge by edge and must stay without cycles.
+"""Dependence graph of groups, which grows edge by edge and must stay without cycles.
 
 Every node has a level above those of all it waits for, so that a search for a path looks at few nodes: a program's ops
 come in order, and two groups that may be merged mostly lie close together.

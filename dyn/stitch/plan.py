@@ -261,7 +261,7 @@ class _Stitcher:
         return sorted(found, key=lambda g: (g.kind not in _EPILOGUES, -g.number))
 
     def _refusal(self, op: Op, space: tuple[Dim, ...], reduced: frozenset[int] | None, group: _Draft) -> str | None:
-        """Why ``op`` cannot join ``group``, or None when it can."""
+        """The reason why ``op`` cannot join ``group``, or None when it can."""
         if group.kind in _EPILOGUES and op.opdef.kind is not OpKind.POINTWISE:
             return f"a {_EPILOGUES[group.kind]}'s epilogue takes no {op.opdef.kind.value} op"
         if group.kind in _ALONE:

@@ -24,7 +24,7 @@ Axes = tuple[int | str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What an annotation declares.
+    """Declaration of an argument by an annotation: dtypes and axes.
 
     ``variadic`` is the place in ``axes`` where any number of axes may stand: for ``...`` those of their own, for
     ``*batch`` dims that are counted from the last, ``batch_1``, ``batch_2`` and so on. ``dtypes`` are names; None is
@@ -82,7 +82,7 @@ def read_annotation(hint: object) -> Annotation | None:
 
 
 def _axis(annotation: str, word: str) -> tuple[int | str | None, bool]:
-    """What a word declares, and whether it stands for several axes."""
+    """The declaration of an axis by a word of the annotation, and whether it stands for several axes."""
     if word == "...":
         return None, True
     bare = word.lstrip("#*_?")
@@ -115,7 +115,7 @@ class Marked(NamedTuple):
 def marked_relations(
     marked: Sequence[Marked], resolve: Callable[[str], Dim | None], loc: Loc | None = None
 ) -> Iterator[Relation]:
-    """What ``#`` says: an axis is 1 or the dim of that text; where no axis is the dim itself, they are so in pairs."""
+    """Relations of axes marked ``#``: each is 1 or the dim of that text; where no axis is the dim itself, in pairs."""
     alone: dict[str, list[Marked]] = {}
     for axis in marked:
         dim = resolve(axis.text)

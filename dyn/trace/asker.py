@@ -17,7 +17,7 @@ import numpy as np
 
 from dyn.errors import UnsupportedOpError
 from dyn.source import is_user_frame, user_loc
-from dyn.trace.callee import Running, running
+from dyn.trace.bytecode import Running, running
 
 #: Names of other libraries' functions that dyn.numpy has under another one.
 _OTHER_NAMES = {"pow": "power", "fabs": "abs", "randn": "normal", "rand": "uniform", "standard_normal": "normal",
@@ -33,7 +33,7 @@ _STATIC = "or make it static with shapes=."
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What the user's line does: ``np.zeros()``, ``range()``, ``repeating a sequence``; and what to do instead.
+    """Use of a dim by the user's line (``np.zeros()``, ``range()``, ``repeating a sequence``), and its remedy.
 
     ``library`` is that of the function that is called: ``numpy``, ``builtins``; empty where it is no function.
     """
@@ -49,7 +49,10 @@ class Asking:
 
 
 def asking(has: Callable[[str], bool]) -> Asking | None:
-    """Who asks; None where it cannot be told. ``has`` says whether ``dyn.numpy`` has a function of a name."""
+    """The use of a dim by the user's line, read from its bytecode; None where it cannot be told.
+
+    ``has`` says whether ``dyn.numpy`` has a function of a name.
+    """
     frame = sys._getframe(1)
     while frame is not None and not is_user_frame(frame.f_code.co_filename):
         frame = frame.f_back

@@ -54,7 +54,7 @@ class Argument:
 
     @property
     def type(self) -> tuple[DType | None, int, bool]:
-        """Its dtype, its rank, and whether it is weak: what it is abstractly, beside the sizes."""
+        """Abstract type of the argument beside its sizes: its dtype, its rank, and whether it is weak."""
         if self.value is None:
             return None, 0, False
         return self.value.dtype, len(self.dims), self.value.type.weak
@@ -91,7 +91,7 @@ def common_axes(declared: Sequence[Axes], args: Sequence[Argument]) -> tuple[Axe
 
 
 def _of(axes: Axes, arg: Argument) -> Axes:
-    """What is declared of the dims of an argument; nothing of a size."""
+    """Declarations of the dims of an argument; nothing of a size."""
     return (None,) if arg.value is None else axes
 
 
@@ -122,7 +122,7 @@ class Callee:
         return as_dim(symbol(name, name) if axis is None else self.scope.named(axis, name))
 
     def facts(self) -> Facts:
-        """What is declared of the dims."""
+        """Facts that the declarations of the dims are."""
         return self.scope.facts()
 
     @property

@@ -1,4 +1,4 @@
-"""In a trace: functions that derivatives compute again, and functions with names of their own."""
+"""Checkpointing in a trace: functions that derivatives compute again, and functions with names of their own."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def taking(region: Region, free: Sequence[Value], at: int) -> Region:
 
 
 def carrying(region: Region, free: Sequence[Value], at: int) -> Region:
-    """The same, and it hands them on."""
+    """:func:`taking`, of a region that hands the values on as results."""
     own = taking(region, free, at)
     handed = own.params[at : at + len(free)]
     return replace(own, results=(*own.results[:at], *handed, *own.results[at:]))

@@ -1,4 +1,4 @@
-"""Two trees of arrays side by side, for errors."""
+"""Comparison of two trees of arrays, for errors."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Trace:
             own = own.outer.program
 
     def described(self) -> str:
-        """What it is of, from the inside out: ``the body of scan, in f``."""
+        """The regions and functions around a value, from the inside out: ``the body of scan, in f``."""
         return self.name if self.outer is None else f"{self.name}, in {self.outer.described()}"
 
     def encloses(self, inner: Trace) -> bool:
@@ -255,7 +255,7 @@ class Trace:
     # Questions ------------------------------------------------------------------------------------------------
 
     def decide(self, yes: Relation, no: Relation) -> bool:
-        """Which of two opposite relations holds: by proof, or by this trace's sizes and a guard.
+        """Decide which of two opposite relations holds: by proof, or by this trace's sizes and a guard.
 
         Raises UndecidedDimError where there are no sizes to go by, and ShapeError where these have no answer.
         """
@@ -355,7 +355,7 @@ class Trace:
             self.require(Relation(kind, lhs, rhs, Reason(text, user_loc())))
 
     def origin(self, dim: Dim) -> str:
-        """Where the symbols of a dim come from: ``x.shape[0]``."""
+        """Origins of a dim's symbols, as text: ``x.shape[0]``."""
         return self._origins(free_symbols(dim))
 
     def _origins(self, symbols: frozenset[Symbol]) -> str:
@@ -368,7 +368,7 @@ def _asks_for_others(module: dict[str, Any]) -> bool:
 
 
 def _question(relation: Relation) -> str:
-    """What a branch asks."""
+    """The condition of a Python branch, as text."""
     return relation.reason.text.removeprefix("the branch on ").removeprefix("not ")
 
 

@@ -47,7 +47,7 @@ def _strong(trace: Trace, value: Value, dtype: DType | None = None) -> Value:
 def _start_values(
     trace: Trace, starts: list[Value], probe: Callable[[list[TensorType]], Sequence[Value]]
 ) -> list[Value]:
-    """What a loop starts from. Python numbers take the dtype that a step would make of them.
+    """Initial values of a loop. Python numbers take the dtype that a step would make of them.
 
     ``probe`` traces a step for carried values of some types, and gives what they become.
     """
@@ -315,5 +315,5 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
 
 
 def _plainest(sizes: Sequence[Dim]) -> Dim:
-    """Of sizes that are equal where their branches run, one that means something whichever does."""
+    """One of several sizes that are equal where their branches run: one that means something whichever does."""
     return min(sizes, key=lambda size: isinstance(size, SymExpr) and size.height > 0)

@@ -75,7 +75,7 @@ class Called:
         return self.traced.region.results
 
     def result_names(self) -> Names:
-        """What errors call the results."""
+        """Names of the results in errors."""
         return leaf_names(self.traced.out_tree, "the result")
 
     def emit(self, opdef: str, regions: Sequence[Region], **attrs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What user code sees in ``x.shape``: a thin face over a symbolic dim.
+"""Symbolic dims as user code sees them in ``x.shape``: a thin face over an expression.
 
 Arithmetic gives dims; questions are decided by proof where the facts suffice, by the size that this trace has (and a
 guard) where they do not, and not at all where there is no size to go by.
@@ -18,6 +18,7 @@ from dyn.source import user_loc
 from dyn.trace.asker import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
+from dyn.trace.relations import OrderSymbol, equality, inequality
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
 _MAX_POWER = 8
@@ -203,25 +204,18 @@ class SymbolicDim:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, "equal")
-        own = self.known_here()
-        yes, no = _guard_reasons("==", own, dim)
-        equal = Relation(RelKind.EQ, own, dim, yes)
-        unequal = Relation(RelKind.NONZERO, own - dim, 0, no)
-        return self.trace.decide(equal, unequal)
+        return self.trace.decide(*equality(self.known_here(), dim))
 
     def __ne__(self, other: object) -> Any:
         if self._size(other) is None:
             return self._as_value(other, "not_equal")
         return not self.__eq__(other)
 
-    def _compare(self, other: object, symbol: str, name: str) -> Any:
+    def _compare(self, other: object, symbol: OrderSymbol, name: str) -> Any:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, name)
-        own = self.known_here()
-        high, low = {">=": (own, dim), "<=": (dim, own), ">": (own, dim + 1), "<": (dim, own + 1)}[symbol]
-        yes, no = _guard_reasons(symbol, own, dim)
-        return self.trace.decide(Relation(RelKind.GE, high, low, yes), Relation(RelKind.GE, low - 1, high, no))
+        return self.trace.decide(*inequality(symbol, self.known_here(), dim))
 
     def __lt__(self, other: object) -> Any:
         return self._compare(other, "<", "less")
@@ -292,13 +286,6 @@ class SymbolicDim:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         refuse_torch(func, installed_namespace().has)
-
-
-def _guard_reasons(symbol: str, left: Dim, right: Dim) -> tuple[Reason, Reason]:
-    """The reasons of a branch on a comparison, and of the other way that it may go."""
-    loc, dims = user_loc(), (left, right)
-    text = f"{{}} {symbol} {{}}"
-    return Reason.about(f"the branch on {text}", dims, loc), Reason.about(f"the branch on not {text}", dims, loc)
 
 
 def _plain_size(value: object) -> Any:

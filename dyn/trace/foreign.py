@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from dyn.errors import TraceError
 from dyn.source import Loc
-from dyn.trace.callee import UNKNOWN_CALLEE, callee
+from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 from dyn.trace.context import Trace
 
 #: How the namespaces are called that people import.
@@ -19,7 +19,7 @@ _OPERATORS = "array_methods.py"
 
 
 def refuse_jax(trace: Trace, what: str) -> NoReturn:
-    """What ``__jax_array__`` of ``what`` is: a TraceError for JAX's functions.
+    """Answer a look at ``__jax_array__`` of ``what``: a TraceError for JAX's functions.
 
     To others, and to the operators of JAX's arrays, which leave it to dyn then, there is no such attribute.
     """

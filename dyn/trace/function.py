@@ -1,4 +1,4 @@
-"""From a Python function to a DHLO function."""
+"""Tracing: from a Python function to a DHLO function."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LeafSpec:
 
 @record()
 class Declarations:
-    """What the user declared of dims: ranges by name, and constraints as text."""
+    """Declarations of a function's dims by the user: ranges by name, and constraints as text."""
 
     dims: tuple[NamedDim, ...] = ()
     constraints: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ def trace_function(
 
 
 def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) -> TracedFunction:
-    """What ``call`` computes of tracers for the leaves of ``scope``, recorded by ``trace``."""
+    """Trace ``call``, given tracers for the leaves of ``scope``, in ``trace``."""
     leaves = scope.leaves
     declared, loc = trace.builder.facts.apart(), user_loc()
     with tracing(trace):

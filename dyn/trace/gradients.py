@@ -41,7 +41,7 @@ class Leaves:
         return Leaves(tuple(lift_leaves(trace, leaves, names, function)), spec, roots)
 
     def names(self) -> Names:
-        """How the user would write each leaf."""
+        """Names of the leaves, as the user would write them."""
         tree, roots = self.tree, self.roots
         if isinstance(roots, str):
             return leaf_names(tree, roots)
@@ -102,7 +102,7 @@ class Linearized:
         return self.results.filled(here, [known.get(v) for v in self.results.values])
 
     def result(self) -> Any:
-        """What the function returned."""
+        """Result of the function, in the trace that differentiates it."""
         here = self.here()
         return unflatten(self.results.tree, [Tracer(here, v) for v in self.results.values])
 

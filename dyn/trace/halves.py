@@ -7,7 +7,7 @@ goes out as an axis of an array without elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from dyn.trace.closures import closed, taking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import Leaves, Linearized
 from dyn.trace.lift import lift
+from dyn.trace.partition import recomputing
 from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer
@@ -43,7 +44,7 @@ class Half:
 
 def halve(trace: Trace, found: Linearized, *, forward: bool) -> tuple[list[Tracer], Half]:
     """The residuals of a function that was written into the program, and what pulls, or with ``forward`` pushes."""
-    given, made = (found.primals, found.results) if forward else (found.results, found.primals)
+    given = found.primals if forward else found.results
 
     def run(*leaves: Tracer) -> Any:
         here = current_trace()
@@ -51,16 +52,29 @@ def halve(trace: Trace, found: Linearized, *, forward: bool) -> tuple[list[Trace
         values = [leaf.value_in(here) for leaf in leaves]
         return found.pushed(values) if forward else found.pulled(values)
 
+    return second_half(trace, run, found.function, given, "tangent" if forward else "cotangent")
+
+
+def second_half(
+    trace: Trace, run: Callable[..., Any], name: str, given: Leaves, what: str
+) -> tuple[list[Tracer], Half]:
+    """The residuals of a second half that ``run`` writes, of a tracer for each value of ``given``; and that half.
+
+    It reads what it likes of the program so far. What of that is kept, and what is computed again from less, is
+    decided by :func:`~dyn.trace.partition.recomputing`.
+    """
     types = [TensorType(v.dtype, v.shape) for v in given.values]
-    traced = trace_region(trace, run, types, name=found.function)
-    (region,), free = closed(trace, [traced.region])
+    traced = trace_region(trace, run, types, name=name)
+    (region,), free = closed(trace, [recomputing(trace, traced.region)])
     whole = taking(region, free, 0)
+    # What the first program has decided and checked of the sizes is demanded of the second.
+    symbols = set(_symbols(whole))
+    checked = [r for r in (*trace.program.guards, *trace.builder.demands) if r.symbols() <= symbols]
+    whole = replace(whole, demands=(*checked, *whole.demands))
     kept = [*free, *_carriers(trace, whole, free)]
     # Results of a program are not weak: what is, is marked so again in the second one.
     strong = [trace.emit("convert", v, dtype=v.dtype) if v.type.weak else v for v in kept]
-    half = Half(
-        found.function, whole, tuple([v.type for v in kept]), given, "tangent" if forward else "cotangent", made.tree
-    )
+    half = Half(name, whole, tuple([v.type for v in kept]), given, what, traced.out_tree)
     return [Tracer(trace, v) for v in strong], half
 
 
@@ -69,10 +83,14 @@ def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[
 
     They are as many as the dims: NumPy has no arrays of many axes, nor of large sizes beside one of 0.
     """
-    symbols = Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
     known = {d.is_symbol for v in residuals for d in v.shape if isinstance(d, SymExpr)}
     known.update(measured_dims(region.ops))  # the second half finds them out itself
-    return [zeros(trace.builder, TensorType(dtypes.bool_, (as_dim(s), 0))) for s in symbols if s not in known]
+    return [zeros(trace.builder, TensorType(dtypes.bool_, (as_dim(s), 0))) for s in _symbols(region) if s not in known]
+
+
+def _symbols(region: Region) -> Iterable[Symbol]:
+    """The symbols of the dims in a region."""
+    return Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
 
 
 def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any:
@@ -91,12 +109,14 @@ def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any
     given = Linearized(trace, half.name, like, like, None, (), ()).matched(tree, like, half.what)
     uncarried = weak[: len(half.region.params) - len(given)]
     region = with_own_dims(trace.builder, here.region(half.region))
+    found = frozenset(measured_dims(region.ops))
+    trace.builder.adopt([r for r in region.demands if not r.symbols() & found])
     made = infer_again(trace.builder, region, [*uncarried, *given])
     return unflatten(half.out_tree, [Tracer(trace, v) for v in made])
 
 
 def _dims_of(types: Sequence[TensorType], values: Sequence[Value]) -> dict[Symbol, Dim]:
-    """What the dims of the first program are in this one."""
+    """Dims of this program for the symbols of the first one."""
     env: dict[Symbol, Dim] = {}
     for type, value in zip(types, values, strict=True):
         for dim, own in zip(type.shape, value.shape, strict=True):

@@ -62,7 +62,7 @@ def _by_columns(found: Linearized) -> list[list[Value]]:
 def _at_every_unit(
     trace: Trace, leaves: Leaves, number: int, linear: Callable[[Sequence[Value | None]], Any]
 ) -> tuple[Value, ...]:
-    """What a linear function of the leaves makes of every unit vector of one of them; the vectors' axis in front."""
+    """Values of a linear function of the leaves at every unit vector of one of them; the vectors' axis in front."""
     own = leaves.values[number]
 
     def of_one(unit: Tracer) -> Any:

@@ -1,4 +1,4 @@
-"""Anything that may stand for an array, as a value of the program that is being traced."""
+"""Lifting: anything that may stand for an array, as a value of the program that is being traced."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def default_float() -> DType:
 
 
 def settled_dtype(dtype: DType) -> DType:
-    """What a weak value's dtype is where nothing that it meets decides it."""
+    """Dtype of a weak value where nothing that it meets decides it."""
     default = default_float()
     if dtype.kind is Kind.FLOAT:
         return default
@@ -69,7 +69,7 @@ def yields_to(value: Value, dtype: DType) -> bool:
 
 
 def fitting(size: Dim, dtype: DType) -> tuple[Relation, ...]:
-    """That a size which becomes a number of an integer dtype is one, as NumPy demands it of a Python integer."""
+    """Demands on a size that becomes a number of an integer dtype: it fits, as NumPy demands of a Python integer."""
     if not dtype.is_integer:
         return ()
     numbers = IntegerType(dtype.bits, dtype.kind is Kind.INT)

@@ -32,7 +32,7 @@ def measure(trace: Trace, count: Value, name: str, origin: str, limit: Dim | Non
 
 
 def once(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Dim]]) -> tuple[Value, Dim]:
-    """What ``make`` gives, made once for a key in a trace: of one mask there is one number of true elements.
+    """Memo of a trace's measured sizes: ``make`` runs once a key, so that one mask has one number of true elements.
 
     A key has the values that it is about; those of enclosing traces are looked for there too.
     """

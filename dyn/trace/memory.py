@@ -31,7 +31,7 @@ class DimMemory:
 
     @property
     def entries(self) -> int:
-        """How many entries it counts for."""
+        """Size of this memory, in entries of tables."""
         return _EACH + len(self.symbols) + (0 if self.kept is None else self.kept.entries)
 
 

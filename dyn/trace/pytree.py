@@ -100,7 +100,7 @@ class Names(Sequence[str]):
 
 
 def leaf_names(spec: TreeSpec, root: str) -> Names:
-    """How the user would write each leaf: ``params['layers'][0].w``."""
+    """Names of a tree's leaves, as the user would write them: ``params['layers'][0].w``."""
     return Names(spec.num_leaves, lambda: _written(spec, root))
 
 

@@ -32,7 +32,7 @@ class TracedRegion:
 
 @record(eq=False)
 class Expected:
-    """What a region has to give: a tree of values of these types. ``why`` says so to people: ``the initial values``."""
+    """Results that a region has to give: a tree of values of these types. ``why`` names their source in errors."""
 
     tree: TreeSpec
     types: tuple[TensorType, ...]

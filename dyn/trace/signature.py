@@ -49,7 +49,7 @@ class Bound:
 
 
 class Signature:
-    """How a Python function takes its arguments.
+    """Parameters of a Python function: names, shapes, and which are static or donated.
 
     Raises ArgumentError for static and donated arguments that the function does not have, for one that is to be both,
     and for ``shapes`` that cannot be read.
@@ -100,7 +100,7 @@ class Signature:
     def _chosen(
         self, what: str, argnums: int | Sequence[int], argnames: str | Sequence[str]
     ) -> tuple[frozenset[int], frozenset[str]]:
-        """Both ways to say it, each completed by the other."""
+        """Numbers and names of chosen arguments, each completed by the other."""
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
         count = len(self.names)
@@ -157,7 +157,7 @@ class Signature:
         return (self.keyword_names.index(name) if name in self.keyword_names else len(self.keyword_names), name)
 
     def keyword_label(self, keyword: str) -> str:
-        """What an argument by keyword is called: itself, or ``k['x']`` where another argument may be called so.
+        """Name in errors of an argument by keyword: the keyword, or ``k['x']`` where another argument may be called so.
 
         ``def f(x, /, **k)`` may be called as ``f(1, x=2)``, and with any text for a keyword.
         """
@@ -172,7 +172,7 @@ class Signature:
         return ast.literal_eval(label[len(self.keywords_name) + 1 : -1])
 
     def argument_name(self, number: int) -> str:
-        """What a positional argument is called."""
+        """Name of a positional argument in errors."""
         if number < len(self.names):
             return self.names[number]
         return f"args[{number - len(self.names)}]"
@@ -211,7 +211,7 @@ class Signature:
         return found
 
     def donated(self, bound: Bound) -> list[bool]:
-        """For each leaf whether it belongs to a donated argument."""
+        """Flags of the leaves: whether each belongs to a donated argument."""
         return [
             name in self.donated_names
             for name, child in zip(bound.names, bound.tree.children(), strict=True)
@@ -261,7 +261,7 @@ class Signature:
         raise ArgumentError(f"{self.name}(): {name} is {dtype.name}, and it is annotated as {text}.", remedy=remedy)
 
     def _specs(self, bound: Bound) -> list[ArraySpec | Annotation | _Declared | None]:
-        """For each leaf what was declared for it."""
+        """Declarations of the leaves."""
         names = bound.names
         specs: list[Any] = [None] * len(names)
         if isinstance(self.shapes, str):

@@ -105,7 +105,7 @@ class Tracer:
 
     @property
     def device(self) -> str:
-        """Where the elements will be: ``"cpu"``."""
+        """Device of the elements, when the program runs: ``"cpu"``."""
         return "cpu"
 
     @property
@@ -146,7 +146,7 @@ class Tracer:
             current.read_from(self._trace)
 
     def _origin(self) -> tuple[str, ...]:
-        """Where it was made, and inside of what."""
+        """Notes for errors: the line that made the value, and the traces around it."""
         made = f"it was made at {self._loc.describe()}"
         return (made,) if self._trace.outer is None else (made, f"which is in {self._trace.described()}")
 

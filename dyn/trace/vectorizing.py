@@ -73,7 +73,7 @@ def _one_example(type: TensorType, axis: int | None) -> TensorType:
 
 
 def _size(trace: Trace, values: list[Value], axes: list[int | None], names: Names, axis_size: Any, name: str) -> Dim:
-    """How many examples there are: every mapped axis has the same size, or calls are refused."""
+    """Size of the mapped axes: all have the same, which is demanded of every call."""
     found = None if axis_size is None else unwrap_dim(axis_size)
     first: tuple[int, int] | None = None
     for number, (value, axis) in enumerate(zip(values, axes, strict=True)):

@@ -47,6 +47,27 @@ def candidates(program: Program, random: Random) -> Iterator[tuple[Shapes, int]]
             yield tuple(map(tuple, shapes)), index
 
 
+def near(program: Program, shapes: Shapes) -> Iterator[Shapes]:
+    """Shapes of which one or two axes, or all axes of one or two names, differ from those of a call."""
+    named: dict[str, list[tuple[int, int]]] = {}
+    for number, argument in enumerate(program.arguments):
+        for axis, name in enumerate(argument.axes):
+            if isinstance(name, str):
+                named.setdefault(name, []).append((number, axis))
+    alone = [] if program.declared else [[(n, axis)] for n, shape in enumerate(shapes) for axis in range(len(shape))]
+    groups = [*named.values(), *[group for group in alone if group not in named.values()]]
+    sizes = sorted({0, 1, 2, *(n for shape in shapes for n in shape if n <= _LARGEST)}, key=lambda n: (n != 1, n))
+    for count in (1, 2):
+        for changed in itertools.combinations(groups, count):
+            for values in itertools.product(sizes, repeat=count):
+                new = [list(shape) for shape in shapes]
+                for group, size in zip(changed, values, strict=True):
+                    for number, axis in group:
+                        new[number][axis] = size
+                if all(_count(shape) <= _LARGEST for shape in new):
+                    yield tuple(map(tuple, new))
+
+
 def _count(shape: Sequence[int]) -> int:
     count = 1
     for n in shape:

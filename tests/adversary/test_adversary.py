@@ -6,15 +6,18 @@ import ctypes
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dyn
+import dyn.errors
 from tests.adversary.__main__ import run
 from tests.adversary.judging import Finding, call_of, judge
-from tests.adversary.plain import Outcome
+from tests.adversary.plain import Outcome, failed
 from tests.adversary.programs import program_of
 from tests.adversary.questions import world
 from tests.canary import watched
@@ -112,8 +115,19 @@ def test_a_wrong_result_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.what == "result 0 is [1. 1. 1.], not [0. 0. 0.], shape (3,)"
 
 
+def test_an_error_that_no_size_gives_in_python_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of branches whose dtypes differ nothing else has to be wrong; of those that agree a TraceError is never right."""
+    program = program_of(next(entry for entry in CORPUS if entry["seed"] == 1702)["program"])
+    calls = [call_of([[[0], [0], [0, 0], [], [0]], 1000])]
+    assert judge(program, calls=calls).counts == Counter(["either error"])
+    agreeing = replace(program, lines=tuple(line.replace("+ y,", "+ v1,") for line in program.lines))
+    error = dyn.errors.TraceError("branch 1 of cond gives another dtype")
+    monkeypatch.setattr("tests.adversary.judging._fenced", lambda *_, **__: failed(error))
+    (found,) = judge(agreeing, calls=calls).findings
+    assert found.what.startswith("TraceError: TraceError: branch 1 of cond gives another dtype; plain: shape: ")
+
+
 def test_results_and_arenas_of_calls_lie_between_guard_pages() -> None:
-    import dyn
     import dyn.numpy as dnp
 
     @dyn.jit

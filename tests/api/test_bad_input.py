@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,30 @@ def test_a_dim_out_of_its_range() -> None:
         "x.shape[0] is 513, and 1 <= s <= 512 was declared.\n"
         "  help: pass an array of a size that was declared, or change the declaration of s."
     )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("f", "shape"),
+    [
+        (lambda h: h.T + 1, (2**63 - 1, 0)),
+        (lambda h: dnp.flip(h.T[..., None], 1), (2**63 - 1, 0, 1)),
+        (lambda h: dnp.concatenate([h.T, h.T + 1], 1), (2**63 - 1, 0)),
+        (lambda h: dyn.nn.softmax(h.T + np.int8(1), 1).astype("int8"), (2**63 - 1, 0)),
+        (lambda h: dnp.sum(h.T, dtype="int8"), ()),
+        (lambda h: dyn.lax.fori_loop(0, 3, lambda _, a: a + 1, h.T), (2**63 - 1, 0)),
+    ],
+)
+def test_rows_of_nothing_are_not_gone_through(f: Callable[..., Any], shape: tuple[int, ...], threads: int) -> None:
+    """However many there are: a kernel that writes no element is not launched."""
+    jitted, h = dyn.jit(f), np.empty((0, 2**63 - 1), "i1")
+    small = np.asarray(jitted(np.ones((2, 3), "i1")))
+    with dyn.config.override(num_threads=threads):
+        for settings in ({"fast_call": False}, {}):
+            with dyn.config.override(**settings):
+                result = np.asarray(jitted(h))
+                assert (result.shape, result.dtype) == (shape, np.dtype("i1"))
+                assert np.asarray(jitted(np.ones((2, 3), "i1"))).tobytes() == small.tobytes()
 
 
 def test_sizes_whose_product_passes_2_to_63() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,10 @@ from dyn import dtypes
 from dyn.errors import ArgumentError, IRError, ShapeError
 from dyn.lower.kernel import Buffer, Const, Kernel, Update, check
 from dyn.numpy._indexing import scatter_update
+from tests.donated import REFUSED, numbers
 
 Array = np.ndarray[Any, Any]
 SIZES = [0, 1, 2, 7, 64, 1000]
-
-
-def numbers(*shape: int, dtype: Any = np.float32) -> Array:
-    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 17 - 5).astype(dtype)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -223,38 +221,15 @@ LATER = np.array([1, 2, 3, 4], np.float32)
 closed_over = dyn.jit(lambda x: x + LATER, donate_argnums=0, shapes="4")
 
 
-def _read_only(n: int) -> Array:
-    x = numbers(n)
-    x.flags.writeable = False
-    return x
-
-
-def _misaligned(n: int) -> Array:
-    x = np.zeros(4 * n + 1, np.uint8)[1:].view(np.float32)
-    x[...] = numbers(n)
-    return x
-
-
 class _Kind(np.ndarray[Any, Any]):
     pass
 
 
-REFUSED: dict[str, Callable[[int], Array]] = {
-    "read-only": _read_only,
-    "strided": lambda n: numbers(2 * n)[::2],
-    "reversed": lambda n: numbers(n)[::-1],
-    "misaligned": _misaligned,
-    "of another byte order": lambda n: numbers(n).astype(">f4"),
-    "a subclass": lambda n: numbers(n).view(_Kind),
-    "memory of bytes": lambda n: np.frombuffer(bytearray(numbers(n).tobytes()), np.float32),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_refused(kind: str) -> None:
+@pytest.mark.parametrize("make", [*REFUSED.values(), lambda n: numbers(n).view(_Kind)], ids=[*REFUSED, "a subclass"])
+def test_refused(make: Callable[[int], Array]) -> None:
     f = dyn.jit(lambda x: x + 1, donate_argnums=0)
     for n in (2, 7, 64):
-        x = REFUSED[kind](n)
+        x = make(n)
         before = np.array(x)
         result = f(x)
         assert not np.shares_memory(result, x)
@@ -335,6 +310,48 @@ def test_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(32)))
     assert f.cache_info().compiles == 1
+
+
+# ---- programs of many forms ------------------------------------------------------------------------------------------
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "a result and a view of it": lambda x, y: (x + 1, (x + 1).reshape(-1)),
+    "one value twice": lambda x, y: [x + 1] * 2,
+    "the arguments": lambda x, y: (y, x),
+    "an argument beside its successor": lambda x, y: (x, x + 1, y - x),
+    "reversed": lambda x, y: (x[::-1] + y, y[::-1]),
+    "transposed": lambda x, y: (x.T + 1, y.T),
+    "broadcast": lambda x, y: (x + y[:1], y + x[:1]),
+    "a mean": lambda x, y: (x - dnp.mean(x), y - dnp.mean(y, -1, keepdims=True)),
+    "a choice": lambda x, y: (dyn.lax.cond(dnp.sum(x) > 0, lambda: x + y, lambda: x), y),
+    "a loop that swaps": lambda x, y: dyn.lax.fori_loop(0, 3, lambda i, c: (c[1], c[0] + 1), (x, y)),
+    "a loop of no steps": lambda x, y: dyn.lax.fori_loop(0, 0, lambda i, c: (c[1], c[0] + 1), (x, y)),
+    "a scan": lambda x, y: dyn.lax.scan(lambda c, row: (c + row, c * row), y.sum(0), x),
+    "sorted": lambda x, y: (dnp.sort(x, 0), x + y),
+    "contracted": lambda x, y: x + (x @ y.T) @ y,
+    "other bits": lambda x, y: (dyn.lax.bitcast_convert_type(x, "int32"), y + 1),
+    "a callback": lambda x, y: (x + 1, dyn.pure_callback(np.negative, dyn.ShapeDtypeStruct(x.shape, x.dtype), x)),
+}
+
+
+@pytest.mark.parametrize("donated", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("form", PROGRAMS)
+def test_donation_changes_nothing_else(form: str, donated: tuple[int, ...]) -> None:
+    plain, donating = dyn.jit(PROGRAMS[form]), dyn.jit(PROGRAMS[form], donate_argnums=donated)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*donated")
+        for shape in [(3, 3), (2, 5), (2, 5), (1, 1), (1, 4), (4, 1), (0, 3), (3, 0), (40, 50), (40, 50)]:
+            given = [numbers(*shape), numbers(*shape) * 2]
+            taken = [x.copy() for x in given]
+            expected = dyn.tree.leaves(plain(*[x.copy() for x in given]))
+            results = dyn.tree.leaves(donating(*taken))
+            assert all(same(a, b) for a, b in zip(results, expected, strict=True))
+            apart = [not np.shares_memory(a, b) for a, b in itertools.combinations(results, 2)]
+            assert apart == [not np.shares_memory(a, b) for a, b in itertools.combinations(expected, 2)]
+            for number, (x, before) in enumerate(zip(taken, given, strict=True)):
+                if number not in donated:
+                    assert same(x, before)
+                    assert not any(np.shares_memory(x, a) for a in results)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import gc
 import inspect
 import pickle
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import eager, lax
 from dyn.numpy._public import Size, public
+from tests.threads import in_threads
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -266,20 +266,14 @@ def test_calls_leave_nothing_behind() -> None:
 
 def test_threads_that_call_with_numbers_of_their_own() -> None:
     a = dyn.asarray(np.arange(4, dtype="f4"))
-    wrong: list[Any] = []
 
     def work(seed: int) -> None:
         for k in range(2000):
             number, size = seed * 10_000 + k, (seed + k) % 9
-            if (a + number).tolist() != [number + i for i in range(4)] or dnp.ones(size).tolist() != [1] * size:
-                wrong.append((seed, k))
+            assert (a + number).tolist() == [number + i for i in range(4)]
+            assert dnp.ones(size).tolist() == [1] * size
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(work, range(4))
 
 
 def test_changed_elements_by_the_entry(slow_calls: list[str]) -> None:

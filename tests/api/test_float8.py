@@ -11,7 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import dtypes, lax
-from dyn.dtypes import DType
+from dyn.dtypes import DType, Special
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dump, load
 from dyn.ops.elementwise import convert_array
@@ -88,6 +88,17 @@ def test_float64_is_rounded_once(dtype: DType) -> None:
     if dtype is not dtypes.float8_e8m0fnu:  # which is not rounded to the nearest, but up from the middle
         np.testing.assert_array_equal(found, nearest)
     np.testing.assert_array_equal(found, convert_array(off, dtype).astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", dtypes.FLOAT8, ids=str)
+def test_signs_and_neighbours_of_all_codes(dtype: DType) -> None:
+    x, y = np.repeat(codes(dtype), 256), np.tile(codes(dtype), 256)
+    np.testing.assert_array_equal(dnp.signbit(codes(dtype)), np.signbit(codes(dtype)))
+    same(dnp.nextafter(x, y), np.nextafter(x, y))
+    with_signs = np.copysign(x, y)
+    if dtype.floating.special is Special.NAN_AT_MINUS_ZERO:
+        with_signs[x == 0] = 0  # ml_dtypes sets the bit of the sign, which makes it NaN
+    same(dnp.copysign(x, y), with_signs)
 
 
 def test_sums_of_products_are_float32s() -> None:

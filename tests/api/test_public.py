@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop import stablehlo
+from tests.threads import in_threads
 
 
 def test_every_public_name_is_there() -> None:
@@ -170,19 +170,12 @@ def test_stages_follow_jax() -> None:
 def test_many_threads_compile_once_and_agree() -> None:
     f = dyn.jit(lambda x: dnp.tanh(x) @ x.T)
     inputs = [np.random.default_rng(i).standard_normal((i % 5 + 1, 6)).astype("f4") for i in range(16)]
-    wrong: list[int] = []
 
-    def work(i: int) -> None:
+    def work(x: np.ndarray[Any, Any]) -> None:
         for _ in range(20):
-            if not np.allclose(f(inputs[i]), np.tanh(inputs[i]) @ inputs[i].T, atol=1e-5):
-                wrong.append(i)
+            np.testing.assert_allclose(f(x), np.tanh(x) @ x.T, rtol=1e-5, atol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, inputs)
     assert f.cache_info().compiles == 1
 
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from dyn.backends.cache import Store, current_store
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.config import parse_size
 from dyn.errors import ArgumentError
+from tests.threads import in_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 MEGABYTE = 1 << 20
@@ -430,23 +430,15 @@ def test_threads_that_need_the_same_kernel_compile_it_once(monkeypatch: pytest.M
     monkeypatch.setattr(X86Backend, "_object", count)
     backend = X86Backend()
     sources = [Source(f"define i64 @q{n}() {{\n  ret i64 {n}\n}}\n", (f"q{n}",)) for n in range(6)]
-    start = threading.Barrier(8)
-    results: list[list[bytes]] = []
 
-    def work(turn: int) -> None:
+    def work(turn: int) -> list[bytes]:
         with config.override(cache_dir="0"):
-            start.wait()
             built = backend.build_all(sources[turn % 6 :] + sources[: turn % 6])
         by_symbol = sorted(built, key=lambda b: b.binary.symbols)
-        results.append([b.binary.data for b in by_symbol])
+        return [b.binary.data for b in by_symbol]
 
-    threads = [threading.Thread(target=work, args=(turn,)) for turn in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results = in_threads(work, range(8))
     assert sorted(compiled) == [f"q{n}" for n in range(6)]
-    assert len(results) == 8
     assert all(found == results[0] for found in results)
 
 

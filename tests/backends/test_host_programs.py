@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +20,7 @@ from dyn.record import Record
 from dyn.shapes import Reason, Relation, RelKind, floordiv
 from dyn.trace.function import TracedFunction
 from tests.stitch.models import LOC, Model, transformer
+from tests.threads import in_threads
 
 Array = np.ndarray[Any, Any]
 _BACKEND = X86Backend(host_target())
@@ -296,18 +295,15 @@ def test_threads_agree_with_one() -> None:
     for size in sizes:
         (expected,) = run_reference(function, [*_inputs(*size), *captured])
         np.testing.assert_allclose(alone[size], expected, rtol=2e-3, atol=2e-4)
-    start = threading.Barrier(8)
 
     def work(number: int) -> int:
-        start.wait()
         good = 0
         for call in range(200):
             size = sizes[(number + call) % len(sizes)]
             good += np.array_equal(program(_inputs(*size))[0], alone[size])
         return good
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(8))) == [200] * 8
+    assert in_threads(work, range(8)) == [200] * 8
 
 
 def test_failures_in_threads_stay_apart(softmax: LoadedProgram) -> None:
@@ -323,8 +319,7 @@ def test_failures_in_threads_stay_apart(softmax: LoadedProgram) -> None:
                 caught += f"n is {size} and m is {size + 1}:" in str(error)
         return caught
 
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, range(4))) == [50] * 4
+    assert in_threads(work, range(4)) == [50] * 4
 
 
 def test_a_call_within_a_call() -> None:
@@ -359,9 +354,7 @@ def test_the_table_is_made_once() -> None:
     import dyn.backends.host_programs as runtime
 
     fresh = runtime._Runtime()
-    with ThreadPoolExecutor(8) as pool:
-        addresses = set(pool.map(lambda _: fresh.address(), range(32)))
-    assert len(addresses) == 1
+    assert len(set(in_threads(lambda _: fresh.address(), range(32)))) == 1
 
 
 # --- what a call asks ------------------------------------------------------------------------------------------------

@@ -10,28 +10,19 @@ import threading
 import pytest
 
 from dyn.backends.once import Once
+from tests.threads import in_threads
 
 
 def test_a_value_is_made_once_by_many_threads() -> None:
     table: Once[int] = Once()
     made: list[int] = []
-    start = threading.Barrier(16)
-    results: list[tuple[int, bool]] = []
 
     def make() -> int:
         made.append(1)
         threading.Event().wait(0.05)
         return 7
 
-    def work() -> None:
-        start.wait()
-        results.append(table.get("key", make))
-
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results = in_threads(lambda _: table.get("key", make), range(16))
     assert len(made) == 1
     assert sorted(results) == [(7, False)] * 15 + [(7, True)]
     assert len(table) == 1
@@ -45,11 +36,7 @@ def test_different_keys_are_made_at_the_same_time() -> None:
         both.wait(10)  # breaks if the other is not being made meanwhile
         return 1
 
-    threads = [threading.Thread(target=table.get, args=(key, make)) for key in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(lambda key: table.get(key, make), "ab") == [(1, True)] * 2
     assert len(table) == 2
 
 
@@ -75,11 +62,7 @@ def test_an_error_is_its_makers_own() -> None:
         threading.Timer(0.05, fail.set).start()
         results.append(table.get("key", lambda: 3))
 
-    threads = [threading.Thread(target=f) for f in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda work: work(), (first, second))
     assert len(errors) == 1
     assert results == [(3, True)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 
 import pytest
 
@@ -12,6 +11,7 @@ from dyn import config
 from dyn.backends.base import Backend, Source
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.errors import CompileError
+from tests.threads import in_threads
 
 ADD = "define i64 @{name}(i64 %a) {{\n  %b = add i64 %a, {n}\n  ret i64 %b\n}}\n"
 
@@ -79,19 +79,13 @@ def test_bad_text_is_a_bug_that_is_shown() -> None:
 
 def test_many_threads() -> None:
     backend = X86Backend()
-    results: dict[int, int] = {}
 
-    def work(n: int) -> None:
+    def work(n: int) -> int:
         source = Source(ADD.format(name=f"thread{n}", n=n), (f"thread{n}",))
         address = backend.load(backend.compile(source)).address(f"thread{n}")
-        results[n] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(100)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(100)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {n: 100 + n for n in range(16)}
+    assert in_threads(work, range(16)) == [100 + n for n in range(16)]
 
 
 def test_assembly() -> None:

@@ -7,7 +7,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import traceback
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ArgumentError, DynError, ShapeError, UnsupportedOpError
+from tests.threads import in_threads
 
 Array = Any
 SIZES = (0, 1, 2, 7, 64, 1000)
@@ -296,11 +296,7 @@ def test_several_threads() -> None:
     x = floats(400, 400)
     f(x, 0)
     seen.taken()
-    threads = [threading.Thread(target=lambda n=n: [f(x, 10 * n + i) for i in range(10)]) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda n: [f(x, 10 * n + i) for i in range(10)], range(4))
     assert sorted(seen.taken()) == list(range(40))
 
 

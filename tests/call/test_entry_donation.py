@@ -7,7 +7,6 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from dyn.backends.host_programs import LoadedProgram
 from dyn.errors import DonatedError, ShapeError
 from dyn.lower.abi import LAUNCH
 from dyn.runtime.entry.layout import RELEASE_BYTES
+from tests.donated import REFUSED, numbers
 
 Array = np.ndarray[Any, Any]
 
@@ -35,10 +35,6 @@ def natively(f: Any, *args: Any, again: int = 1) -> Any:
     result = f(*args)
     assert hits(f) == before + again
     return result
-
-
-def numbers(*shape: int, dtype: Any = np.float32) -> Array:
-    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 17 - 5).astype(dtype)
 
 
 def address(array: Any) -> int:
@@ -102,33 +98,6 @@ def test_another_shape_is_a_view() -> None:
         assert result.base is x
         assert result.shape == (3 * n,)
         np.testing.assert_array_equal(result, expected)
-
-
-class _Kind(np.ndarray[Any, Any]):
-    pass
-
-
-def _read_only(n: int) -> Array:
-    x = numbers(n)
-    x.flags.writeable = False
-    return x
-
-
-def _misaligned(n: int) -> Array:
-    x = np.zeros(4 * n + 1, np.uint8)[1:].view(np.float32)
-    x[...] = numbers(n)
-    return x
-
-
-REFUSED: dict[str, Callable[[int], Array]] = {
-    "read-only": _read_only,
-    "strided": lambda n: numbers(2 * n)[::2],
-    "reversed": lambda n: numbers(n)[::-1],
-    "misaligned": _misaligned,
-    "of another byte order": lambda n: numbers(n).astype(">f4"),
-    "memory of bytes": lambda n: np.frombuffer(bytearray(numbers(n).tobytes()), np.float32),
-    "a view of bytes": lambda n: np.frombuffer(bytearray(numbers(2 * n).tobytes()), np.float32)[:n],
-}
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -19,6 +19,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from tests.threads import in_threads
 
 Array = np.ndarray[Any, Any]
 
@@ -427,7 +428,9 @@ def test_references_and_memory_of_tensors(torch: Any) -> None:
         f(x, x)
         f(x, n)
     after = [sys.getrefcount(one) for one in (x, n, torch.Tensor, None, True, False)]
-    assert after == before
+    assert after[:2] == before[:2]
+    # The others are everybody's; 20,000 references too many or too few would show all the same.
+    assert all(abs(a - b) < 1_000 for a, b in zip(after, before, strict=True)), (before, after)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 20_000
 
 
@@ -448,7 +451,6 @@ def test_a_refusal_drops_what_it_held(torch: Any) -> None:
 
 def test_tensors_from_many_threads(torch: Any) -> None:
     f = dyn.jit(lambda x, y: x * 2 + y)
-    wrong: list[Any] = []
 
     def work(number: int) -> None:
         for round in range(150):
@@ -456,15 +458,10 @@ def test_tensors_from_many_threads(torch: Any) -> None:
             x = torch.full((size,), float(number))
             y = np.full((2, size), float(round), "f4").T[:, 0] if number % 2 else torch.full((size,), float(round))
             result = np.asarray(f(x, y))
-            if not (result == 2 * number + round).all() or result.shape != (size,):
-                wrong.append((number, round))
+            assert result.shape == (size,)
+            assert (result == 2 * number + round).all()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(work, range(8))
 
 
 def test_wrong_arguments_beside_tensors(torch: Any) -> None:

@@ -16,6 +16,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ArgumentError, DynError, ExternalError, UnsupportedOpError
+from tests.threads import in_threads
 
 Array = Any
 SIZES = (0, 1, 2, 7, 64, 1000)
@@ -223,11 +224,7 @@ def test_calls_in_threads_and_through_the_native_entry() -> None:
     meet = dyn.ffi_call(meets, same)
     f = dyn.jit(lambda x: meet(x) + 1)
     for _ in range(3):
-        threads = [threading.Thread(target=f, args=(floats(3),)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(f, [floats(3)] * 2)
     assert len(both) == 6
     assert f.cache_info()[:2] == (1, 5)
 

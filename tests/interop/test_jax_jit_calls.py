@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from dyn.errors import ArgumentError, ShapeError
+from tests.threads import in_threads
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -316,17 +316,8 @@ def test_donated_arrays_are_given_back() -> None:
 
 def test_threads_and_recursion() -> None:
     run = djax.jit(lambda x: jnp.tanh(x) * 2)
-    results: dict[int, Any] = {}
-
-    def call(n: int) -> None:
-        results[n] = run(jnp.ones(n))
-
-    threads = [threading.Thread(target=call, args=(n,)) for n in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {n: r.shape for n, r in results.items()} == {n: (n,) for n in range(1, 9)}
+    results = in_threads(run, [jnp.ones(n) for n in range(1, 9)])
+    assert [r.shape for r in results] == [(n,) for n in range(1, 9)]
     # No lock is held while JAX traces: each thread may, and the first program is everybody's.
     assert run.cache_info().compiles == 1
     assert 1 <= run.cache_info().traces <= 8

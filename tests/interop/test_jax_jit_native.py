@@ -15,6 +15,7 @@ import pytest
 
 import dyn
 import dyn.interop.jax as djax
+from tests.threads import in_threads
 
 
 def hits(f: Any) -> int:
@@ -279,17 +280,19 @@ def test_references_and_memory() -> None:
         f(x, tree)
         g(x)
     gc.collect()
-    assert [sys.getrefcount(one) for one in (x, tree["b"], x.aval, None, True, False)] == before
+    after = [sys.getrefcount(one) for one in (x, tree["b"], x.aval, None, True, False)]
+    assert after[:3] == before[:3]
+    # The others are everybody's; 10,000 references too many or too few would show all the same.
+    assert all(abs(a - b) < 1_000 for a, b in zip(after, before, strict=True)), (before, after)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 20_000
 
 
 def test_threads_that_delete_what_others_read() -> None:
     f = djax.jit(lambda x: x * 2)
     f(jnp.ones(3))
-    wrong: list[Any] = []
 
     def work(number: int) -> None:
-        for round in range(40):
+        for _ in range(40):
             x = jnp.full((200_000,), float(number))
             killer = threading.Thread(target=x.delete)
             killer.start()
@@ -298,12 +301,6 @@ def test_threads_that_delete_what_others_read() -> None:
             except RuntimeError:
                 result = None
             killer.join()
-            if result is not None and not (result == 2 * number).all():
-                wrong.append((number, round))
+            assert result is None or (result == 2 * number).all()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(work, range(4))

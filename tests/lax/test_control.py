@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -14,6 +13,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ArgumentError, ShapeError, TraceError, UnsupportedOpError
+from tests.threads import in_threads
 
 Array = Any
 SIZES = (0, 1, 2, 7, 64)
@@ -293,20 +293,13 @@ def test_many_threads_run_one_loop() -> None:
     w, u, h = weights()
     xs = floats(200, 3, seed=3)
     wanted = network(w, u, h, xs)
-    wrong: list[int] = []
 
-    def work(seed: int) -> None:
+    def work(_: int) -> None:
         for _ in range(20):
-            last, rows = network(w, u, h, xs)
-            if not (np.array_equal(last, wanted[0]) and np.array_equal(rows, wanted[1])):
-                wrong.append(seed)
+            for result, expected in zip(network(w, u, h, xs), wanted, strict=True):
+                np.testing.assert_array_equal(result, expected)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(work, range(8))
 
 
 # ---- choices ---------------------------------------------------------------------------------------------------------

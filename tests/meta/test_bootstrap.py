@@ -128,14 +128,14 @@ def test_pip_runs_once(pip: Pip) -> None:
     bootstrap.install(test)
     bootstrap.install(demo)
     bootstrap.install(test)
-    assert pip.extras == [".[demo]", ".[test,demo,notebook,cuda,jax,torch]"]
+    assert pip.extras == [".[demo]", ".[test,demo,notebook,cuda,jax,torch,transformers]"]
     pip.write("numpy>=2", line_length=100)  # a setting of a tool is no reason
     bootstrap.install(test)
     assert pip.extras[2:] == []
     pip.write("numpy>=2.1", line_length=100)
     bootstrap.install(bench)
     bootstrap.install(test)
-    assert pip.extras[2:] == [".[bench]", ".[test,demo,notebook,cuda,jax,torch]"]
+    assert pip.extras[2:] == [".[bench]", ".[test,demo,notebook,cuda,jax,torch,transformers]"]
 
 
 def test_demo_needs_nothing_that_test_does_not_install() -> None:
@@ -163,7 +163,7 @@ def test_spoilt_stamp_is_no_stamp(pip: Pip) -> None:
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert bootstrap.main(["fly"]) == 2
-    assert capsys.readouterr().err == "usage: bootstrap.py demo | train | test | bench\n"
+    assert capsys.readouterr().err == "usage: bootstrap.py demo | train | torch | test | bench\n"
 
 
 def test_find_python_finds_the_one_that_runs_this() -> None:

@@ -62,7 +62,6 @@ def outcome(function: Callable[..., Any], arrays: list[Array]) -> list[Array] | 
 @hypothesis.settings(
     max_examples=3000 if _THOROUGH else 40,
     phases=(hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate),
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 @given(st.integers(0, 2**32))
 def test_a_function_called_in_a_trace(seed: int) -> None:

@@ -46,18 +46,22 @@ def outputs(notebook: Any, kind: str) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def first_steps(nbformat: Any, require_module: Callable[[str], ModuleType]) -> Any:
-    """The executed notebook. An exception in a cell fails here, with the cell and its traceback."""
+def executed(name: str, nbformat: Any, require_module: Callable[[str], ModuleType]) -> Any:
+    """A notebook after its last cell. An exception in a cell fails here, with the cell and its traceback."""
     require_module("ipykernel")
     require_module("matplotlib")
     nbclient = require_module("nbclient")
-    notebook = nbformat.read(ROOT / "notebooks" / "01-first-steps.ipynb", 4)
+    notebook = nbformat.read(ROOT / "notebooks" / name, 4)
     # These sources, and one thread for NumPy's BLAS: several wait for one another where the machine is busy.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "DYN_LOG": ""}
     client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}})
     client.execute(env=environment)
     return notebook
+
+
+@pytest.fixture(scope="module")
+def first_steps(nbformat: Any, require_module: Callable[[str], ModuleType]) -> Any:
+    return executed("01-first-steps.ipynb", nbformat, require_module)
 
 
 def test_first_steps_compiles_once_for_many_shapes(first_steps: Any) -> None:
@@ -92,3 +96,18 @@ def test_first_steps_has_pictures(first_steps: Any) -> None:
     assert len(pages) == 2
     assert all("<svg" in page for page in pages)
     assert len(outputs(first_steps, "image/png")) == 1
+
+
+def test_torch(nbformat: Any, require_module: Callable[[str], ModuleType]) -> None:
+    for name in ("torch", "transformers"):
+        require_module(name)
+    printed = "".join(outputs(executed("torch.ipynb", nbformat, require_module), "stdout"))
+    assert printed.count("of PyTorch\n") == 7
+    assert "CacheInfo(compiles=1, hits=4," in printed
+    assert "CacheInfo(compiles=2, hits=5," in printed
+    assert "q_length > 1" in printed
+    assert "is required, but args_0_1 is 3 and args_1_0 is 5" in printed
+    assert "zeros: True 1 compile" in printed
+    apart = re.search(r"apart from PyTorch by ([\d.e+-]+)$", printed, re.M)
+    assert apart is not None
+    assert float(apart[1]) < 1e-4

@@ -127,6 +127,13 @@ def test_arithmetic_of_booleans_is_int8(name: str) -> None:
     compare(lambda xp, x, y: getattr(xp, name)(x, y), "bool n", "bool n")
 
 
+@pytest.mark.parametrize("exponent", [2, 0.5, np.int32(2), np.arange(3, dtype="i4")])
+def test_float_powers_of_integers_are_of_the_default_float(exponent: Any) -> None:
+    found = np.asarray(dnp.float_power(np.arange(1, 4, dtype="i4"), exponent))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.float_power(np.arange(1, 4), exponent), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_division_of_every_integer(dtype: str) -> None:
     info = np.iinfo(dtype)

@@ -48,7 +48,7 @@ def test_extremes_with_an_initial_value_take_nothing() -> None:
     assert traced.function.facts.relations == ()
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "bool", "complex64", "complex128"])
 @pytest.mark.parametrize("name", ["mean", "var", "std"])
 def test_moments(name: str, dtype: str) -> None:
     def program(xp: Any, x: Any) -> Any:
@@ -70,6 +70,19 @@ def test_options_of_moments() -> None:
         )  # fmt: skip
 
     compare(program, "float64 n 3", rtol=2e-5)
+
+
+def test_options_of_moments_of_complex_numbers() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        there = xp.real(x) > 0
+        holes = xp.where(there, x, xp.nan)
+        return (
+            xp.mean(x, axis=0, where=there), xp.var(x, axis=0, where=there), xp.std(x, axis=1, ddof=1),
+            xp.var(x, dtype="complex128"), xp.var(xp.real(x), dtype="complex128"),
+            xp.nanmean(holes, axis=0), xp.nanvar(holes, axis=0), xp.nanstd(holes),
+        )  # fmt: skip
+
+    compare(program, "complex128 n 3", rtol=1e-9)
 
 
 def test_methods() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dyn.backends.runtime import idle_limit, native_runtime
+from tests.threads import in_threads
 
 _MIB = 1 << 20
 _SIZES = (0, 1, 64, 191, 192, 193, 256, 4000, 4096, 100_000, _MIB // 4 - 64, _MIB // 4, _MIB, 4 * _MIB - 64, 9 * _MIB)
@@ -141,5 +141,4 @@ def test_threads_get_blocks_of_their_own() -> None:
             free(block)
         return bad
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(1, 9))) == [0] * 8
+    assert in_threads(work, range(1, 9)) == [0] * 8

@@ -11,7 +11,6 @@ import tracemalloc
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ import dyn.numpy as dnp
 from dyn import call
 from dyn.call import MOST_PLANS
 from dyn.runtime.entry.layout import RELEASE_BYTES, SMALL_BYTES
+from tests.threads import in_threads
 
 Array = np.ndarray[Any, Any]
 
@@ -667,8 +667,7 @@ def test_sixteen_threads_agree_with_one() -> None:
         for number in np.random.default_rng(seed).integers(0, len(sizes), 1000):
             equal(f(trees[number], 2.0), expected[number])
 
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(work, range(16)))
+    in_threads(work, range(16))
     assert native_hits(f) >= 16_000
     assert [sys.getrefcount(tree["x"]) for tree in trees] == counts
 
@@ -683,8 +682,7 @@ def test_plans_made_while_others_call() -> None:
             assert f(*[x] * count).tolist() == [1] * 3
             assert f(*[y] * count).tolist() == [count] * 9
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
+    in_threads(work, range(8))
 
 
 @pytest.mark.usefixtures("quick_switches")

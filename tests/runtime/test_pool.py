@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from dyn.backends.host_programs import _RUNTIME
 from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
 from tests.runtime.pool_tasks import tasks
+from tests.threads import in_threads
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -79,8 +79,7 @@ def test_many_threads_with_jobs_of_their_own() -> None:
             good += bool((counts[:n] == 1).all() and (counts[n:] == 0).all())
         return good
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(8))) == [3000] * 8
+    assert in_threads(work, range(8)) == [3000] * 8
 
 
 def test_workers_are_made_once_and_no_more_than_asked_for() -> None:

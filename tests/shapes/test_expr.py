@@ -7,7 +7,6 @@ import gc
 import math
 import operator
 import pickle
-import threading
 
 import pytest
 from hypothesis import given
@@ -35,6 +34,7 @@ from dyn.shapes import (
 from dyn.shapes import expr as expr_module
 from dyn.shapes.relation import truth
 from tests.shapes.worlds import SYMBOLS, dims, envs, quick, value
+from tests.threads import in_threads
 
 N, M, B, S = symbol("n"), symbol("m"), symbol("b"), symbol("s")
 n, m, b, s = map(as_dim, (N, M, B, S))
@@ -285,24 +285,15 @@ def test_tables_are_weak():
 def test_interning_from_many_threads():
     """All threads get the same objects, though none of the objects existed before."""
     symbols = [as_dim(symbol(f"t{i}")) for i in range(8)]
-    start = threading.Barrier(8)
-    results: list[list[Dim]] = []
 
-    def work() -> None:
-        start.wait()
+    def work(_: int) -> list[Dim]:
         found: list[Dim] = []
         for i in range(60):
             x, y, z = symbols[i % 8], symbols[(i * 3 + 1) % 8], symbols[(i * 5 + 2) % 8]
             found.append((x * y + i) // 3 + dim_max(y, z, i) * mod(z + i, 5))
-        results.append(found)
+        return found
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 8
-    for others in zip(*results, strict=True):
+    for others in zip(*in_threads(work, range(8)), strict=True):
         assert all(other is others[0] or isinstance(other, int) for other in others)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dyn.errors import ShapeError
 from dyn.shapes import (
+    Answer,
     Dim,
     Facts,
     Outcome,
@@ -200,3 +201,20 @@ def test_undecided_questions_are_not_searched_twice(monkeypatch: pytest.MonkeyPa
     assert facts.eq(c, d).unknown
     assert facts.broadcasts(a, c).unknown
     assert searched == []  # some sizes that are allowed have decided it
+
+
+def test_what_was_decided_in_a_part_stands_under_more_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part's facts are made anew when more is known around it, and a proof may be harder to find from more."""
+    demands = (Relation(GE, a, b, REASON),)
+    inner = (Relation(GE, b, 2 * c, REASON),)
+    question = Relation(GE, a, c, REASON)
+    around = Facts.none()
+    part = around.within(demands)
+    assert part.within(inner).ask(question).proved
+    grown = around.assume(Relation(GE, c, 3, REASON))
+    beside = Facts.none().assume(Relation(GE, c, 3, REASON))
+    monkeypatch.setattr(Facts, "_ask", lambda *_: Answer(Verdict.UNKNOWN))
+    assert grown.within(demands).within(inner).ask(question).proved
+    assert grown.within(demands).ask(question).unknown
+    assert beside.within(demands).within(inner).ask(question).unknown
+    assert beside.within((*demands, *inner), part.within(inner)).ask(question).proved

@@ -31,11 +31,7 @@ REASON = Reason("a test says so")
 Env = dict[Symbol, int]
 
 #: Six times the examples of the profile in force: they are small, and brute force judges each.
-quick = hypothesis.settings(
-    deadline=None,
-    max_examples=6 * hypothesis.settings().max_examples,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
+quick = hypothesis.settings(max_examples=6 * hypothesis.settings().max_examples)
 
 
 def atoms(count: int) -> st.SearchStrategy[Dim]:

@@ -15,6 +15,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.specialize.code import CODES
+from tests.threads import in_threads
 
 X = np.arange(1, 6, dtype=np.float32)
 SCALE = 2.0
@@ -175,21 +176,12 @@ def test_a_pull_runs_no_code_of_the_user_and_compiles_once() -> None:
 
 
 def test_many_threads_trace_and_one_compiles() -> None:
-    results: list[Any] = [None] * 8
-    start = threading.Barrier(8)
+    results: list[Any] = []
 
-    def run(number: int) -> None:
-        start.wait()
-        results[number] = dyn.grad(lambda x: dnp.sum(dnp.cosh(x) * number * 0.75))(X)
+    def run(number: int) -> Any:
+        return dyn.grad(lambda x: dnp.sum(dnp.cosh(x) * number * 0.75))(X)
 
-    def all_of_them() -> None:
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert compiled(all_of_them) <= 1
+    assert compiled(lambda: results.extend(in_threads(run, range(8)))) <= 1
     for number, result in enumerate(results):
         np.testing.assert_allclose(result, np.sinh(X) * number * 0.75, rtol=1e-5, atol=1e-6)
 

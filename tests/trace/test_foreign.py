@@ -13,7 +13,7 @@ import pytest
 
 import dyn
 from dyn.errors import TraceError
-from dyn.trace.callee import UNKNOWN_CALLEE, callee
+from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 
 X = np.arange(3, dtype=np.float32)
 JAX_REMEDY = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.shapes import Facts, KeptFacts, Reason, Relation, RelKind, SymbolSequence, as_dim, facts
 from dyn.trace.memory import MEMORIES, Memories
+from tests.threads import in_threads
 
 REASON = Reason("it was said")
 
@@ -169,21 +169,11 @@ def test_no_two_traces_at_a_time_have_one_memory() -> None:
 
 
 def test_threads_that_trace_one_function_do_not_meet() -> None:
-    wrong: list[object] = []
-
     def work(size: int) -> None:
-        try:
-            for _ in range(20):
-                np.testing.assert_array_equal(dyn.grad(loss)(ones(size, 2), np.zeros((3, size), "f4")).shape, (size, 2))
-        except BaseException as error:
-            wrong.append(error)
+        for _ in range(20):
+            assert dyn.grad(loss)(ones(size, 2), np.zeros((3, size), "f4")).shape == (size, 2)
 
-    threads = [threading.Thread(target=work, args=(size,)) for size in (1, 2, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, (1, 2, 5))
 
 
 def test_memories_are_bounded_by_their_entries() -> None:

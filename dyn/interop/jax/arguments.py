@@ -71,7 +71,7 @@ def plan_of(
 
 
 class Arguments:
-    """How calls of a function become leaves.
+    """Arguments of a function's calls, as leaves.
 
     Raises ArgumentError for static and donated arguments that the function does not have, and for ``shapes`` that
     cannot be read or that name no argument.

@@ -104,7 +104,7 @@ class _Tree:
         return [jax.tree.unflatten(tree, [next(rest) for _ in range(tree.num_leaves)]) for tree in self.inner]
 
     def names(self, jax: Any, roots: Sequence[str]) -> list[str]:
-        """How the user would write each array."""
+        """Names of the arrays, as the user would write them."""
         found: list[str] = []
         for root, tree in zip(roots, self.inner, strict=True):
             marked = jax.tree.unflatten(tree, list(range(tree.num_leaves)))
@@ -177,6 +177,6 @@ class JaxCallable:
             ) from None
 
     def cache_info(self) -> tuple[int, int]:
-        """How many programs were traced for it, derivatives and the like among them, and how many dyn has compiled."""
+        """Numbers of programs traced for it, derivatives and the like among them, and of those compiled by dyn."""
         programs = [version for family in tuple(self._families.values()) for version in family.programs()]
         return len(programs), sum(version.is_compiled for version in programs)

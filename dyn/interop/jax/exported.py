@@ -47,7 +47,7 @@ def exported(stage: Stage) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How JAX sees the arguments and results of a program.
+    """Arguments and results of a program as JAX sees them.
 
     ``sizes`` are those of the arguments that it was traced for, where there are some; ``declarations`` is what was said
     of its dims. The arguments ``void`` and the results ``void_results``, by number, are what JAX calls float0, and

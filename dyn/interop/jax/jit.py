@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dyn import config, events
+from dyn import events
 from dyn.api import Lowered, Traced
-from dyn.call import CallTable, Form, NoPlanError, make_table
+from dyn.call import Form, NoPlanError
 from dyn.errors import ArgumentError, ShapeError
-from dyn.forking import lock
 from dyn.interop.jax.arguments import Arguments, Plan
 from dyn.interop.jax.entry import donated_in, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
 from dyn.interop.jax.versions import JaxExplanation, Program, build
+from dyn.native_callable import NativeCallable
 from dyn.specialize.table import Table
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static import Static
@@ -33,7 +33,7 @@ _MOST_CALLS, _MOST_TYPES = 4096, 65536
 
 
 class JaxCacheInfo(NamedTuple):
-    """How often JAX has traced a function, and how often dyn has compiled it."""
+    """Counts of a function: traces by JAX, and compilations by dyn."""
 
     traces: int
     compiles: int
@@ -78,7 +78,7 @@ def jit(
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return type("JaxJitted", (JaxJitted,), {})(function, signature)
+    return JaxJitted.single()(function, signature)
 
 
 class _Call(NamedTuple):
@@ -116,15 +116,15 @@ def _family(key: Any) -> Any:
     return tree, static, settings, ranks, types, fixed, plan
 
 
-class JaxJitted:
+class JaxJitted(NativeCallable):
     """A JAX function that dyn compiles. Made by :func:`jit`."""
 
     def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
+        super().__init__()
         functools.update_wrapper(self, function)
         self._function, self._signature = function, signature
         self._arguments = Arguments(signature)
         self._internals: Internals | None = None
-        self._lock = lock()
         self._plans: dict[Any, Plan] = {}
         #: The plans that later calls have widened, by the ranks of all leaves.
         self._wider: dict[Any, dict[tuple[int, ...], Plan]] = {}
@@ -137,12 +137,6 @@ class JaxJitted:
         self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
         self._traces = 0
         self._warned: set[Any] = set()
-        #: What the native entry knows of this function.
-        self._table: CallTable | None = None
-
-    def __init_subclass__(cls) -> None:
-        # A class for each function, as ``dyn.jit`` has.
-        cls.__module__, cls.__qualname__ = JaxJitted.__module__, JaxJitted.__qualname__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
@@ -152,13 +146,10 @@ class JaxJitted:
         return f"dyn.interop.jax.jit({self._signature.name})"
 
     def __reduce__(self) -> str:
-        """As a function is: by its name in its module."""
+        """Pickled by its name in its module, as a function is."""
         return getattr(self, "__qualname__", self._signature.name)
 
     # Calling ------------------------------------------------------------------------------------------------------
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call_slow(*args, **kwargs)
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         parts = self._internals
@@ -185,7 +176,7 @@ class JaxJitted:
                 result = (program(arrays, shapes),)
             except ShapeError as error:
                 result = self._refused(parts, key, call, program, error)
-        if is_for_entry(parts, program) and config.current().fast_call:
+        if is_for_entry(parts, program):
             self._accept(parts, args, kwargs, call, program)
         if plan.donated:
             self._delete(parts, args, kwargs, plan)
@@ -195,14 +186,8 @@ class JaxJitted:
         self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call, program: Program
     ) -> None:
         """Leave calls like this one to the native entry from now on."""
-        if self._table is None:
-            with self._lock:
-                if self._table is None:
-                    table = make_table(self._call_slow, state_of(parts))
-                    if table is not None:
-                        type(self).__call__ = table.function
-                    self._table = table
-        if self._table is None:
+        table = self._call_table(lambda: state_of(parts))
+        if table is None:
             return
         tree, _, plan, arrays, avals, _ = call
         given = self._arguments.split(args, kwargs)[:2] if self._arguments.has_static else (args, kwargs)
@@ -214,7 +199,7 @@ class JaxJitted:
 
         with contextlib.suppress(NoPlanError):
             donated = donated_in(parts, leaves, plan, program)
-            self._table.add(form, version.loaded, results_of(program), test_of(program), lambda form: donated)
+            table.add(form, version.loaded, results_of(program), test_of(program), lambda form: donated)
 
     def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         """None for a call with tracers."""
@@ -397,7 +382,7 @@ class JaxJitted:
     # What there is ------------------------------------------------------------------------------------------------
 
     def cache_info(self) -> JaxCacheInfo:
-        """How often JAX has traced, and how often dyn has compiled."""
+        """Counts so far: traces by JAX, and compilations by dyn."""
         return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._programs.in_order))
 
     def clear_cache(self) -> None:
@@ -405,9 +390,7 @@ class JaxJitted:
         with self._lock:
             self._calls, self._traces, self._first_shapes = {}, 0, {}
             self._warned.clear()
-            if self._table is not None:
-                type(self).__call__ = JaxJitted.__call__
-                self._table = None
+            self._forget_calls()
         self._programs.clear()
 
     def explain(self) -> JaxExplanation:

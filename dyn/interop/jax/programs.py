@@ -282,7 +282,7 @@ class Family:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Derivative:
-    """How a program's derivative is had: two linear functions, each the transpose of the other.
+    """Derivative of a program: two linear functions, each the transpose of the other.
 
     Both take the residuals first. ``push`` takes tangents of the arguments ``by`` then, and gives those of the results
     ``places``; ``pull`` goes the other way. ``sources`` says where each residual is: a result after those of the

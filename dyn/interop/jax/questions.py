@@ -39,7 +39,7 @@ from typing import Any, cast
 
 from dyn.forking import lock
 from dyn.source import UNKNOWN, Loc, is_user_frame
-from dyn.trace.callee import UNKNOWN_CALLEE, callee
+from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def remedies(failure: Failure, sizes: Sizes) -> Iterator[Sizes]:
 
 
 def _alike(sizes: Sizes, why: str, loc: Loc) -> Sizes | None:
-    """With the shapes that a message has the same, where they are the same now."""
+    """Sizes with the shapes that a message has equal, where they are equal now."""
     shapes = [[one.strip() for one in text.split(",") if one.strip()] for text in re.findall(r"\(([\w, ]+)\)", why)]
     made = sizes
     for number, one in enumerate(shapes):
@@ -112,7 +112,7 @@ def _alike(sizes: Sizes, why: str, loc: Loc) -> Sizes | None:
 
 
 def _divided(sizes: Sizes, text: str, loc: Loc, why: str, kind: Kind = Kind.DIVIDES) -> list[Sizes]:
-    """With the divisions in an expression leaving nothing, where they leave nothing now."""
+    """Sizes with a division in an expression leaving no rest, for each that leaves none now."""
     found: list[Sizes] = []
     for left, right in divisions(text):
         if sizes.value(f"mod({left}, {right})") == 0:
@@ -125,7 +125,7 @@ def _some(made: Sizes | None) -> list[Sizes]:
 
 
 def _ordered(sizes: Sizes, left: str, op: str, right: str, loc: Loc, why: str) -> Sizes | None:
-    """With the answer that the sizes at hand give to ``left op right``."""
+    """Sizes with the answer that those at hand give to ``left op right``."""
     a, b = sizes.value(left), sizes.value(right)
     if a is None or b is None:
         return None
@@ -181,7 +181,7 @@ def answered(questions: Sequence[Question], sizes: Sizes) -> tuple[Sizes, bool]:
 
 
 def _static(sizes: Sizes, question: Question) -> tuple[Sizes, bool]:
-    """With the sizes of a question as numbers; and whether they were not before."""
+    """Sizes with those of a question as numbers; and whether they were none before."""
     try:
         names = names_in(f"{question.left} - ({question.right})")
     except UnreadableError:
@@ -193,7 +193,7 @@ def _static(sizes: Sizes, question: Question) -> tuple[Sizes, bool]:
 
 
 def _asked(sizes: Sizes, question: Question) -> Sizes:
-    """With an equality that a line asks for, and that holds now."""
+    """Sizes with an equality that a line asks for, and that holds now."""
     left, right, loc = question.left, question.right, question.loc
     made = sizes.equal(Guard(left, "==", right, Kind.ASKED, loc))
     if left.startswith("mod(") and right == "0":

@@ -64,7 +64,7 @@ def _numpy_type(parts: Internals, shape: tuple[int, ...], dtype: np.dtype[Any], 
 
 
 def wrapper(result: Result) -> JaxMaker:
-    """What makes a JAX array of one result of a program."""
+    """Maker of JAX arrays of one result of a program."""
     return JaxMaker() if result.impl is not None else JaxMaker(result.dtype, weak=result.weak)
 
 

@@ -29,7 +29,7 @@ from dyn.source import Loc
 
 
 class Kind(Enum):
-    """Why a program is for some sizes only, the mildest first."""
+    """Kinds of reasons why a program is for some sizes only, the mildest first."""
 
     ASKED = "a line asks"
     EQUAL = "JAX wants equal sizes"
@@ -124,7 +124,7 @@ class Sizes:
 
     @cached_property
     def order(self) -> Mapping[str, int]:
-        """Of two names that are equal the first stays."""
+        """Numbers of the names: of two names that are equal the first stays."""
         return {name: number for number, name in enumerate(self.env)}
 
     def base(self, text: str) -> str:
@@ -155,7 +155,7 @@ class Sizes:
         return replace(self, guards=(*self.guards, written))
 
     def equal(self, guard: Guard) -> Sizes | None:
-        """With ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
+        """These sizes with ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
         left, right = self._resolved(guard.left), self._resolved(guard.right)
         answer = solved(left, right, self.order)
         if answer is not None:
@@ -174,14 +174,14 @@ class Sizes:
         return None
 
     def ordered(self, guard: Guard) -> Sizes | None:
-        """With ``guard.left >= guard.right``, which holds now; None where that has been said already."""
+        """These sizes with ``guard.left >= guard.right``, which holds now; None where that has been said already."""
         constraint = (guard.left, ">=", guard.right)
         if constraint in self.constraints:
             return None
         return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
 
     def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: Kind) -> Sizes | None:
-        """With ``divisor`` dividing ``text``, as it does now: what it wants of one name.
+        """These sizes with ``divisor`` dividing ``text``, as it does now: a condition on one name.
 
         The name becomes a multiple of a new one: a name of a product, or the only name of something else, such as
         ``floordiv(n, 2) - 1``, which may do. None where there is none.
@@ -210,12 +210,12 @@ class Sizes:
         return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
 
     def static(self, name: str, loc: Loc, why: str) -> Sizes:
-        """With a name that is a number: one program for each."""
+        """These sizes with a name that is a number: one program for each."""
         guard = Guard(name, "==", str(self.env[name]), Kind.STATIC, loc, why)
         return replace(self, known={**self.known, name: str(self.env[name])}).with_guard(guard)
 
     def all_static(self, loc: Loc, why: str) -> Sizes:
-        """With no symbols at all."""
+        """These sizes as numbers, without any symbol."""
         made = self
         for name in self.free:
             if name not in made.parts:

@@ -74,7 +74,7 @@ class Program:
         return [guard for guard in self.sizes.guards if guard.kind is Kind.STATIC]
 
     def places(self) -> dict[str, str]:
-        """Each name as a user would write it: ``x.shape[0]``."""
+        """The names of sizes, each as a user would write it: ``x.shape[0]``."""
         names = self.plan.names
         return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
 

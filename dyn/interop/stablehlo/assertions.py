@@ -39,14 +39,14 @@ def assert_measured(writer: Writer, facts: Facts, symbol: Symbol, known: Set[Sym
 
 
 def assert_least(writer: Writer, param: Value, axis: int, size: HloValue, least: Dim) -> None:
-    """That what is left of an axis for the dim that is solved for is not negative."""
+    """Assert that what is left of an axis for the dim that is solved for is not negative."""
     enough = compared(writer, size, writer.dim(least), "GE")
     message = f"{param.name}.shape[{axis}] is {{0}}, and it is {{1}} at least."
     _assert(writer, message, enough, size, writer.dim(least))
 
 
 def assert_size(writer: Writer, param: Value, axis: int, dim: SymExpr) -> None:
-    """That an axis is the expression of sizes that it was declared to be."""
+    """Assert that an axis is the expression of sizes that it was declared to be."""
     size = axis_size(writer, writer.value(param), axis)
     message = f"{param.name}.shape[{axis}] is {{0}}, and it must be {format_dim(dim)} = {{1}}."
     _assert(writer, message, compared(writer, size, writer.dim(dim), "EQ"), size, writer.dim(dim))

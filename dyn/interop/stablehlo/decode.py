@@ -1,4 +1,4 @@
-"""From StableHLO's records to the ops of a trace.
+"""Reader of StableHLO's records into the ops of a trace.
 
 A program is read by running it on the values of a trace: each operation becomes what its codec says, calls are written
 out where they stand, and shape arithmetic is computed with the trace's own dims (``sizes``) instead of being traced.

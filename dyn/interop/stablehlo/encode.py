@@ -1,4 +1,4 @@
-"""From DHLO to StableHLO's records.
+"""Writer of DHLO as StableHLO's records.
 
 Ops are written by a :class:`~dyn.interop.stablehlo.writer.Writer`, dims become tensors of arithmetic (``arithmetic``),
 and what is known of them is asserted at the start (``assertions``).

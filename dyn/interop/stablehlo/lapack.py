@@ -61,7 +61,7 @@ def _none(d: Any, shape: _Shape, dtype: DType) -> Value:
 
 
 def _failures(d: Any, x: Value, axes: int) -> Value:
-    """How many NaN each matrix, or each vector, of a result has."""
+    """Number of NaN in each matrix, or each vector, of a result."""
     m, rank = Matrices(d.b), len(x.shape)
     part = m.real(x)
     nan = d.b.op("convert", m.cmp(part, "NE", part), dtype=dtypes.int32)

@@ -1,4 +1,4 @@
-"""Which operations of a module dyn has, and which not: all of them, where reading stops at the first."""
+"""Survey of a module: all of its operations that dyn does not have, where reading stops at the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dyn.trace.tracer import Tracer
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an operation is not supported, how often, and at which lines of the module."""
+    """A reason why an operation is not supported, with how often it stands, and at which lines of the module."""
 
     name: str
     text: str

@@ -13,10 +13,13 @@ size 1 is one for the same program.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
-from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, format_dim, free_symbols
+from dyn.errors import UndecidedDimError
+from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.relations import OrderSymbol, equality, inequality
 
 #: Guards that are made here answer questions of PyTorch's and of its users, not of dyn's own code.
 ASKS_FOR_OTHERS = True
@@ -117,23 +120,14 @@ def equal(a: Dim, b: Dim) -> Condition | bool:
     """``a == b``."""
     if a is b or (isinstance(a, int) and isinstance(b, int)):
         return a == b
-    text = f"{format_dim(a)} == {format_dim(b)}"
-    return Comparison(
-        Relation(RelKind.EQ, a, b, _reason(text)), Relation(RelKind.NONZERO, a - b, 0, _reason(f"not {text}"))
-    )
+    return Comparison(*equality(a, b))
 
 
-def at_least(high: Dim, low: Dim, text: str) -> Condition | bool:
-    """``high >= low``, which ``text`` writes as it was asked."""
-    if isinstance(high, int) and isinstance(low, int):
-        return high >= low
-    return Comparison(
-        Relation(RelKind.GE, high, low, _reason(text)), Relation(RelKind.GE, low - 1, high, _reason(f"not {text}"))
-    )
-
-
-def _reason(text: str) -> Reason:
-    return Reason(f"the branch on {text}", user_loc())
+def ordered(symbol: OrderSymbol, a: Dim, b: Dim) -> Condition | bool:
+    """``a >= b``, or with another ``symbol`` of Python's."""
+    if isinstance(a, int) and isinstance(b, int):
+        return {">=": a >= b, "<=": a <= b, ">": a > b, "<": a < b}[symbol]
+    return Comparison(*inequality(symbol, a, b))
 
 
 def negated(condition: Condition | bool) -> Condition | bool:
@@ -175,13 +169,14 @@ def decide(condition: Condition | bool, trace: Trace) -> bool:
     return answer
 
 
-def _raise_undecided(condition: Condition, trace: Trace, unknown: frozenset[Symbol]) -> None:
-    if isinstance(condition, Junction):
-        for part in condition.parts:
-            if part.symbols() & unknown:
-                _raise_undecided(part, trace, unknown)
-    else:
-        trace.decide(condition.yes, condition.no)
+def _raise_undecided(condition: Condition, trace: Trace, unknown: frozenset[Symbol]) -> NoReturn:
+    origins = ", ".join([f"{s.name} is {s.origin}" for s in sorted(unknown, key=lambda s: s.uid)])
+    raise UndecidedDimError(
+        f"whether {condition} cannot be decided: {origins}.",
+        loc=user_loc(),
+        remedy="it is known when the program runs, and not while it is traced: demand it by torch._check, or compute "
+        "with torch.where.",
+    )
 
 
 def require(condition: Condition | bool, trace: Trace) -> bool:

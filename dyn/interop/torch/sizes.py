@@ -18,12 +18,14 @@ from typing import Any, cast
 
 import torch
 
+from dyn.errors import NotYetError
 from dyn.interop.torch import conditions
 from dyn.interop.torch.conditions import Condition
 from dyn.shapes import Dim, dim_max, dim_min, floordiv, format_dim, mod, product
-from dyn.source import is_user_frame
+from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
+from dyn.trace.measured import measure
 
 ASKS_FOR_OTHERS = True
 
@@ -38,6 +40,8 @@ class Environment:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.settings = None
+        #: No fake kernel makes a size of its own up: sizes that depend on data are those of dyn's converters.
+        self.allow_dynamic_output_shape_ops = self.allow_scalar_outputs = False
         self.pending_fresh_unbacked_symbols: list[Any] = []
 
     @contextlib.contextmanager
@@ -289,31 +293,31 @@ class IntNode(Node):
         return self._compared(conditions.negated(conditions.equal(self.dim, other.dim)))
 
     def _compared(self, condition: Condition | bool) -> BoolNode:
-        """A comparison. To the user's own line it is a bool, as any number's is: ``n > 1 and mask`` may return it.
+        """A comparison that a method of this class was asked for, right below.
 
-        To PyTorch's code it is a ``SymBool``, of which that asks no more than whether it is known.
+        To the user's own line it is a bool, as any number's is: ``n > 1 and mask`` may return it. To PyTorch's code it
+        is a ``SymBool``, of which that asks no more than whether it is known.
         """
-        if not isinstance(condition, bool) and _is_written_by_user(sys._getframe(2)):
+        if not isinstance(condition, bool) and self._is_decided_at_once(condition, sys._getframe(2)):
             condition = conditions.decide(condition, self.trace)
         return BoolNode(self.shape_env, condition)
+
+    def _is_decided_at_once(self, condition: Condition, frame: FrameType) -> bool:
+        """Whether a comparison that ``frame`` asks for is a bool. Of sizes that are known at run time there is none:
+        ``torch._check`` takes it as it is."""
+        return condition.symbols() <= self.trace.sizes.keys() and _is_written_by_user(frame)
 
     def ge(self, other: IntNode) -> BoolNode:
-        return self._at_least(self.dim, other.dim, f"{self} >= {other}")
+        return self._compared(conditions.ordered(">=", self.dim, other.dim))
 
     def le(self, other: IntNode) -> BoolNode:
-        return self._at_least(other.dim, self.dim, f"{self} <= {other}")
+        return self._compared(conditions.ordered("<=", self.dim, other.dim))
 
     def gt(self, other: IntNode) -> BoolNode:
-        return self._at_least(self.dim, other.dim + 1, f"{self} > {other}")
+        return self._compared(conditions.ordered(">", self.dim, other.dim))
 
     def lt(self, other: IntNode) -> BoolNode:
-        return self._at_least(other.dim, self.dim + 1, f"{self} < {other}")
-
-    def _at_least(self, high: Dim, low: Dim, text: str) -> BoolNode:
-        condition = conditions.at_least(high, low, text)
-        if not isinstance(condition, bool) and _is_written_by_user(sys._getframe(2)):
-            condition = conditions.decide(condition, self.trace)
-        return BoolNode(self.shape_env, condition)
+        return self._compared(conditions.ordered("<", self.dim, other.dim))
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
         """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
@@ -403,6 +407,36 @@ class BoolNode(Node):
     int_ = guard_int
 
 
+class ValueNode(BoolNode):
+    """The node of a truth value that the program computes: a size that is 0 or 1, and its being 1.
+
+    That may be demanded, and is not known when Python asks for it.
+    """
+
+    def __init__(self, env: Environment, truth: Any) -> None:
+        self.truth = truth
+        super().__init__(env, conditions.equal(measured(env.trace, truth, "the truth value of a tensor"), 1))
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        raise NotYetError(
+            "Python asks for the truth value of a tensor, which is known when the program runs.",
+            loc=user_loc(),
+            remedy="compute with it: torch.where(condition, a, b); or decide outside of the function.",
+        )
+
+    bool_ = guard_bool
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return int(self.guard_bool(file, line))
+
+    int_ = guard_int
+
+
+def measured(trace: Trace, count: Any, origin: str) -> Dim:
+    """An integer scalar of the program, which is not negative, as a dim. ``origin`` says what it is."""
+    return measure(trace, count.astype("int64")._value, "item", origin)
+
+
 class FloatNode(Node):
     """The node of a ``torch.SymFloat``: a size as a float, or what was computed of one.
 
@@ -441,8 +475,9 @@ class FloatNode(Node):
             return self.constant
         if hasattr(self.value, "element_type"):
             return self.value
-        scalar = self.trace.dim_value(self.value)
-        return scalar * 1.0 if self.denominator == 1 else scalar / float(self.denominator)
+        # Python's floats, and so PyTorch's, have 64 bits.
+        scalar = self.trace.here.dim_value(self.value).astype("float64")
+        return scalar if self.denominator == 1 else scalar / float(self.denominator)
 
     def _ratio(self, numerator: Dim, denominator: int) -> FloatNode:
         return FloatNode(self.shape_env, numerator, denominator)
@@ -491,6 +526,9 @@ class FloatNode(Node):
     def float_pow(self, other: FloatNode) -> FloatNode:
         return self._computed("power", other)
 
+    # As C++ names them.
+    pow, truediv = float_pow, float_truediv
+
     def _size(self, round: Any, what: str) -> IntNode:
         exact = self._exact()
         if exact is None:
@@ -516,27 +554,31 @@ class FloatNode(Node):
     def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
         own, its = self._exact(), other._exact()
         if own is None or its is None:
-            raise NotImplementedError(f"{self!r} {what} {other!r}, of floats that are computed at each call")
+            return self._measured(what, other)
         left, right = IntNode(self.shape_env, own[0] * its[1]), IntNode(self.shape_env, its[0] * own[1])
         return compare(left, right)
 
+    def _measured(self, what: str, other: FloatNode) -> BoolNode:
+        """A comparison of what is computed at each call, by the name of dyn's function."""
+        return ValueNode(self.shape_env, getattr(self.trace.namespace, what)(self.scalar(), other.scalar()))
+
     def eq(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.eq, "==")
+        return self._compared(other, IntNode.eq, "equal")
 
     def ne(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.ne, "!=")
+        return self._compared(other, IntNode.ne, "not_equal")
 
     def ge(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.ge, ">=")
+        return self._compared(other, IntNode.ge, "greater_equal")
 
     def le(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.le, "<=")
+        return self._compared(other, IntNode.le, "less_equal")
 
     def gt(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.gt, ">")
+        return self._compared(other, IntNode.gt, "greater")
 
     def lt(self, other: FloatNode) -> BoolNode:
-        return self._compared(other, IntNode.lt, "<")
+        return self._compared(other, IntNode.lt, "less")
 
     def is_integer(self) -> BoolNode:
         exact = self._exact()
@@ -555,6 +597,10 @@ class FloatNode(Node):
         return IntNode(self.shape_env, exact[0]).guard_int(file, line) / exact[1]
 
     float_ = guard_float
+
+
+#: The types of numbers whose value is known to the program only.
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def as_torch(env: Environment, dim: Dim) -> Any:

@@ -13,21 +13,29 @@ Tensors that the function closes over, parameters first of all, are captured: re
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.fx.experimental.proxy_tensor import disable_autocast_cache
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
-from dyn.dtypes import DType
-from dyn.errors import NotYetError, UnsupportedOpError
-from dyn.interop.torch.sizes import Environment, as_dyn, as_torch
-from dyn.interop.torch.tensors import Maker, Order, Record, Step, Storage, dyn_dtype, is_traced, record_of, torch_dtype
+from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
+from dyn.interop.torch import conditions
+from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of
+from dyn.interop.torch.randomness import Keys
+from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
+from dyn.interop.torch.subscripts import Subscripts
+from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
+from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
@@ -45,16 +53,20 @@ class Converter:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a view operation is written: what it reads of a tensor's value, what it writes back, and its order.
+    """How a view operation is written: the view's value, the tensor's once the view is written, and the view's order.
 
-    Each takes the rest of the operation's arguments, sizes among them as dyn's. With ``in_rows`` the view of what lies
-    in rows lies in rows.
+    Each takes the rest of the operation's arguments, sizes among them as dyn's. With ``is_dense`` a view of a tensor
+    without gaps has none; with ``in_rows`` that of one that lies in rows lies in rows. ``place`` finds strides and the
+    offset of the view from those of the tensor, where numbers are symbolic or known at run time only: PyTorch's own way
+    to them asks for these.
     """
 
     read: Callable[..., Any]
     write: Callable[..., Tracer] | None
     order: Callable[..., Order | None] | None
+    is_dense: bool
     in_rows: bool
+    place: Callable[..., tuple[list[Dim], Dim]] | None = None
 
 
 #: By the operation, ``torch.ops.aten.add.Tensor``; filled by the modules of ``dyn.interop.torch.aten``.
@@ -63,62 +75,95 @@ VIEWS: dict[Any, View] = {}
 #: Operations in place that are more than their functional sibling and a write.
 IN_PLACE: dict[Any, Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
 
+#: What rules ask of sizes is asked by the operation that the user calls.
+ASKS_FOR_OTHERS = True
+
 #: What is asked of a tensor itself.
-_OF_THE_TENSOR = {torch.ops.prim.device.default}
+_OF_THE_TENSOR: dict[Any, Callable[[Any], Any]] = {
+    torch.ops.prim.device.default: lambda tensor: tensor.fake_device,
+    torch.ops.aten.size.default: lambda tensor: list(tensor.shape),
+}
 
 
 class Tracing(TorchDispatchMode):
-    """The trace of a PyTorch function, in ``trace``."""
+    """The trace of a PyTorch function, in ``trace``.
 
-    def __init__(self, trace: Trace) -> None:
+    ``otherwise(tracing, func, args, kwargs, reason)`` takes the operations that dyn cannot; without, they raise.
+    """
+
+    def __init__(self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self.trace = trace
+        self.keys = Keys(trace, seed)
+        self.otherwise = otherwise
+        #: What ``otherwise`` has taken.
+        self.pieces: list[Any] = []
         self.env = Environment(trace)
         self.maker = Maker(self.env)
+        #: The views that were made of whole memories, by the geometry of both.
+        self._views: dict[Any, Record] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
 
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Have PyTorch's operations traced, none of which leaves anything behind."""
+        with disable_autocast_cache(), enable_python_dispatcher(), _without_fast_paths(), self, Subscripts():
+            yield
+
     # Tensors from outside -----------------------------------------------------------------------------------------
 
-    def argument(self, value: Tracer, dtype: torch.dtype, device: torch.device, number: int) -> Any:
+    def argument(self, value: Tracer, layout: Layout, dtype: torch.dtype, device: torch.device, number: int) -> Any:
         """The traced tensor of an argument."""
-        made: Any = self.maker.fake(value, dtype, device)
-        made._dyn = Record(Storage(value, given=number))
-        return made
+        if layout is not ROWS:
+            for axis, size in enumerate(value.dims):  # a tensor without elements lies in rows: known by the key
+                self.trace.demand(RelKind.GE, size, 1, f"argument {number} has elements on axis {axis}")
+        return self.maker.given(value, layout, dtype, device, ("argument", number))
 
     def capture(self, tensor: torch.Tensor) -> Any:
         """The traced tensor of one that the function closes over."""
         found = self.captured.get(id(tensor))
         if found is None:
-            dtype = self.dtype(tensor.dtype)
-            plain = tensor.detach()
+            dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             value = Tracer(self.trace, self.trace.captured(plain, dtype, tuple(tensor.shape), "parameter"))
-            made: Any = self.maker.strided(tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-            made._dyn = Record(Storage(value))
+            number = len(self.captured)
+            made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
-
-    def dtype(self, dtype: torch.dtype) -> DType:
-        """dyn's dtype for PyTorch's."""
-        own = dyn_dtype(dtype)
-        if own is None:
-            raise UnsupportedOpError(f"dyn has no arrays of {dtype}.", loc=user_loc(), remedy="use another dtype.")
-        return own
 
     # Operations ---------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        args = tree_map(self._taken, args)
-        kwargs = {name: tree_map(self._taken, arg) for name, arg in (kwargs or {}).items()}
+        args = tree_map(self.taken, args)
+        kwargs = {name: tree_map(self.taken, arg) for name, arg in (kwargs or {}).items()}
         if func in _OF_THE_TENSOR:
-            return args[0].fake_device
+            return _OF_THE_TENSOR[func](args[0])
+        if self.otherwise is None or not isinstance(func, OpOverload) or torch.Tag.inplace_view in func.tags:
+            return self._traced(func, args, kwargs)
+        versions = self._versions(args, kwargs) if _is_written(func) else []
+        try:
+            return self._traced(func, args, kwargs)
+        except (TraceError, NotImplementedError) as error:
+            if versions and self._versions(args, kwargs) != versions:  # half of what it writes is written
+                raise
+            reason = problem_of(error)
+        return self.otherwise(self, func, args, kwargs, reason)
+
+    def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """How often each tensor was written."""
+        return [record_of(leaf).storage.version for leaf in tree_leaves((args, kwargs)) if is_traced(leaf)]
+
+    def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation as ops of dyn's."""
         if func in IN_PLACE:
             return IN_PLACE[func](self, args, kwargs)
+        if torch.Tag.inplace_view in func.tags:
+            return self._viewed_in_place(func, args, kwargs)
         view = VIEWS.get(func)
         if view is not None:
-            return self._viewed(func, view, args, kwargs)
+            return self.viewed(func, view, args, kwargs)
         converter = CONVERTERS.get(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
@@ -132,7 +177,8 @@ class Tracing(TorchDispatchMode):
             raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
         return made
 
-    def _taken(self, value: Any) -> Any:
+    def taken(self, value: Any) -> Any:
+        """The traced tensor of one from outside; anything else as it is."""
         if isinstance(value, torch.Tensor) and not is_traced(value):
             if isinstance(value, FakeTensor):
                 raise UnsupportedOpError("a tensor of another trace.", loc=user_loc(), remedy="pass it as an argument.")
@@ -148,6 +194,37 @@ class Tracing(TorchDispatchMode):
         if isinstance(given, list | tuple):
             return [self.value(one) for one in given]
         return given
+
+    def decide_broadcast(self, operands: Sequence[Any]) -> None:
+        """Where autograd records operands that are broadcast together, ask which axes are repeated.
+
+        Its sums over repeated axes are written for one answer. Without gradients the program does for all.
+        """
+        tensors = [one for one in operands if isinstance(one, FakeTensor)]
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
+            return
+        rank = max(tensor.ndim for tensor in tensors)
+        for axis in range(1, rank + 1):
+            sizes = [as_dim(tensor.shape[-axis]) for tensor in tensors if tensor.ndim >= axis]
+            # What is known to be 1 is summed over anyway.
+            open_ = [size for size in sizes if conditions.known(conditions.equal(size, 1), self.trace) is not True]
+            whole: Dim = open_[0] if open_ else 1
+            for size in open_[1:]:
+                if conditions.decide(conditions.equal(size, whole), self.trace):
+                    continue
+                if conditions.decide(conditions.equal(whole, 1), self.trace):
+                    whole = size
+                else:
+                    self.trace.demand(RelKind.EQ, size, 1, "operands are broadcast together")
+
+    def values(self, given: Sequence[Any]) -> list[Any]:
+        """What converters compute with, of tensors that PyTorch has not passed to an operation yet."""
+        with _disable_current_modes():
+            return self.value([self.taken(one) for one in given])
+
+    def fresh(self, value: Tracer) -> Any:
+        """A traced tensor that has a value and memory of its own."""
+        return self._fresh(value, torch.device("cpu"), None)
 
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = _device(args, kwargs)
@@ -166,39 +243,113 @@ class Tracing(TorchDispatchMode):
         assert dtype is not None, "values of a trace of PyTorch have dtypes of its"
         return self.maker.fresh(value, dtype, device, order)
 
-    def _viewed(self, func: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def viewed(self, func: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        several = not isinstance(func._schema.returns[0].type, torch.TensorType)
+        record = None if several else self._view(func, view, args, kwargs)
         parent = record_of(args[0])
-        if view.in_rows and parent.is_dense and parent.order is None:
-            return self._viewed_in_rows(args[0], view, args, kwargs)
+        if record is not None:
+            # What dyn's rule decides of the sizes, PyTorch's finds known.
+            sizes, strides = self.maker.rows(record.value.dims)
+            if view.in_rows and parent.is_dense and parent.order is None:
+                return self.strided(args[0], record, sizes, strides, args[0].storage_offset())
+            if view.place is not None and self._is_symbolic(args):
+                return self._placed(args[0], record, sizes, view.place, args, kwargs)
         try:
             with self.maker.mode:
                 made = func(*args, **kwargs)
         except ValueError:
-            if not view.in_rows:
+            if not view.in_rows or record is None:
                 raise
             # Our strides are not PyTorch's to the last: what it views, and we cannot, is a tensor of its own.
-            rest = [self.value(arg) for arg in args[1:]]
-            return self._fresh(view.read(parent.value, *rest), _device(args, kwargs), None)
-        rest = [self.value(arg) for arg in args[1:]]
-        named = {name: self.value(arg) for name, arg in kwargs.items()}
-        several = not isinstance(made, torch.Tensor)
-        if several:
-            rest.append([[as_dyn(self.trace, n) for n in one.shape] for one in made])
-        views: Sequence[Any] = made if several else (made,)
-        for number, one in enumerate(views):
-            given = [*rest, number] if several else rest
-            one._dyn = _view_record(parent, view, given, named)
+            return self._fresh(record.value, _device(args, kwargs), None)
+        if record is not None:
+            made._dyn = record
+            self._note(made)
+            return made
+        sizes = [[as_dyn(self.trace, n) for n in one.shape] for one in made]
+        for number, one in enumerate(made):
+            one._dyn = self._view(func, view, args, kwargs, number, sizes)
+            self._note(one)
         return made
 
-    def _viewed_in_rows(self, whole: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A view of elements that lie in rows, whose own do so too: its sizes are all there is to know."""
+    def _view(
+        self, func: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any], number: int | None = None,
+        sizes: Any = None,
+    ) -> Record:  # fmt: skip
+        """The record of a view, or of view ``number`` of several, whose ``sizes`` their rules take."""
+        parent = record_of(args[0])
         rest = [self.value(arg) for arg in args[1:]]
-        record = _view_record(record_of(whole), view, rest, {name: self.value(arg) for name, arg in kwargs.items()})
-        sizes, strides = self.maker.rows(record.value.dims)
+        named = {name: self.value(arg) for name, arg in kwargs.items()}
+        if number is not None:
+            rest += [sizes, number]
+        read, write = view.read, view.write
+        step = Step(
+            lambda whole: read(whole, *rest, **named),
+            None if write is None else lambda whole, new: write(whole, new, *rest, **named),
+        )
+        order = None if view.order is None else view.order(parent, *rest, **named)
+        is_dense = parent.is_dense and (view.is_dense or (view.in_rows and parent.order is None))
+        call = ViewCall(func, tuple(args[1:]), kwargs, number)
+        return Record(parent.storage, parent, step, order, is_dense, call)
+
+    def strided(self, whole: Any, record: Record, sizes: Any, strides: Any, offset: Any) -> Any:
+        """The traced tensor of a view whose geometry is known: PyTorch has nothing to ask."""
         with self.maker.mode:
-            made: Any = torch.as_strided(whole, sizes, strides, whole.storage_offset())
+            made: Any = torch.as_strided(whole, sizes, strides, offset)
         made._dyn = record
+        self._note(made)
         return made
+
+    def _is_symbolic(self, args: tuple[Any, ...]) -> bool:
+        """Whether numbers beside a tensor are symbolic, or its own sizes are known to the running program only."""
+        if any(isinstance(arg, torch.SymInt) for arg in args[1:]):
+            return True
+        return any(conditions.is_measured(as_dim(size), self.trace) for size in args[0].shape)
+
+    def _placed(
+        self, whole: Any, record: Record, sizes: Any, place: Callable[..., Any], args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # fmt: skip
+        """A view whose strides and offset are found as dims."""
+        strides, offset = place(
+            [as_dim(size) for size in whole.shape], [as_dim(stride) for stride in whole.stride()],
+            as_dim(whole.storage_offset()), *[self.value(arg) for arg in args[1:]],
+            **{name: self.value(arg) for name, arg in kwargs.items()},
+        )  # fmt: skip
+        geometry = [as_torch(self.env, stride) for stride in strides], as_torch(self.env, offset)
+        return self.strided(whole, record, sizes, *geometry)
+
+    def _note(self, made: Any) -> None:
+        """Have a view found again by its geometry, for autograd: it views gradients as what they are gradients of."""
+        if torch.is_grad_enabled() and made._dyn.root.is_dense:
+            key = _geometry(made._dyn.root, made.shape, made.stride(), made.storage_offset())
+            self._views.setdefault(key, made._dyn)
+
+    def known_view(self, root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Record | None:
+        """The record of a view of a whole memory as another memory like it was viewed before."""
+        known = self._views.get(_geometry(root, sizes, strides, offset)) if root.is_dense else None
+        return None if known is None else known.of(root)
+
+    def _viewed_in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``x.t_()`` and its kin: the tensor becomes a view of what it was."""
+        target, sibling = args[0], functional(func)
+        view, name = VIEWS.get(sibling), func._schema.name.partition("::")[2]
+        if view is None:
+            raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="make a new tensor instead.")
+        origin = record_of(target).storage.origin
+        if origin is not None:
+            whose = "an argument" if origin[0] == "argument" else "a tensor that is closed over"
+            raise NotYetError(
+                f"{name} of {whose}, whose sizes it would change for the caller.",
+                loc=user_loc(),
+                remedy=f"call {name.removesuffix('_')}, which gives a new tensor.",
+            )
+        record = self._view(sibling, view, args, kwargs)
+        _ = record.value
+        with self.maker.mode:
+            func(*args, **kwargs)
+        target._dyn = record
+        return target
 
     def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sibling = functional(func)
@@ -223,15 +374,21 @@ class Tracing(TorchDispatchMode):
         record.write(value)
 
 
-def _view_record(parent: Record, view: View, rest: Sequence[Any], named: dict[str, Any]) -> Record:
-    read, write = view.read, view.write
-    step = Step(
-        lambda whole: read(whole, *rest, **named),
-        None if write is None else lambda whole, new: write(whole, new, *rest, **named),
-    )
-    if view.order is not None and parent.is_dense:
-        return Record(parent.storage, parent, step, view.order(parent, *rest, **named))
-    return Record(parent.storage, parent, step, is_dense=view.in_rows and parent.is_dense and parent.order is None)
+@contextlib.contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    """Have ``torch.nn`` compute transformers as it does in training: their fast paths are one operation each."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
+    """A view of a whole memory as a key."""
+    view = (tuple(map(as_dim, sizes)), tuple(map(as_dim, strides)), as_dim(offset))
+    return root.storage.value.dims, root.storage.order, view
 
 
 def _device(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.device:
@@ -269,6 +426,3 @@ def functional(func: Any) -> Any:
         if [(arg.name, str(arg.type)) for arg in found._schema.arguments] == wanted:
             return found
     return None
-
-
-__all__ = ["CONVERTERS", "IN_PLACE", "VIEWS", "Converter", "Tracing", "View", "as_torch", "functional"]

@@ -1,4 +1,4 @@
-"""Where the threads of a block must wait for one another.
+"""Barriers: the places where the threads of a block must wait for one another.
 
 Only shared memory needs it: scratch buffers, and the slots in which the warps of a block exchange what they folded. (A
 global buffer is never both loaded and stored by one kernel.) The analysis walks a kernel in program order and keeps

@@ -1,4 +1,4 @@
-"""How a vendor spells what the emitter says: all that tells CUDA's C++ from HIP's.
+"""Dialects of the C++ that the emitter writes: all that tells CUDA's from HIP's.
 
 Both run the same program on ISPC's model: a block works on one iteration of the GRID loops at a time, and its threads
 share the iterations of a LANE loop. A third vendor is a third record here.

@@ -1,4 +1,4 @@
-"""From a kernel to the C++ of CUDA and HIP.
+"""Emitter of kernels as C++ for CUDA and HIP.
 
 A block of ``block`` threads takes the iterations of the GRID loops' linear space in turn, ``blockIdx.x``,
 ``blockIdx.x + gridDim.x``, …, so that any grid computes the same thing. Its threads share the iterations of each LANE

@@ -1,4 +1,4 @@
-"""One row for each :class:`~dyn.ops.scalar.Scalar`: the C++ expression for it.
+"""Table of C++ expressions, one for each :class:`~dyn.ops.scalar.Scalar`.
 
 A row is given the dtype of its (last) argument, the dtype of its result and the arguments' texts, which are names or
 literals and may be repeated. Nothing here relies on what C++ leaves undefined: integers wrap through an unsigned type,
@@ -116,7 +116,7 @@ def _select(source: DType, result: DType, args: tuple[str, ...]) -> str:
 
 
 def cast(source: DType, result: DType, args: tuple[str, ...]) -> str:
-    """As the documentation of ``Scalar.CAST`` says. Narrow floats are rounded once, to nearest even: a float64 passes
+    """Conversion as ``Scalar.CAST`` documents it. Narrow floats are rounded once, to nearest even: a float64 passes
     through a float32 that is rounded to odd, and an integer that a float32 does not hold is past most formats' range;
     for the others it is rounded to float32 first, as ml_dtypes does it."""
     (a,) = args

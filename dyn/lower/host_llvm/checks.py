@@ -1,4 +1,4 @@
-"""What a host program reads off its arguments, and what it checks of that."""
+"""Sizes that a host program reads off its arguments, and its checks of them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Checks:
 
 
 def _symbols(site: AxisCheck | Relation | Declaration) -> frozenset[Symbol]:
-    """What a check is about."""
+    """Symbols that a check mentions."""
     if isinstance(site, AxisCheck):
         return free_symbols(site.dim)
     return frozenset({site.symbol}) if isinstance(site, Declaration) else site.symbols()

@@ -83,8 +83,8 @@ class HostEmitter:
 
     @property
     def _values(self) -> int:
-        """How many values a failure reports: those of the symbols, the launch that wrote a red zone and the zone, and
-        what an external function answered."""
+        """Number of values that a failure reports: those of the symbols, the launch that wrote into a red zone and the
+        zone, and the answer of an external function."""
         return len(self.program.symbols) + (2 if self.program.red_zone else 0) + bool(self.outside)
 
     def module(self, symbol: str) -> str:
@@ -151,7 +151,7 @@ class HostEmitter:
         self.sizes.estimates([cost for cost in costs if scope.is_due(free_symbols(cost), measured)])
 
     def _needed(self) -> Iterator[Dim]:
-        """What the call has to know the value of."""
+        """Dims that every call computes."""
         yield from self.program.sizes
         scoped = {slot for scope in self.program.scopes.values() for slot in scope.slots}
         yield from (slot for number, slot in enumerate(self.program.slots) if number not in scoped)

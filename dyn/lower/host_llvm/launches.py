@@ -84,11 +84,20 @@ class Launches:
     # Kernels ----------------------------------------------------------------------------------------------------
 
     def _launch(self, launch: Launch, kernels: Kernels) -> None:
+        """The variant of a kernel whose condition holds, unless there is nothing that it writes.
+
+        Its grid may be of any size then: rows are counted, and what is not a row of anything has up to 2^63 - 1.
+        """
         text = self.text
         for position, value in enumerate(launch.buffers):
             slot = text.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
             text.emit(f"store ptr {self.memory.pointer(self.program.places[value])}, ptr {slot}, align 8")
         done = text.fresh("launched")
+        nothing = self._all_empty(launch.written())
+        if nothing is not None:
+            some = text.fresh("some")
+            text.emit(f"br i1 {nothing}, label %{done}, label %{some}")
+            text.label(some)
         if launch.when is not None:
             wanted = text.fresh("wanted")
             text.emit(f"br i1 {self.checks.holds(launch.when)}, label %{wanted}, label %{done}")
@@ -108,6 +117,22 @@ class Launches:
         else:
             text.emit(f"br label %{done}")
         text.label(done)
+
+    def _all_empty(self, values: Sequence[Value]) -> str | None:
+        """An i1 that says whether no value has an element; None where one always has some, or there is no value.
+
+        A size that nothing computed before the launch says nothing.
+        """
+        known = self.sizes.scope.known.dims
+        sizes = [[d for d in dict.fromkeys(v.shape) if d in known or d == 0] for v in values]
+        if not all(sizes):
+            return None
+        zero = {d: self.text.value(f"icmp eq i64 {self.sizes.dim(d)}, 0") for dims in sizes for d in dims}
+        nothing: str | None = None
+        for flags in dict.fromkeys([tuple([zero[d] for d in dims]) for dims in sizes]):
+            flag = self.text.any(flags)
+            nothing = flag if nothing is None else self.text.value(f"and i1 {nothing}, {flag}")
+        return nothing
 
     def _chosen(self, variant: Variant) -> str | None:
         """An i1 that says whether a variant is the one; None where nothing is asked."""
@@ -131,7 +156,7 @@ class Launches:
         text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
 
     def _code(self, number: int) -> str:
-        """What ``ctx`` has for a kernel or a library call."""
+        """Pointer in ``ctx`` of a kernel, a library call or an external function."""
         at = self.text.value(f"getelementptr ptr, ptr %ctx, i64 {number}")
         return self.text.value(f"load ptr, ptr {at}, align 8")
 
@@ -273,7 +298,7 @@ class Launches:
         text.label(done)
 
     def _advance(self, number: int, loop: LoopPlaces) -> None:
-        """What was made becomes what is read; rows go on."""
+        """Swap the slots of carried values that take turns, and go on to the next rows of scanned arrays."""
         text = self.text
         for carried in loop.carried:
             if carried.following is not None:

@@ -98,24 +98,28 @@ class RedZones:
                 yield number, zone
 
 
-_FILL = """define internal void @red_zone_fill(ptr %at, i64 %bytes) noinline {
-entry:
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %bytes
-  br i1 %more, label %body, label %done
+#: The loop over the words of the zone of ``%bytes`` at ``%at``. Its body goes on behind this, with the word ``%here``.
+_WORDS = """head:
+  %i = phi i64 [ 0, %{before} ], [ %next, %body ]
+  %inside = icmp slt i64 %i, %bytes
+  br i1 %inside, label %body, label %{after}
 body:
   %here = getelementptr i8, ptr %at, i64 %i
-  store i64 -1, ptr %here, align 1
   %next = add i64 %i, 8
+"""
+
+_FILL = f"""define internal void @red_zone_fill(ptr %at, i64 %bytes) noinline {{
+entry:
+  br label %head
+{_WORDS.format(before="entry", after="done")}\
+  store i64 -1, ptr %here, align 1
   br label %head
 done:
   ret void
-}
+}}
 """
 
-_BROKEN = """define internal i64 @red_zone_broken(ptr %zones, i64 %count, i64 %bytes) noinline {
+_BROKEN = f"""define internal i64 @red_zone_broken(ptr %zones, i64 %count, i64 %bytes) noinline {{
 entry:
   br label %zone
 zone:
@@ -127,14 +131,8 @@ look:
   %at = load ptr, ptr %slot, align 8
   %none = icmp eq ptr %at, null
   br i1 %none, label %whole, label %head
-head:
-  %i = phi i64 [ 0, %look ], [ %next, %body ]
-  %inside = icmp slt i64 %i, %bytes
-  br i1 %inside, label %body, label %whole
-body:
-  %here = getelementptr i8, ptr %at, i64 %i
+{_WORDS.format(before="look", after="whole")}\
   %found = load i64, ptr %here, align 1
-  %next = add i64 %i, 8
   %same = icmp eq i64 %found, -1
   br i1 %same, label %head, label %broken
 whole:
@@ -144,5 +142,5 @@ broken:
   ret i64 %number
 good:
   ret i64 -1
-}
+}}
 """

@@ -19,8 +19,8 @@ Kernels = Sequence[tuple[int, Dim]]
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """What fails where a region runs: for each of its demands the site and an i1, and i1s of divisions, of sizes, and
-    of any of all these, here and in the regions around.
+    """Flags of a conditional region's failures: for each of its demands the site and an i1, and i1s of divisions, of
+    sizes, and of any of all these, here and in the regions around.
 
     ``sizes`` are the values of which these flags tell: nobody else may use them.
     """
@@ -68,13 +68,13 @@ class Regions:
             self.compute(body.launches, any_of_these)
 
     def dims(self, body: Body) -> Iterator[Dim]:
-        """What has to be known where a conditional region runs."""
+        """Dims that are computed where a conditional region runs."""
         scope = self.program.scopes[body]
         yield from (*scope.sizes, *(self.program.slots[slot] for slot in scope.slots))
         yield from self.own_dims(body.launches)
 
     def own_dims(self, launches: Sequence[Launch]) -> Iterator[Dim]:
-        """What launches are chosen and sized by, those in regions that are not conditional too."""
+        """Dims by which launches are chosen and sized, those in regions that are not conditional too."""
         for launch in launches:
             loop = self.program.loops.get(launch)
             if loop is not None:
@@ -117,7 +117,7 @@ class Regions:
 
 
 def _dims_of(launch: Launch, kernels: Kernels) -> Iterator[Dim]:
-    """What a launch is chosen and sized by."""
+    """Dims by which a launch is chosen and sized."""
     if launch.call is not None:
         for value in (*launch.call.operands, *launch.call.results):
             yield from value.shape

@@ -1,4 +1,4 @@
-"""What is known at one place of a host program."""
+"""Scopes of a host program's text: the values that are known at one place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Values:
         self.sums |= others.sums
 
     def copy(self) -> Values:
-        """The same, to be added to."""
+        """A copy, to be added to."""
         return Values(dict(self.dims), dict(self.sums))
 
 
@@ -36,7 +36,7 @@ class Estimate:
 
 @dataclass(slots=True)
 class HostScope:
-    """What has been computed by here.
+    """Values that have been computed by here.
 
     A value is *pending* until the flags of what went wrong have been looked at; ``known`` are those that code behind
     here may rely on. Estimates are neither, and of another type.

@@ -29,7 +29,7 @@ class Sizes:
 
     @contextmanager
     def within(self, scope: HostScope) -> Iterator[HostScope]:
-        """What is computed inside is known in that scope alone."""
+        """Compute in another scope: what is computed inside of ``with`` is known in that scope alone."""
         outer, self.scope = self.scope, scope
         yield scope
         self.scope = outer
@@ -117,7 +117,7 @@ class Sizes:
         return self.text.value(f"select i1 {self._rounds_up(rest, by)}, i64 {more}, i64 {rest}")
 
     def _safe_divisor(self, b: str) -> str:
-        """1 in the place of 0 and -1, by which the processor traps: by 0 always, by -1 for the least number."""
+        """The divisor, or 1 in place of 0 and -1, by which the processor traps: by -1 only for the least number."""
         if _is_number(b) and b not in ("0", "-1"):
             return b
         near = self.text.value(f"icmp ult i64 {self.text.value(f'add i64 {b}, 1')}, 2")

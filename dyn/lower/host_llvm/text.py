@@ -85,7 +85,7 @@ class HostText:
         self.label(good)
 
     def branch_on(self, failures: Sequence[tuple[int, str]]) -> None:
-        """One branch for checks, each the number of its site and an i1 that is true where it fails.
+        """Emit one branch for checks, each the number of its site and an i1 that is true where it fails.
 
         Which one failed is found out on the cold path.
         """

@@ -64,7 +64,7 @@ class LibraryCall:
         return self.f.select(self.f.icmp("sgt", a, b), a, b)
 
     def bytes(self, *sizes: str, item: int | None = None) -> str:
-        """How many bytes so many elements take: numbers of the dtype, unless their size is said."""
+        """Bytes of so many elements: numbers of the dtype, unless their size is said."""
         total = str(self.item if item is None else item)
         for size in sizes:
             total = self.f.mul(total, size)
@@ -78,21 +78,21 @@ class LibraryCall:
     # Arguments --------------------------------------------------------------------------------------------------------
 
     def int(self, value: str) -> str:
-        """Where LAPACK reads an integer."""
+        """Pointer to an integer for LAPACK."""
         place = self.f.stack("i32")
         self.f.store("i32", self.f.cast("trunc", value, "i64", "i32"), place)
         return place
 
     def leading(self, rows: str) -> str:
-        """Where LAPACK reads how far apart columns are: never 0."""
+        """Pointer to the leading dimension of a matrix for LAPACK: never 0."""
         return self.int(self.most(rows, "1"))
 
     def char(self, letter: str) -> str:
-        """Where LAPACK reads an option."""
+        """Pointer to an option, a letter, for LAPACK."""
         return self.module.string(letter)
 
     def one(self) -> str:
-        """Where BLAS reads the number 1."""
+        """Pointer to the number 1 for BLAS."""
         place = self.f.stack("[16 x i8]", align=16)
         parts = ["1.0", "0.0"] if self.complex else ["1.0"]
         for number, part in enumerate(parts):
@@ -111,7 +111,7 @@ class LibraryCall:
     # Memory -----------------------------------------------------------------------------------------------------------
 
     def wanted(self, place: str) -> str:
-        """How many numbers LAPACK wants to work with: what it left in the first of them when it was asked."""
+        """Size of LAPACK's workspace in numbers, which it left in the first of them when it was asked."""
         f = self.f
         found = f.load(self.real, place)
         asked = f.cast("fptosi", found, self.real, "i64")

@@ -20,7 +20,7 @@ class Product:
         self._scale(self.re, self.im)
 
     def multiply(self, place: str) -> None:
-        """By the number of the call's dtype that lies there."""
+        """Multiply the product by the number at ``place``, of the call's dtype."""
         f, call = self.f, self.call
         re, im = f.var("double", call.wide(f.load(call.real, place))), f.var("double", "0.0")
         if call.complex:

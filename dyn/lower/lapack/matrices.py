@@ -1,4 +1,4 @@
-"""What is done to matrices around LAPACK: put into its order and out of it, cleared, looked through.
+"""Matrices around LAPACK's calls: put into its order and out of it, cleared, looked through.
 
 Each function of this file puts a small function into a call's text, once, and calls it. Elements are moved as the
 integers of their bits: of complex numbers a whole pair at a time.
@@ -118,7 +118,7 @@ def is_finite(call: LibraryCall, x: str, count: str) -> str:
 
 
 def is_finite_triangle(call: LibraryCall, x: str, size: str, *, lower: bool) -> str:
-    """The same of one triangle of a square matrix that lies columns first."""
+    """An i1: whether one triangle of a square matrix that lies columns first is finite."""
     f, finite = call.f, call.f.var("i1", "true")
     with f.count(size) as column:
         start = f.add(f.mul(column, size), column if lower else "0")

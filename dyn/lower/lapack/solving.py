@@ -8,7 +8,8 @@ from dyn.lower.lapack.matrices import clear_triangle, fill_nan, turn, unit, uppe
 
 
 def cholesky(call: LibraryCall) -> None:
-    """In place, without turning: what has L below its diagonal, rows first, has L^T above it, columns first."""
+    """Cholesky factor, in place, not transposed: what has L below its diagonal, rows first, has L^T above it, columns
+    first."""
     lower = call.op.attrs["lower"]
     n, _ = call.matrix_sizes()
     call.require_fit(n)
@@ -21,7 +22,7 @@ def cholesky(call: LibraryCall) -> None:
 
 
 def triangular_solve(call: LibraryCall) -> None:
-    """In place: of ``X op(A) = B`` BLAS, columns first, sees ``op(A)^T X^T = B^T``."""
+    """Solution of triangular systems, in place: of ``X op(A) = B`` BLAS, columns first, sees ``op(A)^T X^T = B^T``."""
     attrs = call.op.attrs
     m, n = call.matrix_sizes(1)
     call.require_fit(m, n)

@@ -1,4 +1,4 @@
-"""What polynomial approximations are written with."""
+"""Arithmetic that polynomial approximations are written with."""
 
 from __future__ import annotations
 

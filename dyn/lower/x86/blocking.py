@@ -1,4 +1,4 @@
-"""How contractions are blocked for the caches of a processor: one row a family, chosen by the target's name.
+"""Cache blocking of contractions: one row a family of processors, chosen by the target's name.
 
 The names are LLVM's. Nothing here is timed while compiling, and nothing of it shows in a result: every element takes
 its multiply-adds in the order of the reduced dimension, wherever that is cut.
@@ -13,7 +13,7 @@ from dyn.lower.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """How a family wants its contractions.
+    """Cache blocking for a family of processors.
 
     ``low_tiles`` says that its second-level cache feeds tiles of four rows, six vectors a step. ``panels`` packed
     panels take turns at a tile of rows, and ``depth`` steps of the reduced dimension are packed at once (0: as many as

@@ -1,4 +1,4 @@
-"""How exact the functions are: maximal errors in units in the last place of the result, over all arguments.
+"""Error bounds of the functions: maximal errors in units in the last place of the result, over all arguments.
 
 The tests hold the code to it, and ``docs/numerics.md`` shows it. What is not named is rounded correctly. float16 and
 bfloat16 are computed in float32 and rounded once more: their results are within 1 unit of theirs.
@@ -14,7 +14,7 @@ from dyn.ops.scalar import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """In units in the last place: on CPUs with fused multiply-add, and on those without."""
+    """An error bound in units in the last place: on CPUs with fused multiply-add, and on those without."""
 
     fused: float
     separate: float

@@ -18,7 +18,7 @@ def libm(m: Machine, ty: VType, name: str, *args: str) -> str:
 
 
 def elementwise(m: Machine, ty: VType, name: str, args: Sequence[str]) -> str:
-    """The same, in place."""
+    """A function of each lane, called one lane after the other."""
     fn, scalar = m.fn, vtype(ty.elem)
     symbol = name + "f" if ty.elem == "float" else name
     result = "poison"

@@ -83,7 +83,7 @@ def to_half(m: Machine, dtype: DType, ty: VType, a: str) -> str:
 
 
 def _half_to_float(m: Machine, ty: VType, a: str) -> str:
-    """Without the instruction: the exponent and fraction moved into place, times 2**112, which is exact."""
+    """float16 to float32 without the instruction: exponent and fraction in place, times 2**112, which is exact."""
     fn, bits, single = m.fn, ty.of("i32"), ty.of("float")
     wide = fn.cast("zext", ty, a, bits)
     size = fn.op("shl", bits, fn.op("and", bits, wide, constant(0x7FFF, bits)), constant(13, bits))
@@ -96,7 +96,7 @@ def _half_to_float(m: Machine, ty: VType, a: str) -> str:
 
 
 def _float_to_half(m: Machine, ty: VType, a: str) -> str:
-    """Without the instruction. Adding 0.5 to what will be denormal rounds it where its last bit will be."""
+    """float32 to float16 without the instruction. Adding 0.5 to what will be denormal rounds it at its last bit."""
     fn, bits = m.fn, ty.of("i32")
     pattern = fn.cast("bitcast", ty, a, bits)
     size = fn.intrinsic("fabs", ty, a)

@@ -1,4 +1,4 @@
-"""From a kernel to LLVM IR text: values.
+"""Emitter of kernels as LLVM IR text: values.
 
 :class:`KernelEmitter` is the interface of this folder: it evaluates expressions and emits statements in the scope that
 is open. Loops are in ``loops.py``, folds in ``folds.py``, contractions in ``tile.py``; they open scopes and call back.
@@ -79,7 +79,7 @@ class KernelText:
 
 
 def link(kernels: Sequence[KernelText]) -> str:
-    """One module with several kernels; what they refer to in common stands in it once."""
+    """Put several kernels into one module; what they refer to in common stands in it once."""
     externals = dict.fromkeys([external for kernel in kernels for external in kernel.externals])
     return "\n".join([*externals, *[kernel.definition for kernel in kernels], ""])
 
@@ -172,7 +172,7 @@ class KernelEmitter:
         return self.indices.address(self.pointer(buffer), self.memory(buffer.dtype).elem, index).parts[0]
 
     def pointer(self, buffer: Buffer) -> str:
-        """Where a buffer begins."""
+        """Pointer to a buffer's first element."""
         return self._pointers[id(buffer)]
 
     def alloc_scratch(self, size: Dim) -> str:

@@ -43,7 +43,7 @@ class VType:
         return _BITS[self.elem]
 
     def of(self, elem: str) -> VType:
-        """As many lanes of another element type."""
+        """The vector type of as many lanes of another element type."""
         return vtype(elem, self.lanes)
 
     def __str__(self) -> str:

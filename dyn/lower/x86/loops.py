@@ -106,7 +106,7 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
 
 
 def _initial(em: KernelEmitter, carry: Carry) -> Value:
-    """What a loop carries into its first iteration: vectors where some state will differ between lanes."""
+    """Initial value of a loop's carry: vectors where some state will differ between lanes."""
     value = em.eval(carry.init)
     return em.spread(value) if em.varying(carry.state) else value
 

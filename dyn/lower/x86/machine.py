@@ -1,4 +1,4 @@
-"""What the target's instructions can do, as far as the text depends on it, and functions that are called."""
+"""Abilities of the target's instructions, as far as the text depends on them, and functions that are called."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _update_one(em: KernelEmitter, stmt: Update, value: Value | None) -> None:
 
 
 def _update_lanes(em: KernelEmitter, stmt: Update, value: Value | None, masks: tuple[str, ...] | None) -> None:
-    """The same for vectors. All are read first: the lanes' places are distinct."""
+    """Update the places of all lanes. All are read first: the lanes' places are distinct."""
     fn, dtype, lanes = em.fn, stmt.buffer.dtype, em.lanes
     elem = em.memory(dtype, lanes.width)
     where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
@@ -214,7 +214,7 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
 
 
 class _Place:
-    """Where the lanes of an access lie: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
+    """Places of an access's lanes: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
     so-manieth element, None is anywhere."""
 
     def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""How wide a LANE loop is: the lanes of a vector, and how many vectors go through the body at once."""
+"""Width of a LANE loop: the lanes of a vector, and how many vectors go through the body at once."""
 
 from __future__ import annotations
 

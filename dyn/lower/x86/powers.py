@@ -170,7 +170,7 @@ def _with_sign(m: Machine, ty: VType, x: str, y: str, size: str, result: str) ->
 
 
 def integer_power(m: Machine, ty: VType, x: str, y: str, *, signed: bool) -> str:
-    """By squaring, wrapping. A negative exponent gives 0, but for the bases 1 and -1."""
+    """Powers of integers, by squaring, wrapping. A negative exponent gives 0, but for the bases 1 and -1."""
     name = "ipow.s" if signed else "ipow.u"
     return m.helper(name, ty, [(ty, x), (ty, y)], lambda inner, args: _integer_power(inner, ty, *args, signed=signed))
 

@@ -1,4 +1,4 @@
-"""One row for each :class:`~dyn.ops.scalar.Scalar`: the instructions for it, on one vector or scalar.
+"""Table of instructions for each :class:`~dyn.ops.scalar.Scalar`, on one vector or scalar.
 
 A row takes the machine, the dtype and the register type of its (last) argument, and the arguments' names. CAST has two
 dtypes and stands in ``casts.py``; the transcendental functions are polynomials in ``vector_math.py``.
@@ -29,7 +29,7 @@ def _unsupported(fn: str, dtype: DType) -> UnsupportedOpError:
 
 
 def _opcodes(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", booleans: str = "") -> Row:
-    """One instruction, by kind of dtype; ``unsigned`` is ``signed`` where not given."""
+    """Code of one instruction, by kind of dtype; ``unsigned`` is ``signed`` where not given."""
 
     def row(m: Machine, dtype: DType, ty: VType, args: tuple[str, ...]) -> str:
         if dtype is dtypes.bool_:

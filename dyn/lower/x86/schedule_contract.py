@@ -1,4 +1,4 @@
-"""Which tiles a contraction is compiled with on x86.
+"""Tiles that a contraction is compiled with on x86.
 
 Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a single tile of rows,
 which reads the right operand where it lies, once, and one for all others, which packs it.

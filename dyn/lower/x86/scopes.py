@@ -1,4 +1,4 @@
-"""Where values are known: nested scopes, and code that is put into the outermost one possible.
+"""Nested scopes of values, and code that is put into the outermost one possible.
 
 A :class:`Scope` is a stretch of structured code, such as the body of a loop. Each has an ``entry`` chunk that lies in
 its parent's code just before it: code for the parent that is wanted only once inside is written there. So a value
@@ -89,7 +89,7 @@ class Scopes:
         self.top = self.stack[-1]
 
     def chunk(self, depth: int) -> Chunk:
-        """Where code at a depth is to be written now."""
+        """The chunk that code at a depth is written to now."""
         return self.fn.body if depth >= self.top.depth else self.stack[depth + 1].entry
 
     def bind(self, symbol: Symbol, value: str) -> None:
@@ -103,7 +103,7 @@ class Scopes:
         self.top.lanes, self.top.lanes_depth = lanes, self.top.depth
 
     def find(self, key: object) -> Value | None:
-        """What was computed before under a key, if it is known here."""
+        """The value that was computed before under a key; None if it is not known here."""
         for scope in reversed(self.stack):
             found = scope.values.get(key)
             if found is not None:

@@ -234,7 +234,7 @@ class _Tile:
                 down.close()
 
     def _plan_rows(self, rows: str) -> None:
-        """How a block of rows is cut into tiles: from ``first_low`` on they have half the height."""
+        """Cut a block of rows into tiles: from ``first_low`` on they have half the height."""
         ints = self.ints
         self.rows = rows
         tiles = rows
@@ -320,7 +320,7 @@ class _Tile:
         self.rhs_packer.pack(Block(part.k0, panel.j, part.depth, panel.cols, place, self.width))
 
     def _source(self, panel: Panel, part: Part, place: str, *, pack: bool) -> tuple[str, str]:
-        """Where the right operand's panel lies, and the distance of its rows: in ``place``, if it has to be packed
+        """Pointer to the right operand's panel, and the distance of its rows: in ``place``, if it has to be packed
         beforehand."""
         em, tile = self.em, self.tile
         if self.rhs is None:
@@ -352,7 +352,7 @@ class _Tile:
         self._call(kernel, rows, panel, part, source, place)
 
     def _left(self, part: Part, row: str) -> tuple[str, str]:
-        """Where the left operand's row lies, from the block of the reduced dimension on, and the distance of rows."""
+        """Pointer to the left operand's row, from the block of the reduced dimension on, and the distance of rows."""
         em, ints, tile = self.em, self.ints, self.tile
         if self.lhs is None:
             step = str(self.lhs_step)
@@ -363,7 +363,7 @@ class _Tile:
             return em.address(self.lhs.buffer, self.lhs.index), em.dim(self.lhs.slow)
 
     def _acc(self, panel: Panel, number: str) -> str:
-        """Where the accumulators of a tile of rows lie."""
+        """Pointer to the accumulators of a tile of rows."""
         if not self.resumes:
             return self.acc
         slot = self.ints.add(self.ints.mul(panel.number, str(self.tiles)), number)

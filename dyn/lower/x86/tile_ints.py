@@ -99,7 +99,7 @@ class Ints:
         return self._select(p, a, b, "i64")
 
     def choose(self, p: str, a: str, b: str) -> str:
-        """The same for addresses."""
+        """Address ``a`` where ``p`` holds, else ``b``."""
         return self._select(p, a, b, "ptr")
 
     def _select(self, p: str, a: str, b: str, ty: str) -> str:

@@ -35,7 +35,7 @@ class Leaf:
 
 
 class Rhs(Enum):
-    """How a micro-kernel reads the right operand."""
+    """Source of a micro-kernel's right operand."""
 
     #: From a packed panel.
     PACKED = "packed"
@@ -119,7 +119,7 @@ class Micro:
         return [fn.value(f"phi {self.vec.text} [ {zero}, %zero ], [ {x}, %partial ]") for x in loaded]
 
     def _packed(self, vector: int) -> int:
-        """Where a step's vector goes in the packed panels."""
+        """Offset of a step's vector in the packed panels."""
         member, v = divmod(vector, self.panel) if self.panel else (0, vector)
         return member * self.apart + v * self.vec.lanes
 

@@ -83,7 +83,7 @@ def contiguous(expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> b
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Which part of an operand is packed, and where to: ``i`` from ``i0`` for ``m`` steps, ``j`` from ``j0`` for ``n``.
+    """Part of an operand that is packed to ``dst``: ``i`` from ``i0`` for ``m`` steps, ``j`` from ``j0`` for ``n``.
 
     ``dst`` has rows of ``ldd`` elements, a multiple of W, and room for the next multiple of W of rows.
     """
@@ -223,7 +223,7 @@ class Packer:
         return str(max(extent, 1)) if isinstance(extent, int) else self.ints.most(self.em.dim(extent), "1")
 
     def _walk(self, digits: Digits, j: Symbol, block: Block) -> _Walk:
-        """How the lines of a block are cut into runs."""
+        """Cut of a block's lines into runs."""
         em, ints = self.em, self.ints
         size = self._positive(digits.parts[-1][1])
         with em.scope():

@@ -38,7 +38,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How ``width`` columns from ``j0`` on are cut into panels: those below number ``wide`` are wide, the narrow ones
+    """Cut of ``width`` columns from ``j0`` on into panels: those below number ``wide`` are wide, the narrow ones
     begin after ``covered`` columns."""
 
     j0: str
@@ -59,7 +59,7 @@ class Rows:
 
 
 class Epilogue:
-    """What a contraction does with its accumulators, which lie in scratch."""
+    """Epilogue of a contraction: what becomes of its accumulators, which lie in scratch."""
 
     def __init__(self, em: KernelEmitter, tile: TileContract, vec: VType) -> None:
         self.em, self.fn, self.tile, self.vec, self.w = em, em.fn, tile, vec, vec.lanes

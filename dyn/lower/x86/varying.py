@@ -1,4 +1,4 @@
-"""Which values differ between the lanes, known before any of them is emitted: a fold needs its type first."""
+"""Values that differ between the lanes, known before any of them is emitted: a fold needs its type first."""
 
 from __future__ import annotations
 

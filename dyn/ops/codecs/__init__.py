@@ -1,1 +1,1 @@
-"""How ops are written as StableHLO, and read again: a file for each kind of op."""
+"""Codecs: ops written as StableHLO, and read again; a file for each kind of op."""

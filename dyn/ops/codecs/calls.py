@@ -57,7 +57,7 @@ _CALLING = {
 
 
 def _encode_custom_call(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    """Where a result has symbolic sizes, the shapes of all of them are further operands."""
+    """Write a custom call. Where a result has symbolic sizes, the shapes of all results are further operands."""
     target = op.attrs["target"]
     if isinstance(target, External):
         raise UnsupportedOpError(

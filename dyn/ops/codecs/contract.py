@@ -34,7 +34,7 @@ def in_result_dtype(d: Any, op: HloOp) -> list[Any]:
 
 
 def _check_algorithm(d: Any, text: str, wide: DType) -> None:
-    """That sums in the dtype of the result are as exact as an algorithm says.
+    """Check that sums in the dtype of the result are as exact as an algorithm says.
 
     One that takes operands for less than they are, such as ``TF32_TF32_F32``, has less exact products than dyn's.
     """
@@ -90,7 +90,7 @@ def conv_text(lhs: tuple[int, ...], rhs: tuple[int, ...], out: tuple[int, ...]) 
 
 
 def parse_conv(text: str) -> tuple[tuple[int, ...], ...]:
-    """Where batch, features and the spatial axes of image, kernel and result stand: their specs."""
+    """Dimension numbers of a convolution: places of batch, features and spatial axes in image, kernel and result."""
     groups = [[part.strip() for part in group.split(",")] for group in re.findall(r"\[([^\]]*)\]", text)]
     specs: list[tuple[int, ...]] = []
     for names, letters in zip(groups, ("bf", "oi", "bf"), strict=True):

@@ -24,7 +24,7 @@ def _cast(e: Any, values: Sequence[HloValue], types: Sequence[HloType]) -> list[
 
 
 def _strong(d: Any, value: Value) -> Value:
-    """What a loop carries is not weak."""
+    """A loop's start value, which is never weak."""
     return d.b.op("convert", value, dtype=value.dtype) if value.type.weak else value
 
 
@@ -44,7 +44,7 @@ def _encode_while(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[H
 
 
 def _decode_while(d: Any, op: HloOp) -> Sequence[Any]:
-    """What both regions read from around the loop is carried unchanged."""
+    """Read a loop. Values from around it that its regions read are carried unchanged."""
     starts = [_strong(d, d.value(v)) for v in op.operands]
     (condition, body), free = d.closed(op.regions, [_plain(v) for v in starts])
     handed = body.params[len(starts) :]

@@ -198,7 +198,7 @@ def _decode_clamp(d: Any, op: HloOp) -> Sequence[Any]:
 
 
 def _encode_clamp(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    """Both bounds are scalars, or neither."""
+    """Write a clamp: in StableHLO both bounds are scalars, or neither."""
     low, x, high = operands
     if bool(low.shape) != bool(high.shape):
         low, high = (v if v.shape else e.spread(v, x.type, ()) for v in (low, high))

@@ -173,7 +173,7 @@ def _without_holes(d: Any, values: list[Any], region: HloRegion, at: dict[str, A
 
 
 def window_rules(identity: Identity, *, holes: bool) -> dict[str, DecodeRule]:
-    """How windows are read: as the op ``reduce_window``, as ``cumulative``, or as ``variadic_reduce_window``.
+    """Decoders of windows: as the op ``reduce_window``, as ``cumulative``, or as ``variadic_reduce_window``.
 
     With ``holes`` the padding and what lies between dilated elements are elements equal to the initial value, as the
     specification says. Without, a window has the elements that are there, and the initial value once.
@@ -206,7 +206,7 @@ def reduce_window(identity: Identity) -> Codec:
 
 
 def _encode_variadic_window(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    """For XLA, whose windows have no padding, the elements of the padding are written as such.
+    """Write windows. For XLA, whose windows have no padding, the elements of the padding are written as such.
 
     Behind a barrier: XLA takes a pad by the initial value for a padding of the windows, and then leaves it out.
     """
@@ -277,7 +277,7 @@ def _encode_choice(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[
 
 
 def _padded(e: Any, x: HloValue, hole: HloValue, at: Any) -> HloValue:
-    """With the holes that windows slide over."""
+    """Pad an array with the holes that windows slide over."""
     low, high = (tuple(pair[i] for pair in at["padding"]) for i in (0, 1))
     interior = tuple(n - 1 for n in at["base_dilations"])
     shape: Any = x.shape

@@ -234,7 +234,7 @@ def _within_margins(
 
 
 def combine_of(region: HloRegion) -> str | None:
-    """What a region of two scalars does, where that is a monoid, ``replace`` or ``keep``; else None."""
+    """Name of a region of two scalars: a monoid, ``replace`` or ``keep``; None for any other."""
     if len(region.params) != 2 or len(region.results) != 1:
         return None
     old, new = region.params

@@ -38,7 +38,7 @@ fft = Codec("stablehlo.fft", _encode_fft, {"stablehlo.fft": _decode_fft})
 
 
 def _encode_cholesky(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    """With zeros in the other triangle, where StableHLO leaves open what there is."""
+    """Write a Cholesky factor, with zeros in the other triangle: StableHLO leaves open what is there."""
     (a,), lower, rank = operands, op.attrs["lower"], len(op.result.shape)
     made = e.op("stablehlo.cholesky", a, lower=lower)
     places = HloType(dtypes.int64, made.shape)

@@ -49,7 +49,7 @@ def _encode_sort(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hl
 
 
 def _pairs(operands: Sequence[HloValue]) -> list[HloType]:
-    """What a comparator takes: of each operand an element on the left and one on the right."""
+    """Types of a comparator's arguments: of each operand an element on the left and one on the right."""
     return [HloType(v.dtype, ()) for v in operands for _ in range(2)]
 
 

@@ -1,4 +1,4 @@
-"""How the entry's functions reach CPython and NumPy: through a table of addresses, so that its code is position-free.
+"""CPython's and NumPy's functions for the entry: called through a table of addresses, so that code is position-free.
 
 The table is filled once a process (``dyn_entry_setup``); the code may come from a cache on disk.
 """
@@ -44,12 +44,12 @@ def call_method(f: Function, object: str, name: str) -> str:
 
 
 def hold(f: Function, object: str) -> None:
-    """One more reference."""
+    """Take one more reference of an object."""
     call(f, "void", "Py_IncRef", [("ptr", object)])
 
 
 def drop(f: Function, object: str) -> None:
-    """One reference less; nothing for null."""
+    """Give back a reference of an object; nothing for null."""
     call(f, "void", "Py_DecRef", [("ptr", object)])
 
 

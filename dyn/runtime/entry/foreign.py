@@ -11,9 +11,6 @@ from dyn.runtime.entry.api import address, call, call_method, drop, hold
 from dyn.runtime.entry.arguments import describe, room_of, tag
 from dyn.runtime.entry.layout import ANY, Buffer, DLTensor, Frame, HostRecord, Node, NodeRecord, Plan, Reader, Tag
 
-#: DLPack's code of complex numbers.
-_COMPLEX = 5
-
 
 def define_foreign(module: Module) -> None:
     """``i1 read_all(frame)`` describes all leaves, and answers whether they are as the plan has them."""
@@ -115,33 +112,12 @@ def _define_dlpack(module: Module) -> None:
     computes none.
     """
     f = module.function("dlpack", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
-    gradient = call(f, "ptr", "PyObject_GetAttr", [("ptr", "%object"), ("ptr", address(f, "str_requires_grad"))])
-    f.ret_if(f.is_null(gradient), "i1", "false")
-    drop(f, gradient)
-    # True and False are of those that never go away; and any other answer is not the one.
-    with f.if_(f.icmp("ne", gradient, address(f, "Py_False"), "ptr")):
-        f.ret_if(f.icmp("ne", gradient, address(f, "Py_True"), "ptr"), "i1", "false")
-        asked = f.load("ptr", f.load("ptr", "%record", NodeRecord.HOST), HostRecord.GRADIENTS)
-        computed = call(f, "ptr", "PyObject_CallNoArgs", [("ptr", asked)])
-        f.ret_if(f.is_null(computed), "i1", "false")
-        drop(f, computed)
-        f.ret_if(f.icmp("ne", computed, address(f, "Py_False"), "ptr"), "i1", "false")
-    wanted = f.load("i64", "%record", NodeRecord.VALUE)
-    complex = f.icmp("eq", f.and_(wanted, "255"), str(_COMPLEX))
-    _no(f, "str_is_neg")
-    with f.if_(complex):
-        _no(f, "str_is_conj")
-    tensor = f.stack(f"[{DLTensor.BYTES} x i8]")
-    function = f.load("ptr", f.load("ptr", "%record", NodeRecord.HOST), HostRecord.WHERE)
-    status = f.call("i32", function, [("ptr", "%object"), ("ptr", tensor)])
-    f.ret_if(f.icmp("ne", status, "0", "i32"), "i1", "false")
+    host = f.load("ptr", "%record", NodeRecord.HOST)
+    with f.if_(requires_grad(f, "%object")):
+        f.ret_if(computes_gradients(f, host), "i1", "false")
+    wanted, count = f.load("i64", "%record", NodeRecord.VALUE), f.load("i64", "%record", NodeRecord.COUNT)
+    tensor = read_tensor(f, "%object", host, wanted, count)
     rank = f.load("i32", tensor, DLTensor.RANK)
-    kind = f.cast("zext", f.load("i32", tensor, DLTensor.TYPE), "i32", "i64")
-    good = f.icmp("eq", f.load("i32", tensor, DLTensor.DEVICE), str(DLTensor.CPU), "i32")
-    good = f.and_(good, f.icmp("eq", kind, wanted), "i1")
-    count = f.load("i64", "%record", NodeRecord.COUNT)
-    good = f.and_(good, f.icmp("eq", f.cast("sext", rank, "i32", "i64"), count), "i1")
-    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
     dims, strides = f.load("ptr", tensor, DLTensor.DIMS), f.load("ptr", tensor, DLTensor.STRIDES)
     room = _copy_sizes(f, "%record", dims)
     base = f.load("ptr", tensor, DLTensor.DATA)
@@ -154,6 +130,8 @@ def _define_dlpack(module: Module) -> None:
     data = f.at(base, f.load("i64", tensor, DLTensor.OFFSET))
     described = describe(f, "%record", data, room, rank)
     dense = f.call("i1", "@is_dense", [("ptr", room), ("ptr", strides), ("i64", count)])
+    in_rows = f.icmp("ne", f.load("i64", "%record", NodeRecord.ROWS), "0")
+    f.ret_if(f.and_(in_rows, f.icmp("eq", dense, "false", "i1"), "i1"), "i1", "false")
     plain = f.and_(dense, _is_aligned(f, data), "i1")
     with f.if_(f.icmp("eq", plain, "false", "i1")):
         bytes = f.binary("udiv", f.and_(f.binary("lshr", wanted, "8"), "255"), "8")
@@ -165,12 +143,41 @@ def _define_dlpack(module: Module) -> None:
     f.ret("i1", "true")
 
 
-def _no(f: Function, method: str) -> None:
-    """Give up where a method without arguments does not say False."""
-    answer = call_method(f, "%object", method)
+def requires_grad(f: Function, object: str) -> str:
+    """Whether a tensor requires a gradient; gives up where it does not say."""
+    answer = call(f, "ptr", "PyObject_GetAttr", [("ptr", object), ("ptr", address(f, "str_requires_grad"))])
+    return _is_true(f, answer)
+
+
+def computes_gradients(f: Function, host: str) -> str:
+    """Whether PyTorch computes gradients now; gives up where it does not say."""
+    return _is_true(f, call(f, "ptr", "PyObject_CallNoArgs", [("ptr", f.load("ptr", host, HostRecord.GRADIENTS))]))
+
+
+def _is_true(f: Function, answer: str) -> str:
+    """An answer that is True or False, which are of those objects that never go away; gives up where it is neither."""
     f.ret_if(f.is_null(answer), "i1", "false")
     drop(f, answer)
-    f.ret_if(f.icmp("ne", answer, address(f, "Py_False"), "ptr"), "i1", "false")
+    true, false = (f.icmp("eq", answer, address(f, name), "ptr") for name in ("Py_True", "Py_False"))
+    f.ret_if(f.icmp("eq", true, false, "i1"), "i1", "false")
+    return true
+
+
+def read_tensor(f: Function, object: str, host: str, kind: str, rank: str) -> str:
+    """A DLTensor with what a plain tensor on the CPU is; gives up where it is not of the dtype and rank, and where its
+    dispatch keys have it computed with in another way than by its memory."""
+    impl = f.load("ptr", f.at(object, f.load("i64", host, HostRecord.IMPL)))
+    keys = f.load("i64", f.at(impl, f.load("i64", host, HostRecord.KEYS)))
+    odd = f.and_(keys, f.load("i64", host, HostRecord.ODD_KEYS))
+    f.ret_if(f.icmp("ne", odd, "0"), "i1", "false")
+    tensor = f.stack(f"[{DLTensor.BYTES} x i8]")
+    status = f.call("i32", f.load("ptr", host, HostRecord.WHERE), [("ptr", object), ("ptr", tensor)])
+    f.ret_if(f.icmp("ne", status, "0", "i32"), "i1", "false")
+    good = f.icmp("eq", f.load("i32", tensor, DLTensor.DEVICE), str(DLTensor.CPU), "i32")
+    good = f.and_(good, f.icmp("eq", f.cast("zext", f.load("i32", tensor, DLTensor.TYPE), "i32", "i64"), kind), "i1")
+    good = f.and_(good, f.icmp("eq", f.cast("sext", f.load("i32", tensor, DLTensor.RANK), "i32", "i64"), rank), "i1")
+    f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
+    return tensor
 
 
 def _is_aligned(f: Function, data: str) -> str:

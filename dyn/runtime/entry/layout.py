@@ -1,4 +1,4 @@
-"""What the entry reads: the byte offsets of its records, shared by the code that reads them and the code that writes.
+"""Layout of the entry's records: byte offsets, shared by the code that reads them and the code that writes.
 
 A *call table* belongs to a jitted function. It leads to a list of *plans*, one for each form that calls have had: which
 arguments there are, how their trees look, what each leaf is. A plan leads to the *versions* that were compiled for that
@@ -18,18 +18,18 @@ API = (
     "PyComplex_RealAsDouble", "PyComplex_ImagAsDouble", "PyEval_SaveThread", "PyEval_RestoreThread", "PyCapsule_New",
     "PyCapsule_GetPointer", "PyCapsule_IsValid", "PyMem_RawMalloc", "PyMem_RawFree", "PyObject_GetAttr",
     "PyObject_VectorcallMethod", "PyObject_GetBuffer", "PyBuffer_Release", "PyObject_CallNoArgs", "PyLong_FromVoidPtr",
-    "PyType_GenericAlloc", "PyDict_GetItem", "qsort",
+    "PyType_GenericAlloc", "PyDict_GetItem", "PyDict_GetItemWithError", "qsort",
     "PyArray_Empty", "PyArray_NewFromDescr", "PyArray_SetBaseObject",
     "dyn_block_alloc", "dyn_block_free", "dyn_copy_dense",
     "PyArray_Type", "PyUnicode_Type", "PyLong_Type", "PyFloat_Type", "PyComplex_Type", "PyBool_Type", "Py_None",
     "Py_True", "Py_False", "trace_variable", "config_variable",
-    "str_requires_grad", "str_is_neg", "str_is_conj", "str_aval", "str_dtype", "str_weak_type", "str_delete",
+    "str_requires_grad", "str_aval", "str_dtype", "str_weak_type", "str_delete",
     "str___array__", "str_shape",
 )  # fmt: skip
 
 
 class PyObjects:
-    """Where CPython and NumPy keep what the entry reads itself. ``dyn.hosts.cpython`` checks each at the start."""
+    """Offsets in CPython's and NumPy's objects that the entry reads itself. ``dyn.hosts.cpython`` checks each first."""
 
     HEAD = 16
     REFERENCES, TYPE = 0, 8
@@ -37,6 +37,8 @@ class PyObjects:
     SIZE = 16
     #: A tuple's items lie here; of a list this is a pointer to them.
     ITEMS = 24
+    #: Of a dict where ``dyn.hosts.cpython.has_dict_tags``: a number that no dict has had before its last change.
+    DICT_TAG = 24
     BYTES = 32
     ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_BASE, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 48, 56, 64
     DESCR_BYTEORDER, DESCR_TYPE_NUMBER = 26, 28
@@ -76,7 +78,7 @@ class StaticRecord:
 
 
 class Node(IntEnum):
-    """What a record of a plan's code expects next in the container that is being walked."""
+    """Opcodes of a plan: the kind of item that is expected next in the container that is being walked."""
 
     END = 0
     LEAVE = auto()
@@ -106,11 +108,12 @@ class NodeRecord:
     of the dtype object. Of arrays moreover: ``HOST``, how they are read (null: they are NumPy's), ``ROOM``, the first
     of the frame's words for dims, ``UNIT``, the bytes of a number (half an element where that is complex), ``SIZES``,
     null or for each axis the size that it has to have (ANY, NOT_ZERO), and ``WEAK``:
-    0, 1, or ANY; NumPy's arrays have this machine's byte order unless it is ANY. A Python number with
-    ``UNIT`` 4 becomes one of 32 bits. An int lies between ``VALUE`` and ``COUNT``.
+    0, 1, or ANY; NumPy's arrays have this machine's byte order unless it is ANY. With ``ROWS`` a foreign array has to
+    lie row by row. A Python number with ``UNIT`` 4 becomes one of 32 bits. An int lies between ``VALUE`` and ``COUNT``.
     """
 
-    KIND, VALUE, COUNT, LEAF, KEY, HOST, ROOM, UNIT, SIZES, WEAK, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
+    KIND, VALUE, COUNT, LEAF, KEY, HOST, ROOM, UNIT, SIZES, WEAK, ROWS = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
+    BYTES = 88
 
 
 #: In ``NodeRecord.SIZES``: every size will do, or every size but 0. ``ANY`` in ``WEAK`` too.
@@ -118,7 +121,7 @@ ANY, NOT_ZERO = -1, -2
 
 
 class Reader(IntEnum):
-    """How an array is read."""
+    """Ways to read an array's memory, shape and dtype."""
 
     #: The entry knows where NumPy's arrays keep what they have. No record says so.
     NUMPY = 0
@@ -133,12 +136,15 @@ class Reader(IntEnum):
 
 
 class HostRecord:
-    """How arrays of one type are read: the type, a Reader, and the offset of its ndarray or the function's address.
+    """Record of an array type: the type, a Reader, and the offset of its ndarray or the reading function's address.
 
-    An array that requires a gradient is read where the callable ``GRADIENTS`` says that none are computed.
+    An array that requires a gradient is read where the callable ``GRADIENTS`` says that none are computed. PyTorch's
+    have at ``IMPL`` the address of what they stand for, which has at ``KEYS`` its dispatch keys: none of ``ODD_KEYS``.
+    At ``STORAGE`` that has the address of a storage, which has at ``DATA`` that of its memory. ``STORAGE`` is 0 where
+    it is not known that a change of a tensor shows in these words.
     """
 
-    TYPE, READER, WHERE, GRADIENTS, BYTES = 0, 8, 16, 24, 32
+    TYPE, READER, WHERE, GRADIENTS, IMPL, KEYS, ODD_KEYS, STORAGE, DATA, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
 
 
 #: How deep containers may nest in a plan.
@@ -160,7 +166,38 @@ class Version:
     #: A callable of three addresses: of a frame's SITE and VALUES, and of the inputs. It raises what the failure of a
     #: call is that may have written to arguments, or returns None where it has not.
     FAILED = 168
-    BYTES = 176
+    #: What the program relies on beside its arguments: dicts, and tensors.
+    DICTS, DICT_COUNT, TENSORS, TENSOR_COUNT = 176, 184, 192, 200
+    BYTES = 208
+
+
+class DictRecord:
+    """The dict ``DICT`` has ``COUNT`` ``ENTRIES``, and with ``WHOLE`` no more, and in their order.
+
+    With ``TAGGED`` it had them when its tag was ``TAG``.
+    """
+
+    DICT, ENTRIES, COUNT, WHOLE, TAGGED, TAG, BYTES = 0, 8, 16, 24, 32, 40, 48
+
+
+class EntryRecord:
+    """A key, and the object under it."""
+
+    KEY, VALUE, BYTES = 0, 8, 16
+
+
+class TensorRecord:
+    """The tensor ``OBJECT``, read as ``HOST`` says, is of the dtype ``TYPE`` (DLPack's word), has ``RANK`` axes of
+    ``SIZES``, and lies row by row at ``ADDRESS`` (null: anywhere).
+
+    ``WORDS``, where it is not null, are what its impl had when it was so, and the address of its storage's memory.
+    """
+
+    OBJECT, HOST, TYPE, RANK, SIZES, ADDRESS, WORDS, BYTES = 0, 8, 16, 24, 32, 40, 48, 56
+    #: The words of an impl that are compared: the first, and how many. Before them are its type and reference counts.
+    FIRST_WORD, WORD_COUNT = 2, 22
+    #: Sizes and strides of more axes lie elsewhere.
+    MOST_AXES = 5
 
 
 class ReuseRecord:
@@ -227,7 +264,7 @@ class OutputRecord:
 
 
 class PutRecord:
-    """How JAX makes an array: ``FUNCTION(AVALS[array.shape], SHARDING, [array], DEVICES, False)``."""
+    """Record of JAX's constructor of arrays: ``FUNCTION(AVALS[array.shape], SHARDING, [array], DEVICES, False)``."""
 
     FUNCTION, AVALS, SHARDING, DEVICES, BYTES = 0, 8, 16, 24, 32
 
@@ -237,16 +274,19 @@ class Build(IntEnum):
 
     END = 0
     RESULT = auto()
-    NONE = auto()
+    #: The object that an array came in, and an object that is always the same.
+    ARGUMENT = auto()
+    OBJECT = auto()
     TUPLE = auto()
     LIST = auto()
     DICT = auto()
 
 
 class BuildRecord:
-    """``COUNT`` is a result's number, or a container's length; ``KEYS`` a dict with a dict's keys, then these."""
+    """``COUNT`` is the number of a result or a leaf, or a container's length; ``VALUE`` an object, or the address of a
+    dict with a dict's keys and of these."""
 
-    KIND, COUNT, KEYS, BYTES = 0, 8, 16, 24
+    KIND, COUNT, VALUE, BYTES = 0, 8, 16, 24
 
 
 class Tag:

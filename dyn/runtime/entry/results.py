@@ -1,4 +1,4 @@
-"""What compiled code gets from the entry while it runs, and how its results become Python objects."""
+"""Callbacks for compiled code while it runs in a call of the entry's, and Python objects of its results."""
 
 from __future__ import annotations
 
@@ -366,9 +366,10 @@ def define_wrap(module: Module) -> None:
 
 
 def define_build(module: Module) -> None:
-    """``ptr build(code, results, stack)``: the tree, or null with an exception set; takes the results' references."""
+    """``ptr build(code, results, objects, stack)``: the tree, or null with an exception set; takes the results'
+    references. ``objects`` are the leaves'."""
     _define_items(module)
-    params = [("ptr", "code"), ("ptr", "results"), ("ptr", "stack")]
+    params = [("ptr", "code"), ("ptr", "results"), ("ptr", "objects"), ("ptr", "stack")]
     f = module.function("build", "ptr", params, exported=False)
     top = f.var("ptr", "%stack")
     record = f.var("ptr", "%code")
@@ -383,14 +384,17 @@ def define_build(module: Module) -> None:
             f.store("ptr", "null", slot)
             top.set(f.at(top.get(), 8))
             loop.continue_()
-        with f.if_(f.icmp("eq", kind, str(int(Build.NONE)))):
-            none = address(f, "Py_None")
-            hold(f, none)
-            f.store("ptr", none, top.get())
-            top.set(f.at(top.get(), 8))
-            loop.continue_()
+        for leaf in (Build.ARGUMENT, Build.OBJECT):
+            with f.if_(f.icmp("eq", kind, str(int(leaf)))):
+                argument = leaf is Build.ARGUMENT
+                place = f.at("%objects", count, "ptr") if argument else f.at(now, BuildRecord.VALUE)
+                object = f.load("ptr", place)
+                hold(f, object)
+                f.store("ptr", object, top.get())
+                top.set(f.at(top.get(), 8))
+                loop.continue_()
         first = f.at(top.get(), f.mul(count, "-8"))
-        keys = f.load("ptr", now, BuildRecord.KEYS)
+        keys = f.load("ptr", now, BuildRecord.VALUE)
         made = f.call("ptr", "@items", [("i64", kind), ("i64", count), ("ptr", keys), ("ptr", first)])
         with f.if_(f.is_null(made)):  # the items are gone; what lies under them remains
             f.call("void", "@drop_all", [("ptr", "%stack"), ("ptr", first)])

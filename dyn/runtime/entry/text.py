@@ -16,6 +16,7 @@ from dyn.runtime.entry.api import address, call, declare_api, drop
 from dyn.runtime.entry.arguments import define_statics, define_walk
 from dyn.runtime.entry.conditions import define_test
 from dyn.runtime.entry.copies import define_copies
+from dyn.runtime.entry.current import define_is_current
 from dyn.runtime.entry.donation import define_donation, has_donations
 from dyn.runtime.entry.foreign import define_foreign
 from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Span, Table, Version
@@ -41,6 +42,7 @@ def entry_text(runtime_words: int) -> str:
     define_wrap(module)
     define_donation(module, block_name)
     define_test(module)
+    define_is_current(module)
     _define_run(module, runtime_words)
     _define_attempt(module, runtime_words)
     _define_entry(module)
@@ -85,7 +87,7 @@ def _define_entry(module: Module) -> None:
 
 
 def _variable(f: Function, name: str, found: str) -> str:
-    """What a context variable holds, borrowed: the context keeps it for as long as no Python code runs.
+    """Value of a context variable, borrowed: the context keeps it for as long as no Python code runs.
 
     Both variables have defaults, so that there is always something.
     """
@@ -252,7 +254,8 @@ def _define_made(module: Module, runtime_words: int) -> None:
     with f.if_(f.icmp("eq", good.get(), "false", "i1")):
         _drop_results(f, version, results)
         f.ret("ptr", "null")
-    arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", "%stack")]
+    objects = f.load("ptr", "%frame", Frame.OBJECTS)
+    arguments = [("ptr", f.load("ptr", version, Version.CODE)), ("ptr", results), ("ptr", objects), ("ptr", "%stack")]
     tree = f.call("ptr", "@build", arguments)
     with f.if_(f.is_null(tree)):  # results that no container had taken yet
         _drop_results(f, version, results)
@@ -271,7 +274,7 @@ def _drop_results(f: Function, version: str, results: str) -> None:
 
 
 def _choose(f: Function, versions: str, inputs: str) -> str:
-    """The first version whose guards hold; without one the call is not this plan's."""
+    """The first version whose guards hold and that is current; without one the call is not this plan's."""
     version = f.var("ptr", versions)
     with f.loop() as loop:
         now = version.get()
@@ -283,6 +286,9 @@ def _choose(f: Function, versions: str, inputs: str) -> str:
         with f.if_(f.icmp("ne", guards, "null", "ptr")):
             held = f.icmp("ne", f.call("i32", guards, [("ptr", inputs)]), "0", "i32")
             fits.set(f.and_(fits.get(), held, "i1"))
+        relies = f.or_(f.load("i64", now, Version.DICT_COUNT), f.load("i64", now, Version.TENSOR_COUNT))
+        with f.if_(f.and_(fits.get(), f.icmp("ne", relies, "0"), "i1")):
+            fits.set(f.call("i1", "@is_current", [("ptr", now)]))
         loop.break_if(fits.get())
         version.set(f.load("ptr", now, Version.NEXT))
     return version.get()

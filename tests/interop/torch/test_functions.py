@@ -13,6 +13,7 @@ torch: Any = pytest.importorskip("torch")
 F = torch.nn.functional
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import outcome, same  # noqa: E402  # needs PyTorch
 
 SIZES = (2, 0, 1, 7)
 
@@ -45,34 +46,6 @@ def draw(argument: str, sizes: dict[str, int], generator: Any) -> Any:
     if kind == "h":
         return torch.randn(shape, generator=generator).to(torch.bfloat16)
     return torch.randn(shape, generator=generator)
-
-
-def outcome(function: Callable[..., Any], arguments: list[Any]) -> Any:
-    """The results, or the class of the error."""
-    try:
-        with torch.no_grad():
-            return function(*arguments)
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        return type(error)
-
-
-def strides(tensor: Any) -> list[int]:
-    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
-
-
-def same(wanted: Any, found: Any) -> None:
-    leaves, tree = torch.utils._pytree.tree_flatten(wanted)
-    given, its = torch.utils._pytree.tree_flatten(found)
-    assert tree == its
-    for a, b in zip(leaves, given, strict=True):
-        if not isinstance(a, torch.Tensor):
-            assert (type(a), a) == (type(b), b)
-            continue
-        assert (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device)
-        if a.numel():  # an axis of size 1 has any stride
-            assert strides(a) == strides(b)
-        tolerance = {"rtol": 2e-2, "atol": 2e-2} if a.dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
-        torch.testing.assert_close(b, a, equal_nan=True, **tolerance)
 
 
 def check(case: Case) -> None:
@@ -203,6 +176,11 @@ CASES = [
     case("index select", lambda x, i: x.index_select(0, i), "3 m", "n:k"),
     case("sort", lambda x: x.sort(-1), "n m"),
     case("argsort", lambda x: x.argsort(0, descending=True), "n m"),
+    case("topk", lambda x: (x.topk(2), x.topk(1, 0, largest=False)), "n m", sizes=(2, 3, 7)),
+    case("topk of all", lambda x: x.topk(x.shape[-1]), "n m"),
+    case("histc", lambda x: (x.histc(4, -1, 1), x.histc(5)), "n m"),
+    case("grouped mm", lambda x, w: F.grouped_mm(x, w, offs=torch.arange(3, dtype=torch.int32) * x.shape[0] // 2),
+         "n 8", "3 8 4"),
     case("softmax", lambda x: (x.softmax(-1), x.log_softmax(0)), "n m"),
     case("layer norm", lambda x, w, b: F.layer_norm(x, (5,), w, b), "n m 5", "5", "5"),
     case("cross entropy", lambda x, i: F.cross_entropy(x, i, reduction="none"), "n 3", "n:n"),
@@ -211,6 +189,28 @@ CASES = [
          sizes=(2, 1, 3)),
     case("causal attention", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), "b 2 n 4",
          sizes=(2, 1, 3)),
+    case("grouped attention", lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), "b 4 n 4",
+         "b 2 m 4", sizes=(2, 1, 3)),
+    case("average pool", lambda x: F.avg_pool2d(x, 2, padding=1, ceil_mode=True, count_include_pad=False), "1 2 n m",
+         sizes=(2, 1, 7)),
+    case("max pool", lambda x: F.max_pool2d(x, 2, 1, return_indices=True), "1 2 n m", sizes=(2, 7)),
+    case("adaptive pools", lambda x: (F.adaptive_avg_pool1d(x, 3), F.adaptive_max_pool1d(x, 3)), "2 n m",
+         sizes=(2, 1, 7)),
+    case("distances", torch.cdist, "n m", "k m", sizes=(2, 0, 1)),
+    case("orders", lambda x: (x.topk(1), x.median(-1), x.kthvalue(1), x.mode(-1).values, x.cummax(0)), "n m",
+         sizes=(2, 1, 7)),
+    case("places in a sequence", lambda x, y: torch.searchsorted(x.sort(-1).values, y), "n m", "n k",
+         sizes=(2, 0, 1)),
+    case("histogram", lambda x: x.histc(4), "n m", sizes=(2, 1, 7)),
+    case("scatter reduce", lambda x, i: torch.zeros(3, 4).scatter_reduce(0, i, x, "amax", include_self=False), "2 4",
+         "n:2 4"),
+    case("solve", lambda a, b: torch.linalg.solve(a + 9 * torch.eye(3), b), "n 3 3", "n 3 m", sizes=(2, 1)),
+    case("singular values", torch.linalg.svdvals, "n m", sizes=(2, 1, 7)),
+    case("Fourier", lambda x: (torch.fft.rfft(x), torch.fft.fft(x, dim=0)), "n m", sizes=(2, 1, 7)),
+    case("two rows of sizes", lambda x, y: (torch.fmax(x, y), torch.lerp(x, y, 0.3), torch.logaddexp(x, y)), "n m",
+         "m"),
+    case("bags", lambda table, at: F.embedding_bag(at, table, mode="mean"), "3 2", "n:n k", sizes=(2, 1)),
+    case("by strides", lambda x: x.clone().as_strided((x.shape[0] - 1, 2), (1, 1)) + 0, "n", sizes=(2, 7)),
     case("written", written, "n m"),
     case("written argument", write_argument, "n m", "m"),
     case("views of an argument", view_of_argument, "n m"),

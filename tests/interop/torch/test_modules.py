@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import dyn
+from tests.threads import in_threads
 
 torch: Any = pytest.importorskip("torch")
 nn = torch.nn
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
-
-
-def same(wanted: Any, found: Any, tolerance: float = 1e-5) -> None:
-    leaves, tree = torch.utils._pytree.tree_flatten(wanted)
-    given, its = torch.utils._pytree.tree_flatten(found)
-    assert tree == its
-    for a, b in zip(leaves, given, strict=True):
-        torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
-
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 
 MODULES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
     "linear": (lambda: nn.Linear(4, 3), [(2, 4), (1, 4), (0, 4), (3, 2, 4)]),
@@ -126,42 +118,18 @@ def test_static_arguments_and_trees() -> None:
         assert str(wanted) == str(found)  # of -0.0 too
 
 
-def test_gradients_are_refused_and_not_lost() -> None:
-    module = nn.Linear(3, 2)
-    compiled = dyn_torch.jit(module)
-    with pytest.raises(dyn.errors.NotYetError) as error:
-        compiled(torch.ones(1, 3))
-    assert "requires grad" in str(error.value)
-    assert "torch.no_grad()" in str(error.value)
-    with torch.inference_mode():
-        assert compiled(torch.ones(1, 3)).shape == (1, 2)
-    with pytest.raises(dyn.errors.NotYetError):
-        compiled(torch.ones(1, 3))
-    with pytest.raises(dyn.errors.NotYetError):
-        dyn_torch.jit(torch.sin)(torch.ones(3, requires_grad=True))
-
-
 def test_eight_threads() -> None:
     module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     compiled = dyn_torch.jit(module)
-    errors: list[BaseException] = []
 
     def work(seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        try:
-            with torch.no_grad():
-                for n in range(1, 12):
-                    x = torch.randn(n, 4, generator=generator)
-                    same(module(x), compiled(x))
-        except BaseException as error:
-            errors.append(error)
+        with torch.no_grad():
+            for n in range(1, 12):
+                x = torch.randn(n, 4, generator=generator)
+                same(module(x), compiled(x))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    in_threads(work, range(8))
 
 
 def test_a_branch_on_a_size_is_a_guard_with_its_line() -> None:
@@ -192,7 +160,46 @@ def test_a_tensor_of_another_class_or_place() -> None:
     class Own(torch.Tensor):
         pass
 
-    compiled = dyn_torch.jit(torch.sin)
+    compiled = dyn_torch.jit(torch.sin, strict=True)
     for tensor in (torch.ones(3).as_subclass(Own), torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
         with pytest.raises(dyn.errors.DynError):
             compiled(tensor)
+
+
+class Halved(nn.Module):
+    """A module with a buffer that it writes, a number and a size among its results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Any) -> Any:
+        return {"half": self.norm(x)[:, : x.shape[1] // 2], "twice": x.shape[0] * 2}
+
+
+def test_exported_programs_run_at_every_size(tmp_path: Any) -> None:
+    module = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    dynamic = torch.export.Dim.DYNAMIC
+    exported = torch.export.export(
+        module, (torch.randn(2, 5, 8),), dynamic_shapes=({0: dynamic, 1: dynamic},), strict=False
+    )
+    torch.export.save(exported, tmp_path / "layer.pt2")
+    compiled = dyn_torch.jit(torch.export.load(tmp_path / "layer.pt2"))
+    for shape in ((2, 5, 8), (1, 5, 8), (3, 1, 8), (1, 1, 8)):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            same(module(x), compiled(x), in_strides=False)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_an_exported_program_checks_what_it_was_told() -> None:
+    rows = torch.export.Dim("rows", max=64)
+    module = Halved().train()
+    compiled = dyn_torch.jit(torch.export.export(module, (torch.randn(5, 4),), dynamic_shapes=({0: rows},)))
+    with torch.no_grad():
+        for size in (3, 7):
+            found = compiled(torch.randn(size, 4))
+            assert (found["half"].shape, found["twice"]) == ((size, 2), 2 * size)
+    assert int(module.norm.num_batches_tracked) == 2
+    with pytest.raises(AssertionError, match="<= 64"):
+        compiled(torch.randn(65, 4))

@@ -57,7 +57,7 @@ def version_of_weeks(weeks: int) -> str:
 
 
 def _check_version(data: bytes) -> None:
-    """That an artifact is not of a version that is to come: MLIR reads what it knows of such, and says less."""
+    """Refuse an artifact of a version that is to come: MLIR would read what it knows of such, and say less."""
     found = _VERSION.match(data)
     newest = str(bindings().stablehlo.get_current_version())
     if found is not None and tuple(map(int, found.groups())) > tuple(map(int, newest.split("."))):

@@ -100,7 +100,7 @@ def has_bytes(text: str) -> bool:
 
 
 def _check_aliases(text: str) -> None:
-    """That no alias (``#a = [#b, #b]``) is endless with those it uses."""
+    """Refuse an alias (``#a = [#b, #b]``) that is too long with those it uses."""
     found = list(_ALIAS.finditer(text))
     ends = [alias.start() for alias in found[1:]] + [len(text)]
     lengths: dict[str, int] = {}

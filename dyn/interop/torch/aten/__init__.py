@@ -1,4 +1,4 @@
-"""ATen operations by dyn's ops, a module for each family: ``torch.ops.aten.add.Tensor`` and 188 other core ones.
+"""ATen operations by dyn's ops, a module for each family.
 
 A converter is a short function of what PyTorch passes, with values for tensors and dims for sizes. ``tables`` has the
 decorators that register them.
@@ -6,24 +6,48 @@ decorators that register them.
 
 from dyn.interop.torch.aten import (
     attention,
+    complexes,
     convolutions,
+    counting,
     creation,
+    dropout,
+    factors,
     indexing,
     matrices,
     normalization,
+    ordering,
     pointwise,
+    pools,
+    randomness,
+    recurrent,
     reductions,
+    sampling,
+    scatters,
     shapes,
+    special,
+    strided,
 )
 
 __all__ = [
     "attention",
+    "complexes",
     "convolutions",
+    "counting",
     "creation",
+    "factors",
+    "dropout",
     "indexing",
     "matrices",
     "normalization",
+    "ordering",
     "pointwise",
+    "pools",
+    "randomness",
+    "recurrent",
     "reductions",
+    "sampling",
+    "scatters",
     "shapes",
+    "special",
+    "strided",
 ]

@@ -7,7 +7,9 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.shapes import RelKind
 from dyn.source import user_loc
+from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
 
 
@@ -22,6 +24,7 @@ def attention(
     """The result, and the logarithms of the sums of the exponentials, which the derivative reads."""
     if dropout_p > 0:
         raise NotYetError("attention with dropout.", loc=user_loc(), remedy="call it under model.eval().")
+    key, value = _repeated(key, query), _repeated(value, query)
     scores = _scores(query, key, is_causal, attn_mask, scale)
     most = dnp.max(scores, axis=-1, keepdims=True)
     most = dnp.where(most == -float("inf"), dnp.zeros_like(most), most)  # a row whose every place is masked
@@ -31,8 +34,42 @@ def attention(
     return result, (most + dnp.log(total))[..., 0]
 
 
+def _shared_by(part: Tracer, query: Tracer) -> Any:
+    """Number of heads of the query that share one of ``part``, a key or a value: more than 1 with ``enable_gqa``."""
+    trace, heads, own = query._trace, query.dims[1], part.dims[1]
+    if trace.facts.eq(heads, own).proved:
+        return 1
+    count = query.shape[1] // part.shape[1]
+    whole = unwrap_dim(count * part.shape[1])
+    assert whole is not None, "sizes times sizes are sizes"
+    trace.demand(RelKind.EQ, whole, heads, "heads of a query share those of keys and values evenly")
+    return count
+
+
+def _repeated(part: Tracer, query: Tracer) -> Tracer:
+    """A key or value with a head for each of the query's: those of one head follow one another."""
+    count = _shared_by(part, query)
+    if isinstance(count, int) and count == 1:
+        return part
+    batch, heads, length, width = part.shape
+    whole = dnp.broadcast_to(part[:, :, None], (batch, heads, count, length, width))
+    return dnp.reshape(whole, (batch, heads * count, length, width))
+
+
+def _summed(whole: Tracer, part: Tracer, query: Tracer) -> Tracer:
+    """The cotangent of a key or value whose repetition has the cotangent ``whole``."""
+    count = _shared_by(part, query)
+    if isinstance(count, int) and count == 1:
+        return whole
+    batch, heads, length, width = part.shape
+    return dnp.sum(dnp.reshape(whole, (batch, heads, count, length, width)), axis=2)
+
+
 def _scale(query: Tracer, scale: float | None) -> Any:
-    return 1 / dnp.sqrt(dnp.asarray(query.shape[-1], dtype=query.dtype)) if scale is None else scale
+    """The factor of the scores, in the dtype of the query."""
+    if scale is None:
+        return 1 / dnp.sqrt(dnp.asarray(query.shape[-1], dtype=query.dtype))
+    return dnp.asarray(scale, dtype=query.dtype)
 
 
 def _scores(query: Tracer, key: Tracer, is_causal: bool, mask: Tracer | None, scale: float | None) -> Tracer:
@@ -55,10 +92,12 @@ def attention_backward(
     As in FlashAttention-2 (Dao, 2023), section 3.1, in one block.
     """
     sums = logsumexp[..., None]
-    scores = _scores(query, key, is_causal, attn_mask, scale)
+    keys, values = _repeated(key, query), _repeated(value, query)
+    scores = _scores(query, keys, is_causal, attn_mask, scale)
     weights = dnp.where(sums == -float("inf"), dnp.zeros_like(scores), dnp.exp(scores - sums))
     of_value = dnp.matmul(dnp.swapaxes(weights, -1, -2), cotangent)
-    of_weights = dnp.matmul(cotangent, dnp.swapaxes(value, -1, -2))
+    of_weights = dnp.matmul(cotangent, dnp.swapaxes(values, -1, -2))
     total = dnp.sum(dnp.multiply(cotangent, result), axis=-1, keepdims=True)
     of_scores = dnp.multiply(weights * (of_weights - total), _scale(query, scale))
-    return dnp.matmul(of_scores, key), dnp.matmul(dnp.swapaxes(of_scores, -1, -2), query), of_value
+    of_key = dnp.matmul(dnp.swapaxes(of_scores, -1, -2), query)
+    return dnp.matmul(of_scores, keys), _summed(of_key, key, query), _summed(of_value, value, query)

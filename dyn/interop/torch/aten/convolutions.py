@@ -12,7 +12,7 @@ from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
 
-def _spread(values: Sequence[Any], rank: int) -> list[Any]:
+def spread(values: Sequence[Any], rank: int) -> list[Any]:
     """One number for each axis: PyTorch takes one for all of them."""
     given = list(values)
     return given * rank if len(given) == 1 else given
@@ -27,12 +27,12 @@ def convolution(
     batched = a.ndim == weight.ndim
     if not batched:
         a = a[None]
-    stride, padding, dilation = (_spread(values, rank) for values in (stride, padding, dilation))
+    stride, padding, dilation = (spread(values, rank) for values in (stride, padding, dilation))
     letters = "DHW"[3 - rank :]
     layout = (f"NC{letters}", f"OI{letters}", f"NC{letters}")
     if transposed:
         # The derivative of a convolution by its input: the input dilated by the stride, the weight turned over.
-        extra = _spread(output_padding, rank)
+        extra = spread(output_padding, rank)
         sizes = weight.shape
         weight = dnp.flip(weight, axis=tuple(range(2, 2 + rank)))
         inner, outer = sizes[0] // groups, sizes[1]

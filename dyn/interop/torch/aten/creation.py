@@ -9,8 +9,13 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order
+from dyn.interop.torch.layouts import Order, order_of
+from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import Tracing
+from dyn.shapes import Dim, RelKind
+from dyn.trace.context import current_trace
+from dyn.trace.dims import max_dim, unwrap_dim
 from dyn.trace.tracer import Tracer
 
 
@@ -46,9 +51,19 @@ def ones(sizes: Sequence[Any], dtype: Any = None, **options: Any) -> Tracer:
     return dnp.ones(tuple(sizes), dtype=_dtype(dtype))
 
 
-@converts("empty_strided.default")
+def _strided_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order of sizes and strides, which are the last two arguments."""
+    return order_of(*[[as_dim(n) for n in numbers] for numbers in args[-2:]])
+
+
+@converts("empty_strided.default", order=_strided_order)
 def empty_strided(sizes: Sequence[Any], strides: Any, dtype: Any = None, **options: Any) -> Tracer:
     return dnp.zeros(tuple(sizes), dtype=_dtype(dtype))
+
+
+@converts("new_empty_strided.default", order=_strided_order)
+def new_empty_strided(a: Tracer, sizes: Sequence[Any], strides: Any, dtype: Any = None, **options: Any) -> Tracer:
+    return new_zeros(a, sizes, dtype)
 
 
 @converts("new_empty.default", "new_zeros.default")
@@ -89,7 +104,19 @@ def fill(a: Tracer, value: Any) -> Tracer:
 def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
     given = [start, end, step]
     integers = all(not isinstance(n, float) for n in given)
-    return dnp.arange(start, end, step, dtype=_dtype(dtype, torch.int64 if integers else None))
+    dtype = _dtype(dtype, torch.int64 if integers else None)
+    if not isinstance(step, int | float):  # a size
+        return (dnp.arange(max_dim(-((start - end) // step), 0)) * step + start).astype(dtype)
+    if integers and isinstance(step, int) and step > 0:
+        _demand_order(unwrap_dim(start), unwrap_dim(end))
+    return dnp.arange(start, end, step, dtype=dtype)
+
+
+def _demand_order(start: Dim | None, end: Dim | None) -> None:
+    """Demand what PyTorch does: that numbers in a row end at the first of them or above."""
+    trace = current_trace()
+    if trace is not None and start is not None and end is not None:
+        trace.demand(RelKind.GE, end, start, "arange ends where it starts, or above")
 
 
 @converts("arange.default")
@@ -102,7 +129,7 @@ def arange_from(start: Any, end: Any, step: Any = 1, dtype: Any = None, **option
     return _arange(start, end, step, dtype)
 
 
-@in_place("copy_.default")
+@in_place("copy_.default", "prims::copy_to.default")
 def copy_(tracing: Tracing, target: Any, source: Any, non_blocking: bool = False) -> Any:
     tracing.write(target, record_of(source).value)
     return target
@@ -113,3 +140,8 @@ def zero_(tracing: Tracing, target: Any) -> Any:
     value = record_of(target).value
     tracing.write(target, dnp.zeros(value.shape, dtype=value.dtype))
     return target
+
+
+@converts("copy.default", order=lambda args, kwargs: common_order(args[:1], kwargs))
+def copy(a: Tracer, source: Tracer, non_blocking: bool = False) -> Tracer:
+    return dnp.broadcast_to(source.astype(a.dtype), a.shape)

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.aten.tables import axis_of, converts
 from dyn.trace.tracer import Tracer
-
-
-def _axis(axis: int, rank: int) -> int:
-    return axis + rank if axis < 0 else axis
 
 
 @converts("embedding.default")
@@ -23,14 +19,14 @@ def embedding(table: Tracer, at: Tracer, padding_idx: int = -1, *rest: Any) -> T
 def index_select(a: Tracer, axis: int, at: Tracer) -> Tracer:
     if a.ndim == 0:
         return a
-    return dnp.take(a, dnp.reshape(at, (-1,)), axis=_axis(axis, a.ndim))
+    return dnp.take(a, dnp.reshape(at, (-1,)), axis=axis_of(axis, a.ndim))
 
 
 @converts("gather.default")
 def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Tracer:
     if a.ndim == 0:
         return dnp.broadcast_to(a, at.shape)
-    axis = _axis(axis, a.ndim)
+    axis = axis_of(axis, a.ndim)
     first = tuple([slice(None) if i == axis else slice(0, n) for i, n in enumerate(at.shape)])
     return dnp.take_along_axis(a[first], at, axis=axis)
 
@@ -51,9 +47,9 @@ def index_put(a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: boo
     return target.add(values) if accumulate else target.set(values)
 
 
-def _along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
+def along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
     """Indices of the elements that ``scatter`` writes: those of ``at``, and the place itself on other axes."""
-    axis = _axis(axis, a.ndim)
+    axis = axis_of(axis, a.ndim)
     places: list[Any] = []
     for i, n in enumerate(at.shape):
         shape: list[Any] = [1] * a.ndim
@@ -66,20 +62,20 @@ def _along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
 def scatter(a: Tracer, axis: int, at: Tracer, source: Any) -> Tracer:
     if isinstance(source, Tracer) and source.ndim:
         source = source[tuple([slice(0, n) for n in at.shape])]
-    return a.at[_along(a, axis, at)].set(dnp.broadcast_to(dnp.asarray(source).astype(a.dtype), at.shape))
+    return a.at[along(a, axis, at)].set(dnp.broadcast_to(dnp.asarray(source).astype(a.dtype), at.shape))
 
 
 @converts("scatter_add.default")
 def scatter_add(a: Tracer, axis: int, at: Tracer, source: Tracer) -> Tracer:
     if a.ndim == 0:
         return dnp.add(a, source)
-    return a.at[_along(a, axis, at)].add(source[tuple([slice(0, n) for n in at.shape])])
+    return a.at[along(a, axis, at)].add(source[tuple([slice(0, n) for n in at.shape])])
 
 
 @converts("index_add.default")
 def index_add(a: Tracer, axis: int, at: Tracer, source: Tracer, alpha: Any = 1) -> Tracer:
     index: list[Any] = [slice(None)] * a.ndim
-    index[_axis(axis, a.ndim)] = at
+    index[axis_of(axis, a.ndim)] = at
     scaled = source if isinstance(alpha, int) and alpha == 1 else source * dnp.asarray(alpha, dtype=source.dtype)
     return a.at[tuple(index)].add(scaled)
 
@@ -94,11 +90,17 @@ def triu(a: Tracer, diagonal: Any = 0) -> Tracer:
     return dnp.triu(a, diagonal)
 
 
-@converts("sort.default", "sort.stable")
-def sort(a: Tracer, axis: Any = -1, descending: bool = False, stable: Any = None) -> tuple[Tracer, Tracer]:
-    if isinstance(axis, bool):  # sort.stable names them in another order, by keyword alone
-        axis = -1
+@converts("sort.default")
+def sort(a: Tracer, dim: int = -1, descending: bool = False) -> tuple[Tracer, Tracer]:
+    return sort_stable(a, dim=dim, descending=descending)
+
+
+@converts("sort.stable")
+def sort_stable(
+    a: Tracer, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Tracer, Tracer]:
+    """The elements in order, and where each was. It is stable whether that is asked for or not."""
     if a.ndim == 0:
         return a, dnp.zeros((), dtype="int64")
-    places = dnp.argsort(a, axis=axis, descending=descending, stable=True)
-    return dnp.take_along_axis(a, places, axis=axis), places
+    places = dnp.argsort(a, axis=dim, descending=descending, stable=True)
+    return dnp.take_along_axis(a, places, axis=dim), places

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import NotYetError
 from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.tensors import numpy_dtype
+from dyn.source import user_loc
+from dyn.trace.dims import max_dim
 from dyn.trace.tracer import Tracer
 
 
@@ -29,3 +36,66 @@ def addmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tra
 def linear(x: Tracer, weight: Tracer, bias: Tracer | None = None) -> Tracer:
     product = dnp.matmul(x, dnp.transpose(weight))
     return product if bias is None else product + bias
+
+
+@converts("addbmm.default")
+def addbmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tracer:
+    product = _times(alpha, dnp.sum(dnp.matmul(a, b), axis=0))
+    return product if isinstance(beta, int) and beta == 0 else dnp.add(_times(beta, c), product)
+
+
+@converts("_trilinear.default")
+def trilinear(
+    a: Tracer, b: Tracer, c: Tracer, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
+    sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Tracer:  # fmt: skip
+    whole = [dnp.expand_dims(x, axis=tuple(axes)) for x, axes in ((a, expand1), (b, expand2), (c, expand3))]
+    return dnp.sum(whole[0] * whole[1] * whole[2], axis=tuple(sumdim))
+
+
+# ---- distances -------------------------------------------------------------------------------------------------------
+
+
+@converts("_cdist_forward.default")
+def cdist(a: Tracer, b: Tracer, p: float, compute_mode: int | None = None) -> Tracer:
+    """The norm of the difference of each row of one and each row of the other."""
+    across = dnp.abs(a[..., :, None, :] - b[..., None, :, :])
+    if p == 0:
+        return dnp.sum((across != 0).astype(a.dtype), axis=-1)
+    if p == math.inf:
+        return dnp.max(across, axis=-1, initial=0)
+    if p == 1:
+        return dnp.sum(across, axis=-1)
+    if p == 2:
+        return dnp.sqrt(dnp.sum(across * across, axis=-1))
+    return dnp.sum(across**p, axis=-1) ** (1 / p)
+
+
+@converts("_pdist_forward.default")
+def pdist(a: Tracer, p: float = 2.0) -> Tracer:
+    """The distances of each two rows, a row with those after it."""
+    size = a.shape[0]
+    # Of pair k the rows before it have size - 1, size - 2, ... pairs.
+    last = dnp.cumsum(size - 1 - dnp.arange(size))
+    pair = dnp.arange(size * max_dim(size - 1, 0) // 2)
+    first = dnp.searchsorted(last, pair, side="right")
+    second = pair - (dnp.take(last, first) - (size - 1 - first)) + first + 1
+    one, other = dnp.take(a, first, axis=0), dnp.take(a, second, axis=0)
+    return cdist(one[:, None, :], other[:, None, :], p)[:, 0, 0]
+
+
+@converts("_grouped_mm.default")
+def grouped_mm(a: Tracer, b: Tracer, offs: Tracer | None = None, bias: Any = None, out_dtype: Any = None) -> Tracer:
+    """Rows ``offs[i - 1]`` to ``offs[i]`` of ``a`` times matrix ``i`` of ``b``; rows after the last of them are 0."""
+    dtype = a.dtype if out_dtype is None else numpy_dtype(out_dtype)
+    if offs is None:
+        return dnp.matmul(a, b).astype(dtype)
+    if a.ndim != 2 or b.ndim != 3:
+        raise NotYetError(f"groups of a matrix of rank {a.ndim} times one of rank {b.ndim}.", loc=user_loc())
+    starts = dnp.concatenate([dnp.zeros((1,), dtype=offs.dtype), offs[:-1]])
+
+    def group(i: Any, made: Any) -> Any:
+        rows = slice(starts[i], offs[i])
+        return made.at[rows].set(dnp.matmul(a[rows], b[i]).astype(dtype))
+
+    return lax.fori_loop(0, b.shape[0], group, dnp.zeros((a.shape[0], b.shape[2]), dtype=dtype))

@@ -8,12 +8,23 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import nn
 from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.tensors import numpy_dtype
 from dyn.trace.tracer import Tracer
 
 
-@converts("_softmax.default", "_safe_softmax.default")
+@converts("_softmax.default")
 def softmax(a: Tracer, axis: int, half_to_float: Any = False) -> Tracer:
     return nn.softmax(a, axis=axis) if a.ndim else dnp.ones_like(a)
+
+
+@converts("_safe_softmax.default")
+def safe_softmax(a: Tracer, axis: int, dtype: Any = None) -> Tracer:
+    """0 where all along the axis is -inf: a row whose every place is masked."""
+    if dtype is not None:
+        a = a.astype(numpy_dtype(dtype))
+    made = softmax(a, axis)
+    masked = a == -dnp.inf
+    return dnp.where(dnp.all(masked, axis=axis, keepdims=True) if a.ndim else masked, dnp.zeros_like(made), made)
 
 
 @converts("_log_softmax.default")

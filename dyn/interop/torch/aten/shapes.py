@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn.interop.torch.aten.tables import converts, view
-from dyn.interop.torch.tensors import Order, Record
-from dyn.shapes import RelKind, product
+from dyn.errors import ShapeError
+from dyn.interop.torch import conditions
+from dyn.interop.torch.aten.tables import axis_of, converts, view
+from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.tensors import Record, inverse
+from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
+from dyn.source import user_loc
 from dyn.trace.context import current_trace
-from dyn.trace.dims import unwrap_dim
+from dyn.trace.dims import counted_from_front, unwrap_dim
 from dyn.trace.tracer import Tracer
+
+#: Whether an axis is squeezed is asked for the user, as PyTorch asks it.
+ASKS_FOR_OTHERS = True
 
 #: PyTorch's word for "to the end" in a slice.
 _END = 2**63 - 1
-
-
-def _axis(axis: int, rank: int) -> int:
-    return axis + rank if axis < 0 else axis
 
 
 def _reshaped_back(whole: Tracer, new: Tracer, *rest: Any, **named: Any) -> Tracer:
@@ -48,64 +51,91 @@ def _kept(record: Record, *rest: Any, **named: Any) -> Order | None:
     return record.order
 
 
-@view("alias.default", "detach.default", "lift_fresh.default", write=lambda whole, new: new, order=_kept)
+def _rows_first(order: Sequence[int]) -> Order | None:
+    return None if list(order) == list(range(len(order))) else tuple(order)
+
+
+def _without(record: Record, axes: Sequence[int]) -> Order | None:
+    """The order of what is left when axes are gone."""
+    if record.order is None:
+        return None
+    left = [axis for axis in range(len(record.order)) if axis not in axes]
+    return _rows_first([left.index(axis) for axis in record.order if axis not in axes])
+
+
+@view("alias.default", "detach.default", "lift_fresh.default", write=lambda whole, new: new, order=_kept, is_dense=True)
 def alias(a: Tracer) -> Tracer:
     return a
 
 
-@view("unsqueeze.default", write=_reshaped_back, in_rows=True)
+def _with_one(record: Record, axis: int) -> Order | None:
+    """The order with a new axis of size 1: outside of the one that it stands before."""
+    if record.order is None:
+        return None
+    rank = len(record.order)
+    axis = axis_of(axis, rank + 1)
+    moved = [i + (i >= axis) for i in record.order]
+    moved.insert(moved.index(axis + 1) if axis < rank else rank, axis)
+    return _rows_first(moved)
+
+
+@view("unsqueeze.default", write=_reshaped_back, order=_with_one, is_dense=True, in_rows=True)
 def unsqueeze(a: Tracer, axis: int) -> Tracer:
-    return dnp.expand_dims(a, _axis(axis, a.ndim + 1))
+    return dnp.expand_dims(a, axis_of(axis, a.ndim + 1))
 
 
-@view("squeeze.default", "squeeze.dim", "squeeze.dims", write=_reshaped_back, in_rows=True)
-def squeeze(a: Tracer, axes: Any = None) -> Tracer:
-    if a.ndim == 0:
-        return a
+def _ones(a: Tracer, axes: Any) -> list[int]:
+    """The axes of size 1 among ``axes``, or among all. Of a symbolic size it is asked, as PyTorch does."""
     if axes is None:
         chosen = range(a.ndim)
     else:
-        chosen = [_axis(axis, a.ndim) for axis in ([axes] if isinstance(axes, int) else axes)]
-    ones = tuple([axis for axis in chosen if isinstance(a.dims[axis], int) and a.dims[axis] == 1])
-    return dnp.squeeze(a, axis=ones) if ones else a
+        chosen = [axis_of(axis, a.ndim) for axis in ([axes] if isinstance(axes, int) else axes)]
+    trace = current_trace()
+    assert trace is not None, "values of a trace are read in it"
+    return [axis for axis in chosen if a.ndim and conditions.decide(conditions.equal(a.dims[axis], 1), trace)]
+
+
+@view(
+    "squeeze.default", "squeeze.dim", "squeeze.dims", write=_reshaped_back, is_dense=True, in_rows=True,
+    order=lambda record, axes=None: _without(record, _ones(record.value, axes)),
+)  # fmt: skip
+def squeeze(a: Tracer, axes: Any = None) -> Tracer:
+    return dnp.squeeze(a, axis=tuple(_ones(a, axes)))
 
 
 # ---- other orders of axes --------------------------------------------------------------------------------------------
 
 
-def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
-
-
 def _permuted_order(record: Record, axes: Sequence[int]) -> Order | None:
     rank = len(axes)
     before = record.order or tuple(range(rank))
-    where = _inverse([_axis(axis, rank) for axis in axes])
-    order = tuple([where[axis] for axis in before])
-    return None if order == tuple(range(rank)) else order
+    where = inverse([axis_of(axis, rank) for axis in axes])
+    return _rows_first([where[axis] for axis in before])
 
 
 def _swap(rank: int, a: int, b: int) -> list[int]:
     axes = list(range(rank))
     if rank:
-        a, b = _axis(a, rank), _axis(b, rank)
+        a, b = axis_of(a, rank), axis_of(b, rank)
         axes[a], axes[b] = b, a
     return axes
 
 
 @view(
     "permute.default",
-    write=lambda whole, new, axes: dnp.transpose(new, _inverse([_axis(axis, new.ndim) for axis in axes])),
+    write=lambda whole, new, axes: dnp.transpose(new, inverse([axis_of(axis, new.ndim) for axis in axes])),
     order=_permuted_order,
+    is_dense=True,
 )
 def permute(a: Tracer, axes: Sequence[int]) -> Tracer:
-    return dnp.transpose(a, [_axis(axis, a.ndim) for axis in axes]) if a.ndim else a
+    return dnp.transpose(a, [axis_of(axis, a.ndim) for axis in axes]) if a.ndim else a
 
 
 @view(
     "transpose.int",
     write=lambda whole, new, i, j: dnp.transpose(new, _swap(new.ndim, i, j)) if new.ndim else new,
     order=lambda record, i, j: _permuted_order(record, _swap(_rank(record), i, j)),
+    is_dense=True,
 )
 def transpose(a: Tracer, i: int, j: int) -> Tracer:
     return dnp.transpose(a, _swap(a.ndim, i, j)) if a.ndim else a
@@ -115,6 +145,7 @@ def transpose(a: Tracer, i: int, j: int) -> Tracer:
     "t.default",
     write=lambda whole, new: dnp.transpose(new),
     order=lambda record: _permuted_order(record, range(_rank(record))[::-1]),
+    is_dense=True,
 )
 def t(a: Tracer) -> Tracer:
     return dnp.transpose(a)
@@ -129,7 +160,7 @@ def _rank(record: Record) -> int:
 
 def _index(rank: int, axis: int, at: Any) -> tuple[Any, ...]:
     index: list[Any] = [slice(None)] * rank
-    index[_axis(axis, rank)] = at
+    index[axis_of(axis, rank)] = at
     return tuple(index)
 
 
@@ -141,17 +172,44 @@ def _part(a: Tracer, axis: int, start: Any, end: Any, step: Any) -> tuple[Any, .
     return _index(a.ndim, axis, slice(start, end, step))
 
 
+def _from_front(place: Any, size: Dim) -> Dim:
+    """A place that may count from the end, from the front."""
+    trace, dim = current_trace(), unwrap_dim(place)
+    assert trace is not None, "views are made in a trace"
+    assert dim is not None, "views are sized by dims"
+    return counted_from_front(trace.facts, dim, size)
+
+
+def _place_slice(
+    dims: list[Dim], strides: list[Dim], offset: Dim, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> tuple[list[Dim], Dim]:
+    axis = axis_of(axis, len(dims))
+    first = 0 if start is None else dim_min(dim_max(_from_front(start, dims[axis]), 0), dims[axis])
+    taken = [stride * step if i == axis else stride for i, stride in enumerate(strides)]
+    return taken, offset + first * strides[axis]
+
+
+def _place_select(dims: list[Dim], strides: list[Dim], offset: Dim, axis: int, at: Any) -> tuple[list[Dim], Dim]:
+    axis = axis_of(axis, len(dims))
+    return strides[:axis] + strides[axis + 1 :], offset + _from_front(at, dims[axis]) * strides[axis]
+
+
 @view(
     "slice.Tensor",
+    place=_place_slice,
     write=lambda whole, new, axis=0, start=None, end=None, step=1: whole.at[_part(whole, axis, start, end, step)].set(
         new
     ),
+    order=_kept,
 )
 def slice_(a: Tracer, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tracer:
     return a[_part(a, axis, start, end, step)]
 
 
-@view("select.int", write=lambda whole, new, axis, at: whole.at[_index(whole.ndim, axis, at)].set(new))
+@view(
+    "select.int", write=lambda whole, new, axis, at: whole.at[_index(whole.ndim, axis, at)].set(new),
+    order=lambda record, axis, at: _without(record, [axis_of(axis, _rank(record))]), place=_place_select,
+)  # fmt: skip
 def select(a: Tracer, axis: int, at: Any) -> Tracer:
     return a[_index(a.ndim, axis, at)]
 
@@ -164,7 +222,7 @@ def expand(a: Tracer, sizes: Sequence[Any], implicit: bool = False) -> Tracer:
 
 
 def _pieces(rank: int, axis: int, sizes: Sequence[Sequence[Any]], number: int) -> tuple[Any, ...]:
-    at = _axis(axis, rank)
+    at = axis_of(axis, rank)
     start: Any = 0
     for shape in sizes[:number]:
         start = start + shape[at]
@@ -178,8 +236,9 @@ def _split(a: Tracer, lengths: Any, *rest: Any) -> tuple[Any, ...]:
 
 
 @view(
-    "split.Tensor", "split_with_sizes.default", write=lambda whole, new, *rest: whole.at[_split(whole, *rest)].set(new)
-)
+    "split.Tensor", "split_with_sizes.default", order=_kept,
+    write=lambda whole, new, *rest: whole.at[_split(whole, *rest)].set(new),
+)  # fmt: skip
 def split(a: Tracer, *rest: Any) -> Tracer:
     return a[_split(a, *rest)]
 
@@ -190,14 +249,27 @@ def _unbound(a: Tracer, *rest: Any) -> tuple[Any, ...]:
     return _index(a.ndim, axis, number)
 
 
-@view("unbind.int", write=lambda whole, new, *rest: whole.at[_unbound(whole, *rest)].set(new))
+@view(
+    "unbind.int", write=lambda whole, new, *rest: whole.at[_unbound(whole, *rest)].set(new),
+    order=lambda record, *rest: _without(record, [axis_of((0, *rest)[-3], _rank(record))]),
+)  # fmt: skip
 def unbind(a: Tracer, *rest: Any) -> Tracer:
     return a[_unbound(a, *rest)]
 
 
-@view("diagonal.default")
+def _on_diagonal(whole: Tracer, new: Tracer, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Tracer:
+    """``whole`` with other elements on a diagonal, which is the last axis of ``new``."""
+    first, second = axis_of(dim1, whole.ndim), axis_of(dim2, whole.ndim)
+    index: list[Any] = [slice(None)] * whole.ndim
+    place = dnp.arange(new.shape[-1])
+    index[first], index[second] = (place, place + offset) if offset >= 0 else (place - offset, place)
+    # Where the two axes stand apart, the indexed one comes first; where they stand together, in their place.
+    return whole.at[tuple(index)].set(dnp.moveaxis(new, -1, 0 if abs(first - second) > 1 else min(first, second)))
+
+
+@view("diagonal.default", write=_on_diagonal)
 def diagonal(a: Tracer, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tracer:
-    return dnp.diagonal(a, offset, _axis(dim1, a.ndim), _axis(dim2, a.ndim))
+    return dnp.diagonal(a, offset, axis_of(dim1, a.ndim), axis_of(dim2, a.ndim))
 
 
 # ---- put together ----------------------------------------------------------------------------------------------------
@@ -205,10 +277,22 @@ def diagonal(a: Tracer, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tracer
 
 @converts("cat.default")
 def cat(tensors: Sequence[Tracer], axis: int = 0) -> Tracer:
-    # PyTorch leaves out what is empty and of rank 1.
     rank = max(tensor.ndim for tensor in tensors)
     kept = [tensor for tensor in tensors if tensor.ndim == rank]
-    return dnp.concatenate(kept, axis=_axis(axis, rank))
+    for number, tensor in enumerate(tensors):
+        if tensor.ndim != rank:
+            _require_empty(tensor, number, rank)
+    return dnp.concatenate(kept, axis=axis_of(axis, rank))
+
+
+def _require_empty(tensor: Tracer, number: int, rank: int) -> None:
+    """Demand that a tensor that is left out of others of ``rank`` is ``torch.empty(0)``, which PyTorch leaves out."""
+    (size,) = tensor.dims if tensor.ndim == 1 else (1,)
+    trace, text = current_trace(), f"tensor {number} of torch.cat has rank {tensor.ndim}, others have rank {rank}"
+    if trace is None or (isinstance(size, int) and size != 0):
+        raise ShapeError(f"{text}, and it is not empty.", loc=user_loc(), remedy="reshape it to the others' rank.")
+    if not isinstance(size, int):
+        trace.demand(RelKind.EQ, size, 0, f"{text}, and it has to be empty")
 
 
 @converts("stack.default")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,13 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 from torch._subclasses.fake_tensor import FakeTensor
 
 import dyn.numpy as dnp
-from dyn.interop.torch.tensors import Order, record_of
+from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.tensors import known_dtype, record_of
 from dyn.interop.torch.tracing import CONVERTERS, IN_PLACE, VIEWS, Converter, Tracing, View
 from dyn.trace.tracer import Tracer
+
+#: What is asked of sizes here is asked by the operation that the user calls.
+ASKS_FOR_OTHERS = True
 
 Function = Callable[..., Any]
 #: How the dtypes of operands make that of the results and that of the computation, as PyTorch names the ways.
@@ -26,10 +31,16 @@ def operation(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload)
 
 
+def axis_of(axis: int, rank: int) -> int:
+    """The axis that a number names, which counts from the end where it is negative."""
+    return axis + rank if axis < 0 else axis
+
+
 def converts(*names: str, order: Any = None) -> Callable[[Function], Function]:
     """Register a function of values and sizes as the converter of operations."""
 
     def register(function: Function) -> Function:
+        @functools.wraps(function)
         def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return function(*tracing.value(args), **{name: tracing.value(arg) for name, arg in kwargs.items()})
 
@@ -44,6 +55,7 @@ def takes_call(*names: str, order: Any = None) -> Callable[[Function], Function]
     """Register a function of the trace and the arguments as PyTorch passes them, for what depends on their types."""
 
     def register(function: Function) -> Function:
+        @functools.wraps(function)
         def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return function(tracing, *args, **kwargs)
 
@@ -64,13 +76,15 @@ def pointwise(
     """
 
     def register(function: Function) -> Function:
+        @functools.wraps(function)
         def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             given = args[:operands]
+            tracing.decide_broadcast(given)
             computed, result = elementwise_dtypes(*map(_typed, given), type_promotion_kind=promotion)
-            values = [cast(tracing.value(arg), tracing.dtype(computed)) for arg in given]
+            values = [cast(tracing.value(arg), known_dtype(computed)) for arg in given]
             rest = [tracing.value(arg) for arg in args[operands:]]
             made = function(*values, *rest, **{name: tracing.value(arg) for name, arg in kwargs.items()})
-            return cast(made, tracing.dtype(result))
+            return cast(made, known_dtype(result))
 
         for name in names:
             CONVERTERS[operation(name)] = Converter(run, common_order)
@@ -116,28 +130,33 @@ def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
 
 def view(
     *names: str, write: Callable[..., Tracer] | None = None, order: Callable[..., Order | None] | None = None,
-    in_rows: bool = False,
+    is_dense: bool = False, in_rows: bool = False, place: Callable[..., Any] | None = None,
 ) -> Callable[[Function], Function]:  # fmt: skip
     """Register a function of a value and sizes as what a view reads.
 
-    ``write(whole, new, *rest)`` is the whole value once the view is ``new``. ``order(record, *rest)`` is the order of
-    the view of a dense tensor, where it is dense itself.
+    ``write(whole, new, *rest)`` is the whole value once the view is ``new``; ``order(record, *rest)`` the order of the
+    view's axes in memory, rows where it is left out. What ``is_dense``, ``in_rows`` and ``place`` say: :class:`View`.
     """
 
     def register(function: Function) -> Function:
         for name in names:
-            VIEWS[operation(name)] = View(function, write, order, in_rows)
+            VIEWS[operation(name)] = View(function, write, order, is_dense, in_rows, place)
         return function
 
     return register
 
 
 def in_place(*names: str) -> Callable[[Function], Function]:
-    """Register a function of the trace and the arguments as PyTorch passes them, which writes to one of them."""
+    """Register a function of the trace and the arguments as PyTorch passes them, which writes to one of them, or has
+    an answer that is no tensor."""
 
     def register(function: Function) -> Function:
+        @functools.wraps(function)
+        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return function(tracing, *args, **kwargs)
+
         for name in names:
-            IN_PLACE[operation(name)] = lambda tracing, args, kwargs: function(tracing, *args, **kwargs)
+            IN_PLACE[operation(name)] = run
         return function
 
     return register

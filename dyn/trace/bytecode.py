@@ -1,4 +1,4 @@
-"""What a frame is doing: the call, operator or index that runs there, and the function that it calls.
+"""The expression that runs in a frame, by its bytecode: a call, an operator or an index; and the function called.
 
 A call of native code leaves no frame of its own. What runs is read from the bytecode, for which no source is needed.
 """
@@ -35,7 +35,7 @@ class Running:
 
 
 def running(frame: FrameType) -> Running | None:
-    """What runs in a frame; None where it is nothing that is known here."""
+    """The expression that runs in a frame; None where it is nothing that is known here."""
     before = _instructions(frame)
     if not before:
         return None

@@ -1,0 +1,81 @@
+"""Tensors by strides: elements of a memory that another tensor lies in, by their places there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+import dyn.numpy as dnp
+from dyn.errors import NotYetError
+from dyn.interop.torch.aten.tables import in_place, takes_call
+from dyn.interop.torch.tensors import Record, Step, ViewCall, inverse, record_of
+from dyn.interop.torch.tracing import Tracing
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+
+
+def _places(sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Tracer:
+    """The places of elements in a memory."""
+    rank = len(sizes)
+    steps = [
+        dnp.reshape(dnp.arange(size) * stride, (-1, *[1] * (rank - axis - 1)))
+        for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
+    ]
+    return dnp.asarray(sum(steps, start=dnp.full(tuple(sizes), offset, dtype="int64")))
+
+
+def _again(tensor: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
+    """The view of a tensor that is there: places are counted from its own first element."""
+    return tensor.as_strided(sizes, strides, tensor.storage_offset() + offset)
+
+
+def _whole(tensor: Any) -> Record:
+    """The record of the tensor whose memory it is."""
+    record = record_of(tensor).root
+    if not record.is_dense:
+        raise NotYetError("as_strided of a tensor that lies in memory with gaps.", loc=user_loc(),
+                          remedy="take a contiguous() one.")  # fmt: skip
+    return record
+
+
+@in_place("as_strided.default")  # of what the record says, and not of the value alone
+def as_strided(tracing: Tracing, a: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    offset = a.storage_offset() if storage_offset is None else storage_offset
+    whole = _whole(a)
+    if storage_offset is not None and whole.storage.origin is not None:
+        raise NotYetError("as_strided with storage_offset= of a tensor from outside, which counts from elsewhere.",
+                          loc=user_loc(), remedy="leave storage_offset= out.")  # fmt: skip
+    known = tracing.known_view(whole, size, stride, offset)
+    if known is not None:
+        return tracing.strided(a, known, size, stride, offset)
+    own = whole.order
+    sizes, strides, start = tracing.value(list(size)), tracing.value(list(stride)), tracing.value(offset)
+
+    def flat(value: Tracer) -> Tracer:
+        return dnp.reshape(value if own is None else dnp.transpose(value, own), (-1,))
+
+    def write(value: Tracer, new: Tracer) -> Tracer:
+        made = flat(value).at[_places(sizes, strides, start)].set(new)
+        if own is None:
+            return dnp.reshape(made, value.shape)
+        return dnp.transpose(dnp.reshape(made, tuple([value.shape[axis] for axis in own])), inverse(own))
+
+    step = Step(lambda value: dnp.take(flat(value), _places(sizes, strides, start)), write)
+    call = ViewCall(_again, (list(size), list(stride), offset), {})
+    return tracing.strided(a, Record(whole.storage, whole, step, None, False, call), size, stride, offset)
+
+
+@takes_call("as_strided_scatter.default", "prims::as_strided_scatter.default")
+def as_strided_scatter(
+    tracing: Tracing, a: Any, source: Any, size: Any, stride: Any, storage_offset: Any = None
+) -> Tracer:
+    record = record_of(a)
+    if record.order is not None or not record.is_dense:
+        raise NotYetError("as_strided_scatter of a tensor that does not lie in rows.", loc=user_loc(),
+                          remedy="take a contiguous() one.")  # fmt: skip
+    places = _places(tracing.value(list(size)), tracing.value(list(stride)), tracing.value(storage_offset or 0))
+    flat = dnp.reshape(record.value, (math.prod(record.value.shape),))
+    return dnp.reshape(flat.at[places].set(tracing.value(source)), record.value.shape)

@@ -1,0 +1,95 @@
+"""Layouts: how the elements of a tensor lie in memory, apart from its sizes.
+
+A program is traced for a layout of each argument, and not for strides: of all tensors that lie in rows, or with
+channels last, or in rows that something stands between, one program is made. What PyTorch asks of strides (is this
+dense? can it be viewed so?) has one answer for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from dyn.shapes import Dim, dim_max
+
+#: The axes of a tensor by their strides, greatest first: ``(0, 2, 3, 1)`` is channels last.
+Order = tuple[int, ...]
+
+#: How an axis follows on those of lesser stride: at once, after a gap, or not at all, each of its elements the same.
+Link = Literal["joined", "gap", "repeated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The order of a tensor's axes in memory (None for rows), and how each is linked to the next one.
+
+    ``links`` is by axis; None where all are joined, and the elements lie one after the other.
+    """
+
+    order: Order | None = None
+    links: tuple[Link, ...] | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie one after the other."""
+        return self.links is None
+
+    def strides(self, dims: Sequence[Dim]) -> list[Dim]:
+        """Strides, in elements, of a tensor of this layout. Gaps are one element wide, for want of knowing better."""
+        strides: list[Dim] = [0] * len(dims)
+        stride: Dim = 1
+        for axis in reversed(self.order or range(len(dims))):
+            link = "joined" if self.links is None else self.links[axis]
+            if link == "repeated":
+                continue
+            if link == "gap":
+                stride = stride + 1
+            strides[axis] = stride
+            stride = stride * dim_max(dims[axis], 1)
+        return strides
+
+
+def order_of(dims: Sequence[Dim], strides: Sequence[Dim]) -> Order | None:
+    """The order in which elements of these strides lie one after the other; rows where they do not."""
+    left, order, stride = list(range(len(dims))), list[int](), 1
+    while left:
+        axis = next((axis for axis in reversed(left) if strides[axis] == stride), None)
+        if axis is None:
+            return None
+        left.remove(axis)
+        order.insert(0, axis)
+        stride = stride * dim_max(dims[axis], 1)
+    return None if order == list(range(len(dims))) else tuple(order)
+
+
+ROWS = Layout()
+_CHANNELS_LAST = {4: (torch.channels_last, Layout((0, 2, 3, 1))), 5: (torch.channels_last_3d, Layout((0, 2, 3, 4, 1)))}
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """The layout of a tensor. An axis of size 1 may have any stride: it counts as joined, and rows are preferred."""
+    if tensor.is_contiguous():
+        return ROWS
+    named = _CHANNELS_LAST.get(tensor.ndim)
+    if named is not None and tensor.is_contiguous(memory_format=named[0]):
+        return named[1]
+    sizes, strides = tensor.shape, tensor.stride()
+    # Repeated axes stay where they are, as where PyTorch orders the axes of a result.
+    ranked = iter(sorted([axis for axis, stride in enumerate(strides) if stride], key=lambda axis: -strides[axis]))
+    axes = [next(ranked) if stride else axis for axis, stride in enumerate(strides)]
+    links: list[Any] = ["joined"] * len(axes)
+    expected = 1
+    for axis in reversed(axes):
+        if sizes[axis] == 1:
+            continue
+        if strides[axis] == 0:
+            links[axis] = "repeated"
+            continue
+        if strides[axis] != expected:
+            links[axis] = "gap"
+        expected = strides[axis] * sizes[axis]
+    order = None if axes == list(range(len(axes))) else tuple(axes)
+    return Layout(order, None if links.count("joined") == len(links) else tuple(links))

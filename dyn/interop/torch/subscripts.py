@@ -1,0 +1,74 @@
+"""Subscripts with sizes and scalar tensors in them: ``x[n - 1]``, ``x[scores.argmax()]``, ``x[:count]``.
+
+PyTorch's own code, in C++, asks such a subscript for its number. Here it is what PyTorch makes of a number, a
+``select``, before that code sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+#: What is asked of sizes right below is asked by the function that is called here.
+CALLS_USERS = True
+
+_READ, _WRITE = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+
+
+class Subscripts(TorchFunctionMode):
+    """While it is active, numbers that are known when a program runs may stand in subscripts."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _READ or func is _WRITE:
+            tensor, subscript, *rest = args
+            items: tuple[Any, ...] = subscript if isinstance(subscript, tuple) else (subscript,)
+            if any(_has_number(item) for item in items):
+                return func(*_selected(tensor, items), *rest)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_number(item: Any) -> bool:
+    """Whether it is a number that is not known to Python: a size, or an integer tensor without axes."""
+    if isinstance(item, torch.Tensor):
+        return item.ndim == 0 and not item.dtype.is_floating_point and item.dtype not in (torch.bool, torch.uint8)
+    return isinstance(item, torch.SymInt)
+
+
+def _has_number(item: Any) -> bool:
+    if isinstance(item, slice):
+        return any(isinstance(bound, torch.Tensor) for bound in (item.start, item.stop, item.step))
+    return _is_number(item)
+
+
+def _number(item: Any) -> Any:
+    return item.item() if isinstance(item, torch.Tensor) else item
+
+
+def _axes(item: Any) -> int:
+    """How many axes of the tensor a part of a subscript is about."""
+    if item is None or item is True or item is False:
+        return 0
+    is_mask = isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8)
+    return item.ndim if is_mask else 1
+
+
+def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The tensor with its numbers selected, and what is left of the subscript."""
+    axis, left = 0, list[Any]()
+    others = sum(_axes(item) for item in items if item is not Ellipsis)
+    for item in items:
+        if _is_number(item):
+            tensor = tensor.select(axis, _number(item))
+            others -= 1
+            continue
+        if item is Ellipsis:
+            axis += tensor.ndim - others
+            left.append(item)
+            continue
+        if isinstance(item, slice):
+            item = slice(*[_number(bound) for bound in (item.start, item.stop, item.step)])
+        axis += _axes(item)
+        left.append(item)
+    return tensor, tuple(left) or (Ellipsis,)

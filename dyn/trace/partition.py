@@ -1,0 +1,186 @@
+"""Partition of a derivative: which values the first program keeps for the second, and which are computed again there.
+
+What the second program reads of the first can be kept, in memory, or made again from other things that are kept: a
+product by its factors, a copy in another order by the original. Copies in another order, and functions of one element,
+take no time worth the memory: they join the kernels that read them. So the least number of bytes is kept from which all
+else follows by such operations: a minimum cut of the graph of values, as in Min-Cut rematerialization (He and Yu, 2023,
+"Transcending Runtime-Memory Tradeoffs in Checkpointing by being Fusion Aware"). Arguments cost nothing, since they are
+there anyway. Sizes are compared as they grow: each symbol counts as the same large number, so that what is kept does
+not depend on the shapes of the first call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dyn.errors import ShapeError
+from dyn.ir.core import Op, Region, Value, with_operands
+from dyn.ir.opdef import OpKind
+from dyn.shapes import evaluate, free_symbols, product
+from dyn.trace.context import Trace
+
+#: Operations that are as quick as reading their result: they become part of the loops that read it.
+_CHEAP = frozenset({OpKind.POINTWISE, OpKind.VIEW, OpKind.GENERATE})
+#: The number that each symbol counts as.
+_LARGE = 4096
+_ENDLESS = 1 << 100
+
+
+def recomputing(trace: Trace, region: Region) -> Region:
+    """The region, with copies of those operations before it that make what it reads from less than that."""
+    reads = dict.fromkeys(region.reads())
+    producers = _producers(trace, reads)
+    if not producers:
+        return region
+    again = _beyond_the_cut(trace, reads, producers)
+    ops = {id(op): op for value, op in producers.items() if value in again}
+    copies: dict[Value, Value] = {}
+    made: list[Op] = []
+    for op in reversed(ops.values()):
+        results = tuple([Value(value.type, value.name) for value in op.results])
+        made.append(replace(with_operands(op, copies), results=results))
+        copies.update(zip(op.results, results, strict=True))
+    inner = tuple([with_operands(op, copies) for op in region.ops])
+    return replace(region, ops=(*made, *inner), results=tuple([copies.get(v, v) for v in region.results]))
+
+
+def _producers(trace: Trace, reads: Iterable[Value]) -> dict[Value, Op]:
+    """The cheap operations that lead to values, by their results, each before those that make its operands."""
+    found: dict[Value, Op] = {}
+    seen: set[Value] = set()
+    #: Values in the order in which they are left: operands first.
+    order: list[Value] = []
+    stack = [(value, False) for value in reads]
+    while stack:
+        value, is_left = stack.pop()
+        if is_left:
+            order.append(value)
+            continue
+        if value in seen:
+            continue
+        seen.add(value)
+        op = _producer(trace, value)
+        if op is None or op.opdef.kind not in _CHEAP or op.regions:
+            continue
+        found[value] = op
+        stack.append((value, True))
+        stack += [(operand, False) for operand in op.operands]
+    return {value: found[value] for value in reversed(order)}
+
+
+def _producer(trace: Trace, value: Value) -> Op | None:
+    """The operation that makes a value, in this trace or in one around it."""
+    here: Trace | None = trace
+    while here is not None:
+        op = here.builder.producer(value)
+        if op is not None:
+            return op
+        here = here.outer
+    return None
+
+
+def _beyond_the_cut(trace: Trace, reads: Iterable[Value], producers: dict[Value, Op]) -> set[Value]:
+    """The values that are computed again: those on the readers' side of the minimum cut, the nearest to the readers.
+
+    Each value is two nodes, ``2 * i`` and ``2 * i + 1``, with its bytes as the capacity between them. Nothing leads to
+    constants, which are made again.
+    """
+    numbers: dict[Value, int] = {}
+    for value in (*producers, *reads):
+        numbers.setdefault(value, len(numbers))
+        if value in producers:
+            for operand in producers[value].operands:
+                numbers.setdefault(operand, len(numbers))
+    network = _Network(2 * len(numbers) + 2)
+    source, sink = 2 * len(numbers), 2 * len(numbers) + 1
+    for value, number in numbers.items():
+        op = producers.get(value)
+        network.edge(2 * number, 2 * number + 1, _bytes(value) if _producer(trace, value) else 0)
+        if op is None:
+            network.edge(source, 2 * number, _ENDLESS)
+        else:
+            for operand in op.operands:
+                network.edge(2 * numbers[operand] + 1, 2 * number, _ENDLESS)
+    for value in reads:
+        network.edge(2 * numbers[value] + 1, sink, _ENDLESS)
+    beyond = network.sink_side(source, sink)
+    return {value for value in producers if 2 * numbers[value] in beyond}
+
+
+def _bytes(value: Value) -> int:
+    """The bytes of a value where every symbol is the same large number."""
+    size = product(value.shape)
+    try:
+        count = evaluate(size, dict.fromkeys(free_symbols(size), _LARGE))
+    except ShapeError:  # such sizes cannot be
+        count = _LARGE ** len(value.shape)
+    return max(count, 1) * value.dtype.itemsize
+
+
+class _Network:
+    """A flow network (Dinitz, 1970): nodes are numbers, edges have capacities."""
+
+    def __init__(self, nodes: int) -> None:
+        self._edges: list[list[int]] = [[] for _ in range(nodes)]
+        self._heads: list[int] = []
+        self._left: list[int] = []
+
+    def edge(self, tail: int, head: int, capacity: int) -> None:
+        """Add an edge. Its number's last bit tells it from the one back."""
+        for start, end, left in ((tail, head, capacity), (head, tail, 0)):
+            self._edges[start].append(len(self._heads))
+            self._heads.append(end)
+            self._left.append(left)
+
+    def sink_side(self, source: int, sink: int) -> set[int]:
+        """The nodes from which more could flow to the sink, once as much flows from the source as can."""
+        while sink in (levels := self._levels(source)):
+            places = [0] * len(self._edges)
+            while self._push(source, sink, levels, places):
+                pass
+        found, stack = {sink}, [sink]
+        while stack:
+            for edge in self._edges[stack.pop()]:
+                tail = self._heads[edge]
+                if self._left[edge ^ 1] and tail not in found:
+                    found.add(tail)
+                    stack.append(tail)
+        return found
+
+    def _levels(self, source: int) -> dict[int, int]:
+        levels, queue = {source: 0}, deque([source])
+        while queue:
+            node = queue.popleft()
+            for edge in self._edges[node]:
+                head = self._heads[edge]
+                if self._left[edge] and head not in levels:
+                    levels[head] = levels[node] + 1
+                    queue.append(head)
+        return levels
+
+    def _push(self, source: int, sink: int, levels: dict[int, int], places: list[int]) -> int:
+        """Let as much flow along one path of rising levels as it holds; 0 where there is none."""
+        path: list[int] = []
+        node = source
+        while node != sink:
+            edges = self._edges[node]
+            while places[node] < len(edges):
+                edge = edges[places[node]]
+                head = self._heads[edge]
+                if self._left[edge] and levels.get(head) == levels[node] + 1:
+                    path.append(edge)
+                    node = head
+                    break
+                places[node] += 1
+            else:  # a dead end
+                if not path:
+                    return 0
+                node = self._heads[path.pop() ^ 1]
+                places[node] += 1
+        flow = min([self._left[edge] for edge in path])
+        for edge in path:
+            self._left[edge] -= flow
+            self._left[edge ^ 1] += flow
+        return flow

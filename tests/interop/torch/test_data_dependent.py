@@ -1,0 +1,237 @@
+"""Sizes and numbers that depend on values, in PyTorch's functions through ``dyn.interop.torch.jit``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dyn
+
+torch: Any = pytest.importorskip("torch")
+F = torch.nn.functional
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+
+
+def floats(*shape: int) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def ints(*numbers: int) -> Any:
+    return torch.tensor(numbers, dtype=torch.int64)
+
+
+def boxes(count: int) -> Any:
+    generator = torch.Generator().manual_seed(count)
+    corners = torch.rand(count, 2, generator=generator)
+    return torch.cat([corners, corners + torch.rand(count, 2, generator=generator)], 1)
+
+
+def set_by_mask(x: Any) -> Any:
+    y = x.clone()
+    y[y > 0] = 0
+    y[y < -1] *= 2
+    return y
+
+
+def arange_of_item(n: Any) -> Any:
+    k = n.item()
+    torch._check(k >= 0)
+    return torch.arange(k) * 2
+
+
+def filled_by_item(n: Any) -> Any:
+    k = n.item()
+    torch._check_is_size(k)
+    return torch.full((k, 2), 7), torch.zeros(k), torch.ones(3, k).sum(1)
+
+
+def narrowed(x: Any, n: Any) -> Any:
+    k = n.item()
+    torch._check_is_size(k)
+    torch._check(k <= x.shape[0])
+    return x.narrow(0, 0, k) + 1
+
+
+def written_part(x: Any, n: Any) -> Any:
+    y = x * 1
+    y[n.item() :] += 5
+    y.select(0, 0).mul_(2)
+    return y
+
+
+def written_row(x: Any, n: Any) -> Any:
+    y = x.clone()
+    y[n.item()] = 3
+    y[n[0], 1] += y[n.item(), 0]
+    return y
+
+
+def checked(x: Any) -> Any:
+    torch._check((x > -100).all().item())
+    torch._check(x.sum().item() > -1000)
+    return x + 1
+
+
+def suppressed(given: Any, scores: Any) -> Any:
+    """Matrix NMS: boxes that overlap none with a higher score by more than a half."""
+    keep = scores > 0
+    corners, scores = given[keep], scores[keep]
+    order = scores.argsort(descending=True)
+    corners, scores = corners[order], scores[order]
+    area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
+    low = torch.maximum(corners[:, None, :2], corners[None, :, :2])
+    high = torch.minimum(corners[:, None, 2:], corners[None, :, 2:])
+    size = (high - low).clamp(min=0)
+    inner = size[..., 0] * size[..., 1]
+    overlap = inner / (area[:, None] + area[None] - inner + 1e-9)
+    alone = ((overlap > 0.5).triu(1)).sum(0) == 0
+    return corners[alone], scores[alone], alone.nonzero()
+
+
+VECTORS = [(floats(5),), (floats(1),), (floats(0),), (floats(9),)]
+MATRICES = [(floats(3, 4),), (floats(1, 1),), (floats(0, 4),), (floats(7, 2),)]
+COUNTS = [(ints(3, 1, 3, 2),), (ints(1),), (ints(),), (ints(2, 2, 2),), (ints(3, 3, 1, 3, 2, 2),)]
+ROWS = [(torch.tensor([[1, 2], [1, 2], [0, 5]]),), (torch.tensor([[1, 2]]),)]
+PARTS = [(floats(5, 2), ints(n)) for n in (3, 0, 5, 6, -2, -7)]
+ITEMS = [(ints(3),), (ints(0),), (ints(1),), (ints(-1),)]
+
+CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "nonzero": (lambda x: (x > 0).nonzero(), [*VECTORS, *MATRICES]),
+    "nonzero as a tuple": (lambda x: torch.nonzero(x > 0, as_tuple=True), [*VECTORS, *MATRICES]),
+    "where of one": (lambda x: torch.where(x > 0), MATRICES),
+    "argwhere": (lambda x: torch.argwhere(x > 0), MATRICES),
+    "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=4), MATRICES),
+    "masked_select": (lambda x: (x.masked_select(x > 0), x.masked_select(x[:1] > 0)), MATRICES),
+    "index by a mask": (lambda x: (x[x > 0] * 2, x[x > 0][1:], x[x > 0].sum()), [*VECTORS, *MATRICES]),
+    "index rows by a mask": (
+        lambda x, m: x[m].sum(0),
+        [(floats(3, 4), torch.tensor([True, False, True])), (floats(2, 4), torch.tensor([False, False]))],
+    ),
+    "set by a mask": (set_by_mask, VECTORS),
+    "integer": (lambda n: (n.item(), n.item() + 1, -n.item()), [*ITEMS, (torch.tensor(7, dtype=torch.uint8),)]),
+    "float": (lambda x: (x[0].item() * 2, x.shape[0] / 3, -x.double()[0].item()), VECTORS),
+    "truth value": (lambda x: (x > 0).any().item(), VECTORS),
+    "integer in arithmetic": (lambda x, n: (x * n.item(), x + n.item(), x / n.item()), PARTS[:1] + PARTS[2:]),
+    "float in arithmetic": (lambda x: (x * x[0].item(), x + x[0].item()), VECTORS),
+    "arange": (arange_of_item, ITEMS),
+    "arange without a check": (lambda n: torch.arange(n.item()), ITEMS),
+    "full, zeros, ones": (filled_by_item, ITEMS),
+    "narrow": (narrowed, PARTS),
+    "slice to": (lambda x, n: x[: n.item()] + 1, PARTS),
+    "slice from": (lambda x, n: x[n.item() :] + 1, PARTS),
+    "slice that is returned": (lambda x, n: (x[n.item() :], x), PARTS),
+    "slice that is written": (written_part, PARTS),
+    "select": (lambda x, n: x.select(0, n.item()) + 1, PARTS),
+    "index by an item": (lambda x, n: (x[n.item()] + 1, x[..., 0, n.item() - n.item()]), PARTS),
+    "index by a scalar tensor": (lambda x, n: (x[n[0]] + 1, x[x[:, 0].argmax()], x[x[:, 1] > 9, n[0] * 0]), PARTS),
+    "index by a size": (lambda x, n: (x[x.shape[0] - 1] * 2, x[None, x.shape[0] // 2, :, None]), PARTS[:3]),
+    "slice to a scalar tensor": (lambda x, n: (x[: n[0]] + 1, x[n[0] :, 0] * 2), PARTS),
+    "written by an item": (written_row, PARTS),
+    "tolist": (lambda n: n.tolist(), [(ints(3, 2),), (ints(-1, 5),)]),
+    "split": (
+        lambda x, n: [part * 2 for part in x.split(n.tolist())],
+        [(floats(5, 2), ints(3, 2)), (floats(5, 2), ints(0, 5)), (floats(5, 2), ints(1, 3))],
+    ),
+    "repeat_interleave": (
+        lambda x, n: torch.repeat_interleave(x, n, dim=0),
+        [(floats(3, 2), ints(1, 0, 2)), (floats(3, 2), ints(0, 0, 0)), (floats(2, 2), ints(5, 1)),
+         (floats(2, 2), ints(5, -1))],
+    ),
+    "repeat_interleave of numbers": (torch.repeat_interleave, [(ints(1, 0, 2),), (ints(0),), (ints(),)]),
+    "repeat_interleave of a size": (
+        lambda x, n: torch.repeat_interleave(x, n, dim=0, output_size=3), [(floats(3, 2), ints(1, 0, 2))],
+    ),
+    "unique": (torch.unique, [*COUNTS, (torch.tensor([1.0, float("nan"), 1.0, float("nan")]),)]),
+    "unique with places": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), COUNTS),
+    "unique rows": (lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True), ROWS),
+    "unique columns": (lambda x: torch.unique(x, dim=1), ROWS),
+    "unique in runs": (lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True), COUNTS),
+    "unique columns in runs": (
+        lambda x: torch.unique_consecutive(x, dim=1, return_inverse=True), [(torch.tensor([[1, 1, 2], [3, 3, 4]]),)],
+    ),
+    "bincount": (torch.bincount, [*COUNTS, (ints(-1, 2),)]),
+    "bincount of at least": (lambda x: torch.bincount(x, minlength=6), COUNTS),
+    "bincount with weights": (torch.bincount, [(ints(3, 1, 3, 2), floats(4)), (ints(1), floats(1))]),
+    "one_hot": (F.one_hot, [(ints(3, 0, 1),), (ints(2),), (ints(-1, 2),)]),
+    "one_hot of classes": (lambda n: F.one_hot(n, 4), [(ints(3, 0, 1),), (ints(2),), (ints(5, 2),), (ints(),)]),
+    "checks": (checked, [(floats(4),), (floats(4) - 200,), (floats(0),)]),
+    "asserts": (lambda x: (torch._assert_async((x > -100).all()), x + 1)[1], [(floats(4),), (floats(4) - 200,)]),
+    "suppressed boxes": (suppressed, [(boxes(n), floats(n)) for n in (20, 3, 0, 1, 40)]),
+}  # fmt: skip
+
+
+def strides(tensor: Any) -> list[int]:
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+@pytest.mark.filterwarnings("ignore:_check_is_size will be removed")
+@pytest.mark.parametrize("name", CASES)
+def test_as_pytorch_gives_it(name: str) -> None:
+    function, calls = CASES[name]
+    compiled = dyn_torch.jit(function)
+    for arguments in calls:
+        try:
+            wanted = function(*arguments)
+        except (RuntimeError, IndexError):
+            with pytest.raises(Exception):  # noqa: B017
+                compiled(*arguments)
+            continue
+        leaves, tree = torch.utils._pytree.tree_flatten(wanted)
+        given, its = torch.utils._pytree.tree_flatten(compiled(*arguments))
+        assert tree == its
+        for a, b in zip(leaves, given, strict=True):
+            if not isinstance(a, torch.Tensor):
+                assert type(a) is type(b)
+                assert a == b
+                continue
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            assert not a.numel() or strides(a) == strides(b)
+            torch.testing.assert_close(b, a, equal_nan=True)
+    ranks = {tuple((a.ndim, a.dtype) for a in arguments) for arguments in calls}
+    most = 2 if name == "repeat_interleave" else 1  # PyTorch asks whether there is one number of repeats
+    assert compiled.cache_info().compiles <= len(ranks) * most
+
+
+def test_a_branch_on_a_value_names_its_line() -> None:
+    def by_truth(x: Any) -> Any:
+        if (x > 0).any():
+            return x
+        return x * 2
+
+    def by_float(x: Any) -> Any:
+        return x if x.sum().item() > 3 else x * 2
+
+    def by_integer(x: Any) -> Any:
+        return x if x.to(torch.int64).sum().item() > 3 else x * 2
+
+    def by_count(x: Any) -> Any:
+        return x if x[x > 0].shape[0] > 3 else x * 2
+
+    def as_number(x: Any) -> Any:
+        return torch.zeros(int(x.to(torch.int64).sum().item()))
+
+    for function, kind, line in (
+        (by_truth, dyn.errors.NotYetError, "if (x > 0).any():"),
+        (by_float, dyn.errors.NotYetError, "x.sum().item() > 3"),
+        (by_integer, dyn.errors.UndecidedDimError, "sum().item() > 3"),
+        (by_count, dyn.errors.UndecidedDimError, "x[x > 0].shape[0] > 3"),
+        (as_number, dyn.errors.UndecidedDimError, "int(x.to(torch.int64)"),
+    ):
+        with pytest.raises(kind) as error:
+            dyn_torch.jit(function, strict=True)(floats(4))
+        assert line in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:_check_is_size will be removed")
+def test_a_size_that_does_not_fit_is_named() -> None:
+    compiled = dyn_torch.jit(narrowed)
+    compiled(floats(5, 2), ints(2))
+    with pytest.raises(dyn.errors.ShapeError) as error:
+        compiled(floats(5, 2), ints(6))
+    assert "torch._check(k <= x.shape[0])" in str(error.value)
+    with pytest.raises(dyn.errors.ShapeError):
+        compiled(floats(5, 2), ints(-1))
+    assert compiled.cache_info().compiles == 1

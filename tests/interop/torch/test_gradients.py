@@ -1,0 +1,267 @@
+"""Gradients of functions and modules through ``dyn.interop.torch.jit``, against PyTorch's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dyn.errors import NotYetError
+
+torch: Any = pytest.importorskip("torch")
+nn = torch.nn
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+
+Shape = tuple[int, ...]
+
+MODULES: dict[str, tuple[Callable[[], Any], list[Shape]]] = {
+    "linear": (lambda: nn.Linear(3, 4), [(5, 3), (1, 3), (0, 3)]),
+    "perceptron": (
+        lambda: nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2), nn.Softmax(-1)),
+        [(5, 3), (1, 3), (7, 3)],
+    ),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        [(2, 3, 8, 8), (1, 3, 9, 7)],
+    ),
+    "encoder layer": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        [(2, 5, 8), (1, 3, 8), (1, 1, 8)],
+    ),
+    "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU()), [(2, 4, 5), (1, 4, 3)]),
+    "prelu": (lambda: nn.Sequential(nn.Linear(3, 3), nn.PReLU()), [(2, 3), (1, 3)]),
+}
+
+
+def pulled(result: Any) -> None:
+    """Back through the sum of squares of whatever is returned."""
+    tensors = result if isinstance(result, tuple) else (result,)
+    torch.stack([t.pow(2).sum() for t in tensors if t.requires_grad]).sum().backward()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name: str) -> None:
+    make, shapes = MODULES[name]
+    torch.manual_seed(0)
+    module = make()
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again)
+    for shape in shapes:
+        x = torch.randn(shape, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        wanted, found = module(x), compiled(y)
+        same(wanted.detach(), found.detach(), 1e-4)
+        pulled(wanted)
+        pulled(found)
+        same(x.grad, y.grad, 1e-4)
+        same([p.grad for p in module.parameters()], [p.grad for p in again.parameters()], 1e-4)
+        same(list(module.buffers()), list(again.buffers()), 1e-4)
+    assert compiled.cache_info().compiles == 1
+
+
+class Doubled(torch.autograd.Function):
+    """A function with a derivative of its own, which is not the right one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * x
+
+
+def partly(x: Any) -> Any:
+    with torch.no_grad():
+        scale = x.sum()
+    return x * scale + x.detach() ** 2, scale, x > 0
+
+
+def aliases(x: Any) -> Any:
+    y = x * 2
+    return y[1:], y.t(), y, x.t(), y.clone()
+
+
+def written(x: Any) -> Any:
+    y = x * 2
+    y[1:] *= 3
+    y.relu_()
+    return y, y.clone()
+
+
+def checkpointed(x: Any) -> Any:
+    return torch.utils.checkpoint.checkpoint(lambda v: torch.tanh(v).exp(), x, use_reentrant=False)
+
+
+def broadcast(x: Any) -> Any:
+    return x * x.sum(0), x.t().contiguous() + 1, x[:, :1] * x
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "no_grad and detach": partly, "views": aliases, "in place": written, "a custom function": Doubled.apply,
+    "checkpoint": checkpointed, "broadcasting": broadcast, "what is given": lambda x: x,
+    "copies": lambda x: (x.clone(), x.clone()), "nothing": lambda x: x.detach() * 2,
+    "integers": lambda x: x[:, torch.tensor([0, 0])].cumsum(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    function = FUNCTIONS[name]
+    compiled = dyn_torch.jit(function)
+    for shape in ((3, 2), (1, 2), (2, 1), (0, 2)):
+        for strided in (False, True):
+            x = torch.randn(shape[::-1]).t() if strided else torch.randn(shape)
+            y = x.clone()
+            x.requires_grad_()
+            y.requires_grad_()
+            wanted, found = function(x), compiled(y)
+            leaves = (wanted, found) if isinstance(wanted, tuple) else ((wanted,), (found,))
+            assert [t.requires_grad for t in leaves[0]] == [t.requires_grad for t in leaves[1]]
+            same([t.detach() for t in leaves[0]], [t.detach() for t in leaves[1]])
+            if any(t.requires_grad for t in leaves[0]):
+                pulled(wanted)
+                pulled(found)
+                same(x.grad, y.grad)
+
+
+def test_what_is_returned_twice_has_memory_of_its_own() -> None:
+    def function(x: Any) -> Any:
+        y = x + 1
+        return y, y.clone(), y * 1
+
+    first, second, third = dyn_torch.jit(function)(torch.zeros(3))
+    first.add_(1)
+    second.add_(2)
+    same([first, second, third], [torch.full((3,), n) for n in (2.0, 3.0, 1.0)])
+
+
+def test_only_what_is_asked_for() -> None:
+    compiled = dyn_torch.jit(lambda x, y: (x * y).sum())
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3)
+    compiled(x, y).backward()
+    same(y, x.grad)
+    compiled(y, x).backward()
+    same(y * 2, x.grad)
+    with torch.no_grad():
+        assert not compiled(x, y).requires_grad
+    assert not compiled(y, y).requires_grad
+
+
+def test_a_parameter_that_is_frozen_between_calls() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    compiled, x = dyn_torch.jit(module), torch.randn(4, 3)
+    compiled(x).sum().backward()
+    module.zero_grad()
+    module[0].weight.requires_grad_(False)
+    compiled(x).sum().backward()
+    assert module[0].weight.grad is None
+    assert module[1].weight.grad is not None
+
+
+def test_through_a_graph_on_both_sides() -> None:
+    compiled = dyn_torch.jit(lambda x: x.exp())
+    a = torch.randn(3, requires_grad=True)
+    (compiled(a * 2) * 3).sum().backward()
+    same((a * 2).exp().detach() * 6, a.grad)
+
+
+def test_twice_with_retain_graph_and_not_without() -> None:
+    x = torch.randn(3, requires_grad=True)
+    y = dyn_torch.jit(torch.exp)(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    same(2 * x.exp().detach(), x.grad)
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_second_derivatives_are_refused() -> None:
+    x = torch.randn(3, requires_grad=True)
+    y = dyn_torch.jit(torch.exp)(x).sum()
+    with pytest.raises(NotYetError, match=r"create_graph=True(.|\n)*call the function itself"):
+        torch.autograd.grad(y, x, create_graph=True)
+
+
+def test_what_was_kept_and_written_since_is_noticed() -> None:
+    weight = torch.randn(3, requires_grad=True)
+    y = dyn_torch.jit(lambda x: (x * weight).sum())(torch.randn(3, requires_grad=True))
+    with torch.no_grad():
+        weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_training(optimizer: str) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again)
+    first = getattr(torch.optim, optimizer)(module.parameters(), lr=0.05)
+    second = getattr(torch.optim, optimizer)(again.parameters(), lr=0.05)
+    for step in range(6):
+        x = torch.randn(step % 4 + 1, 4)
+        losses = []
+        for call, by in ((module, first), (compiled, second)):
+            by.zero_grad()
+            for part in (x, x + 1):  # two batches for a step
+                loss = call(part).pow(2).mean()
+                loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters() if call is module else again.parameters(), 0.5)
+            by.step()
+            losses.append(loss.detach())
+        same(losses[0], losses[1])
+    same(list(module.parameters()), list(again.parameters()))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_autocast() -> None:
+    module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    again = copy.deepcopy(module)
+    x = torch.randn(3, 4)
+    for call in (module, dyn_torch.jit(again)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = call(x).float().pow(2).sum()
+        loss.backward()
+    for a, b in zip(module.parameters(), again.parameters(), strict=True):
+        assert b.grad.dtype is torch.float32
+        torch.testing.assert_close(b.grad, a.grad, rtol=5e-2, atol=5e-2)
+
+
+def test_a_buffer_that_is_read_before_it_is_written() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(3))
+            self.weight = nn.Parameter(torch.arange(3.0))
+
+        def forward(self, x: Any) -> Any:
+            result = x * self.weight * (self.scale * 0.5 + 1)
+            self.scale.add_(1)
+            return result
+
+    module, again = Scaled(), Scaled()
+    compiled = dyn_torch.jit(again, strict=True)
+    for rows in (2, 4):
+        x = torch.randn(rows, 3)
+        module(x).sum().backward()
+        compiled(x).sum().backward()
+        same([module.weight.grad, module.scale], [again.weight.grad, again.scale])
+
+
+def test_what_follows_from_less_is_not_kept() -> None:
+    def function(x: Any, w: Any) -> Any:
+        h = x @ w
+        return (torch.tanh(h) * torch.exp(-h * h) + torch.sigmoid(h)).sum()
+
+    x, w = torch.randn(5, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    result = dyn_torch.jit(function)(x, w)
+    kept = [tuple(t.shape) for t in result.grad_fn.saved_tensors]
+    assert sorted(kept) == [(3, 4), (5, 3), (5, 4)]  # what is given, and one value: h

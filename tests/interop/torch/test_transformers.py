@@ -1,0 +1,193 @@
+"""Models of Hugging Face from configurations with random weights, at several shapes: as in eager PyTorch.
+
+Each has a layer or two of 32 features, and is compared at shapes with ones among them. Programs are counted where dyn
+makes as many as the model's own branches on sizes ask for: transformers' code asks ``q_length > 1`` in each attention
+(``sdpa_attention.py``), and without a mask ``batch_size != position_ids.shape[0]``, which is 1 (``masking_utils.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+hf: Any = pytest.importorskip("transformers")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+
+WORDS = 99
+#: Batches and lengths.
+TEXTS = ((2, 7), (1, 5), (7, 1), (3, 9), (1, 1))
+#: What configurations of the BERT and Llama families share.
+SMALL = {
+    "vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+    "max_position_embeddings": 32, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+LLAMA = {**SMALL, "num_attention_heads": 4, "num_key_value_heads": 2}
+PICTURES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 16, "patch_size": 8}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model is made, what it is called with for each of ``shapes``, and how many programs that takes."""
+
+    make: Callable[[], Any]
+    draw: Callable[..., dict[str, Any]]
+    shapes: tuple[tuple[int, ...], ...] = TEXTS
+    #: None where there are more than there should be.
+    programs: int | None = 1
+
+
+def words(batch: int, length: int) -> Any:
+    return torch.randint(3, WORDS, (batch, length))
+
+
+def text(batch: int, length: int) -> dict[str, Any]:
+    """Words, the last ones of the first text being padding."""
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    mask[0, 1 + length // 2 :] = 0
+    return {"input_ids": words(batch, length), "attention_mask": mask, "use_cache": False}
+
+
+def text_without_mask(batch: int, length: int) -> dict[str, Any]:
+    return {"input_ids": words(batch, length), "use_cache": False}
+
+
+def pair(batch: int, source: int, target: int) -> dict[str, Any]:
+    return {**text(batch, source), "decoder_input_ids": words(batch, target)}
+
+
+def picture(batch: int, height: int = 16, width: int = 16) -> dict[str, Any]:
+    return {"pixel_values": torch.randn(batch, 3, height, width)}
+
+
+def sound(batch: int, length: int) -> dict[str, Any]:
+    return {"input_features": torch.randn(batch, 8, 20), "decoder_input_ids": words(batch, length), "use_cache": False}
+
+
+def texts_and_pictures(texts: int, length: int, pictures: int) -> dict[str, Any]:
+    return {**picture(pictures), "input_ids": words(texts, length)}
+
+
+def bert() -> Any:
+    return hf.BertModel(hf.BertConfig(**SMALL, num_attention_heads=2))
+
+
+def gpt2() -> Any:
+    config = hf.GPT2Config(
+        vocab_size=WORDS, n_embd=32, n_layer=1, n_head=2, n_positions=32, bos_token_id=1, eos_token_id=2
+    )
+    return hf.GPT2LMHeadModel(config)
+
+
+def llama() -> Any:
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA))
+
+
+def mixtral() -> Any:
+    return hf.MixtralForCausalLM(
+        hf.MixtralConfig(**{**LLAMA, "num_hidden_layers": 1}, num_local_experts=4, num_experts_per_tok=2)
+    )
+
+
+def t5() -> Any:
+    config = hf.T5Config(vocab_size=WORDS, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2)
+    return hf.T5ForConditionalGeneration(config)
+
+
+def whisper() -> Any:
+    heads = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
+    widths = dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 64)
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    lengths = {"max_source_positions": 10, "max_target_positions": 16}
+    config = hf.WhisperConfig(
+        vocab_size=WORDS, d_model=32, encoder_layers=1, decoder_layers=1, num_mel_bins=8,
+        **heads, **widths, **tokens, **lengths,
+    )  # fmt: skip
+    return hf.WhisperForConditionalGeneration(config)
+
+
+def vit() -> Any:
+    return hf.ViTModel(hf.ViTConfig(**PICTURES))
+
+
+def resnet() -> Any:
+    config = hf.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 2], layer_type="bottleneck")
+    return hf.ResNetForImageClassification(config)
+
+
+def clip() -> Any:
+    texts = {**SMALL, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return hf.CLIPModel(hf.CLIPConfig(text_config=texts, vision_config=PICTURES, projection_dim=16))
+
+
+MODELS = {
+    "bert": Model(bert, lambda b, s: {**text(b, s), "use_cache": None}, programs=2),
+    "gpt2": Model(gpt2, text, programs=2),
+    "gpt2 without mask": Model(gpt2, text_without_mask, programs=4),
+    "llama": Model(llama, text, programs=2),
+    "mixtral": Model(mixtral, text, programs=2),
+    # Its position bias has batch 1, and PyTorch's attention asks whether that is the batch: more than there should be.
+    "t5": Model(t5, pair, ((2, 7, 4), (1, 5, 3), (7, 1, 1), (3, 9, 1), (1, 1, 5)), programs=None),
+    "whisper": Model(whisper, sound, programs=2),
+    "vit": Model(vit, picture, ((2,), (1,), (5,))),
+    "resnet": Model(resnet, picture, ((2, 32, 32), (1, 32, 40), (3, 24, 16))),
+    "clip": Model(clip, texts_and_pictures, ((3, 7, 2), (4, 5, 1), (1, 9, 3), (1, 4, 1))),
+}  # fmt: skip
+
+
+def made(make: Callable[[], Any]) -> Any:
+    """A model with the same weights each time, which are large enough for attention to attend."""
+    torch.manual_seed(0)
+    model = make().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inference(name: str) -> None:
+    case = MODELS[name]
+    model = made(case.make)
+    compiled = dyn_torch.jit(model)
+    with torch.no_grad():
+        for shape in case.shapes:
+            arguments = case.draw(*shape)
+            same(model(**arguments), compiled(**arguments))
+        if case.programs is not None:
+            assert compiled.cache_info().compiles == case.programs
+        compiles = compiled.cache_info().compiles
+        for shape in case.shapes:
+            compiled(**case.draw(*shape))
+    assert compiled.cache_info().compiles == compiles
+
+
+Past = list[tuple[Any, Any]]
+
+
+@pytest.mark.parametrize("make", [gpt2, llama, mixtral])
+def test_decoding_with_a_cache(make: Callable[[], Any]) -> None:
+    """Keys and values of the words so far go in and come out: lengths grow at each step, and programs do not."""
+    model = made(make)
+
+    def step(ids: Any, past: Past) -> tuple[Any, Past]:
+        cache = hf.DynamicCache(past)
+        logits = model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        return logits, [(layer.keys, layer.values) for layer in cache.layers]
+
+    compiled = dyn_torch.jit(step)
+    with torch.no_grad():
+        for batch, length in ((2, 6), (1, 3), (3, 2)):
+            ids, wanted, found = words(batch, length), [], []
+            for _ in range(3):
+                (logits, wanted), (ours, found) = step(ids, wanted), compiled(ids, found)
+                same((logits, wanted), (ours, found))
+                ids = logits[:, -1:].argmax(-1)
+    # One for texts, whose cache is empty, and one for words that follow.
+    assert compiled.cache_info().compiles == 2
