@@ -31,7 +31,7 @@ from dyn.shapes import NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, read_leaf
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import Table
-from dyn.specialize.version import Version, build, load, load_compiler, make_program, no_more_compiling
+from dyn.specialize.version import Version, build_beside, load, load_compiler, make_program, no_more_compiling
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.lift import as_numpy, weak_dtype
@@ -263,7 +263,9 @@ class Jitted(NativeCallable):
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced, _ = self._traces.get(key, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves))
-            version = build(traced.ended(), time.perf_counter() - start)
+            version = build_beside(known, traced.ended(), time.perf_counter() - start)
+            if version.code_of is not None:
+                because += "; but an earlier program computes the same there, and its code runs"
             version.made_for, version.because = made_for, because
             return version
 
@@ -352,7 +354,8 @@ class Jitted(NativeCallable):
         versions = self._versions.in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
         hits = self._hits + self._native_hits()
-        return CacheInfo(len(versions), hits, sum(len(v.guards) for v in versions), seconds)
+        compiles = sum(version.code_of is None for version in versions)
+        return CacheInfo(compiles, hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
         """Report on what was traced, assumed, proved, stitched and generated, and why: text, and HTML in Jupyter."""

@@ -21,6 +21,7 @@ __all__ = [
     "eliminate_dead_code",
     "own_results",
     "refine_shapes",
+    "restate_demands",
     "simplify",
 ]
 
@@ -43,6 +44,18 @@ def refine_shapes(function: Function) -> Function:
     ops = tuple([refiner.op(op) for op in function.ops])
     results = tuple([refiner.value(v) for v in function.results])
     return replace(function, params=params, infos=infos, ops=ops, results=results, facts=refiner.facts)
+
+
+def restate_demands(function: Function) -> Function:
+    """Make facts of what ops demand and the facts do not prove, such as after a fact was taken away.
+
+    Needs facts that imply these demands, together with others that hold whenever the program runs. Leaves ops as they
+    are, but for the demands of their regions.
+    """
+    restater = _Restater(function.facts)
+    ops = tuple([restater.op(op) for op in function.ops])
+    results = tuple([restater.value(v) for v in function.results])
+    return replace(function, ops=ops, results=results, facts=restater.facts)
 
 
 class _Refiner(Redimension):
@@ -112,6 +125,24 @@ class _Refiner(Redimension):
             results.append(value if shape == value.shape else edge.op("reshape", value, shape=shape))
         restated = (*edge.facts.relations[known:], *inner.facts.relations[known:])
         return Region(params, (*start, *ops, *edge.ops), tuple(results), (*region.demands, *restated))
+
+
+class _Restater(_Refiner):
+    """Dims stay; every op is asked again what it demands."""
+
+    def replacement(self, dim: SymExpr) -> Dim:
+        return dim
+
+    def op(self, op: Op) -> Op:
+        return self.restated(Redimension.op(self, op))
+
+    def demanding(self, region: Region) -> Region:
+        inner = _Restater(self.facts.within(region.demands))
+        inner.values = self.values
+        known = len(inner.facts.relations)
+        ops = tuple([inner.op(op) for op in region.ops])
+        results = tuple([inner.value(v) for v in region.results])
+        return replace(region, ops=ops, results=results, demands=(*region.demands, *inner.facts.relations[known:]))
 
 
 def eliminate_common_subexpressions(function: Function) -> Function:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dyn.ir.core import Attr, Op, Region, Value, map_attr_dims
-from dyn.shapes import Dim, Relation, Symbol, SymExpr, substitute
+from dyn.ir.core import Attr, Function, Op, Region, Value, map_attr_dims
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, substitute
 
 
 class Redimension:
@@ -54,6 +54,22 @@ class Redimension:
             tuple([self.op(op) for op in region.ops]),
             tuple([self.value(v) for v in region.results]),
             self.demands(region.demands),
+        )
+
+    def function(self, function: Function, facts: Facts) -> Function:
+        """The function under facts about the dims that it has then."""
+        return replace(
+            function,
+            params=tuple([self.value(v) for v in function.params]),
+            infos=tuple(
+                [
+                    info if info.dims is None else replace(info, dims=tuple([self.dim(d) for d in info.dims]))
+                    for info in function.infos
+                ]
+            ),
+            ops=tuple([self.op(op) for op in function.ops]),
+            results=tuple([self.value(v) for v in function.results]),
+            facts=facts,
         )
 
     def demands(self, demands: tuple[Relation, ...]) -> tuple[Relation, ...]:

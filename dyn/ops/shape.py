@@ -445,6 +445,15 @@ def _iota_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any
     return position if dtype is dtypes.int64 else k.apply(Scalar.CAST, [position], dtype)
 
 
+def _only_zeros(b: Any, op: Any) -> tuple[Any, ...] | None:
+    """An iota over an axis of one index, or none."""
+    size = op.attrs["shape"][op.attrs["dimension"]]
+    if not b.facts.ge(1, size).proved:
+        return None
+    zero = b.op("constant", value=Dense(np.zeros((), op.attrs["dtype"].np)))
+    return (b.op("broadcast_in_dim", zero, shape=op.attrs["shape"], dims=()),)
+
+
 iota = OpDef(
     "iota",
     OpKind.GENERATE,
@@ -458,7 +467,7 @@ iota = OpDef(
         for d in (0, 1)
         for t in (dtypes.int32, dtypes.float32)
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.iota,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.iota, simplify=_only_zeros,
     parts=_real_parts,
 )  # fmt: skip
 

@@ -29,6 +29,8 @@ from dyn.shapes.expr import (
     atom_dim,
     content,
     divide_exactly,
+    floordiv,
+    mod,
     product,
 )
 from dyn.shapes.gather import implied
@@ -295,6 +297,8 @@ class _Learner:
         self._changed(*self._better(watched, before, why))
         if len(e.terms) == 1:
             self._bound_factors(s, e, why)
+        else:
+            self._bound_product(s, e, why)
 
     def _better(self, watched: list[Atom], before: list[Interval], why: Why) -> list[Atom]:
         """The watched atoms whose bounds have improved; bounds of their arguments follow."""
@@ -351,6 +355,15 @@ class _Learner:
         elif coefficient < 0 and all(s.bounds.at_least(factor, 1) for factor in factors):
             for factor in factors:  # none is larger than the product
                 self.push(RelKind.GE, e.constant // -coefficient - factor, _join(why, s))
+
+    def _bound_product(self, s: Simplifier, e: SymExpr, why: Why) -> None:
+        """Infer that no factor of ``M`` is 0 from ``c*M - rest >= 0``, where the rest is positive."""
+        rising = [(mono, coefficient) for mono, coefficient in e.terms if coefficient > 0]
+        if len(rising) == 1 and len(rising[0][0].factors) > 1:
+            mono, coefficient = rising[0]
+            rest = single(dict(mono.factors), coefficient) - e
+            if s.bounds.at_least(rest, 1):
+                self.push(RelKind.NONZERO, single(dict(mono.factors), 1), _join(why, s))
 
     def _bound(self, atom: Atom, lo: int | None, hi: int | None, why: Why) -> None:
         natural_lo = 0 if isinstance(atom, Symbol) else None
@@ -560,6 +573,19 @@ class _Learner:
             self.push(RelKind.GE, _replace_outer(dim, atom, value), why)
         if atom.kind is OpaqueKind.MOD and isinstance(atom.args[1], int):
             self.push(RelKind.DIVIDES, atom.args[0] - value, why, atom.args[1])
+        if atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
+            self._divide_with_rest(s, atom, value, why)
+
+    def _divide_with_rest(self, s: Simplifier, atom: Opaque, value: Dim, why: Why) -> None:
+        """Infer ``a == b*floordiv(a, b) + mod(a, b)`` where one of them gets a value and the other has one."""
+        a, b = atom.args
+        if not s.bounds.nonzero(b):
+            return
+        is_quotient = atom.kind is OpaqueKind.FLOORDIV
+        other = mod(a, b) if is_quotient else floordiv(a, b)
+        known = s.simplify(other)
+        if known != other:
+            self.push(RelKind.EQ, a - b * value - known if is_quotient else a - b * known - value, _join(why, s))
 
     def _news(self, e: SymExpr) -> None:
         """A fact about ``e`` is kept that may decide others."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,14 @@ class Program:
 
         with config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones):
             return optimize(self.traced, self._backend.target, record)
+
+    def under(self, traced: TracedFunction, record: Record) -> Program:
+        """The program under the guards of ``traced``, whose function it has: no pass runs again for them."""
+        made = Program(traced, self._backend.target, record)
+        known = self._optimized
+        if known is not None:
+            made._optimized = replace(known, host=replace(known.host, guards=traced.guards))
+        return made
 
     @property
     def _is_compiled(self) -> bool:

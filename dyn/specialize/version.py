@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from dyn.backends.host_programs import LoadedProgram
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
+    from dyn.record import Record
     from dyn.specialize.program import Program
 
 Array = np.ndarray[Any, Any]
+
+
+#: So many of the latest versions are looked at for one whose code serves.
+_MOST_TRIED = 4
 
 
 class Version:
@@ -32,8 +37,10 @@ class Version:
     made_for: MadeFor | None = None
     because: str = ""
 
-    def __init__(self, program: Program, loaded: LoadedProgram) -> None:
+    def __init__(self, program: Program, loaded: LoadedProgram, code_of: Version | None = None) -> None:
         self.program = program
+        #: The version whose program this is, for calls that it was not traced for (``dyn.specialize.widening``).
+        self.code_of = code_of
         self.traced = program.traced
         self.loaded = loaded
         self.record = program.record
@@ -53,12 +60,17 @@ def make_program(traced: TracedFunction, trace_seconds: float) -> Program:
     """A traced program for this machine."""
     load_compiler()
     from dyn.backends.families import host_target
-    from dyn.record import Record
     from dyn.specialize.program import Program
+
+    return Program(traced, host_target(), _record(trace_seconds))
+
+
+def _record(trace_seconds: float) -> Record:
+    from dyn.record import Record
 
     record = Record()
     record.seconds["trace"] = trace_seconds
-    return Program(traced, host_target(), record)
+    return record
 
 
 def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
@@ -66,9 +78,20 @@ def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
     return load(make_program(traced, trace_seconds))
 
 
-def load(program: Program) -> Version:
+def build_beside(known: Sequence[Version], traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
+    """A version for calls that none of the ``known`` ones is for: with the code of one that serves, or its own."""
+    from dyn.specialize.widening import loosened, serving
+
+    for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
+        served = serving(version.traced, traced)
+        if served is not None:
+            return load(version.program.under(served, _record(trace_seconds)), version)
+    return build(loosened(traced), trace_seconds)
+
+
+def load(program: Program, code_of: Version | None = None) -> Version:
     """A program with its machine code in memory."""
-    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured]))
+    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured]), code_of)
     _warn_of_useless(program)
     return version
 
@@ -112,9 +135,9 @@ def _import_compiler() -> None:
         with loading():
             from dyn import call
             from dyn.explain import log, versions
-            from dyn.specialize import program
+            from dyn.specialize import program, widening
 
-            _ = call, program, log, versions
+            _ = call, program, log, versions, widening
     except (ImportError, OSError) as error:
         if is_short_of_memory(error):
             raise MemoryError("no memory to load the compiler") from error

@@ -233,6 +233,32 @@ def test_non_zero():
     assert facts.eq(n, m).refuted
 
 
+def test_a_product_above_something_positive_has_no_factor_of_0() -> None:
+    facts = given((GE, b, 1), (GE, n * m, b))
+    assert facts.nonzero(n).proved
+    assert facts.nonzero(m).proved
+    assert not given((GE, n * m, b)).nonzero(n).proved
+    assert not given((GE, b, 1), (GE, n * m + s, b)).nonzero(n).proved
+
+
+def test_a_quotient_without_remainder_that_gets_a_value() -> None:
+    divided = floordiv(n * m, b)
+    facts = given((NONZERO, b, 0), (EQ, b * divided, n * m))
+    assert facts.eq(divided, 3).unknown
+    assert given((EQ, divided, 3), facts=facts).simplify(n * m - 3 * b) == 0
+    assert given((EQ, mod(n * m, b), 2), facts=given((NONZERO, b, 0), (EQ, divided, 3))).eq(n * m, 3 * b + 2).proved
+    assert given((EQ, divided, 3), facts=given((NONZERO, b, 0), (EQ, mod(n * m, b), 2))).eq(n * m, 3 * b + 2).proved
+
+
+def test_the_rows_of_a_mask_that_is_viewed_by_another_batch() -> None:
+    """``mask.view(batch, -1)`` of ``(b, s)`` words, as transformers' GPT-2 has it: nothing of it is 0."""
+    rows = floordiv(n * m, b)
+    facts = given((NONZERO, b, 0), (NONZERO, s, 0), (EQ, b * rows, n * m), (EQ, rows, s))
+    assert facts.nonzero(n * m).proved
+    assert facts.simplify(floordiv(32 * b * s, b * s)) == 32
+    assert given((GE, 1, s), facts=facts).eq(b, n * m).proved
+
+
 # --- broadcast -------------------------------------------------------------------------------------------------------
 
 

@@ -218,12 +218,13 @@ class Collector:
         return self._number(leaf) if isinstance(leaf, SYMBOLIC) else Plain(leaf)
 
     def _tensor(self, leaf: Any, record: Record, shared: dict[int, int]) -> Tensor:
-        storage, calls = record.storage, tuple(self._calls(record))
+        storage = record.storage
         if storage.origin is not None:
-            return Tensor(*storage.origin, None, calls)
+            return Tensor(*storage.origin, None, self._calls(record))
         if shared[id(storage)] > 1:
             whole = leaf if leaf._base is None else leaf._base
-            return Tensor("result", self._memory(whole, storage.value, storage.order, storage), storage.order, calls)
+            number = self._memory(whole, storage.value, storage.order, storage)
+            return Tensor("result", number, storage.order, self._calls(record))
         # It alone is returned of its memory: no more is computed than it needs.
         value, order = record.value, record.order
         memory = value if order is None else dnp.transpose(value, order)
@@ -236,13 +237,13 @@ class Collector:
             self._differentiable[number] = Differentiable(tensor, order)
         return number
 
-    def _calls(self, record: Record) -> list[ViewCall]:
-        """The operations that lead from the memory of a tensor to it."""
+    def _calls(self, record: Record) -> tuple[ViewCall, ...]:
+        """The operations that lead from the memory of a tensor to it; the sizes that they take are results."""
         if record.parent is None or record.call is None:
-            return []
+            return ()
         call = record.call
         rest, named = self._arguments(call.rest), self._arguments(call.named)
-        return [*self._calls(record.parent), ViewCall(call.func, rest, named, call.number)]
+        return (*self._calls(record.parent), ViewCall(call.func, rest, named, call.number))
 
     def _arguments(self, given: Any) -> Any:
         if isinstance(given, list | tuple):

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
+from dyn.forking import lock
 from dyn.interop.torch import conditions
 from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of
 from dyn.interop.torch.randomness import Keys
@@ -69,7 +70,8 @@ class View:
     place: Callable[..., tuple[list[Dim], Dim]] | None = None
 
 
-#: By the operation, ``torch.ops.aten.add.Tensor``; filled by the modules of ``dyn.interop.torch.aten``.
+#: By the operation, ``torch.ops.aten.add.Tensor``, or by its name where a library of its own defines it; filled by the
+#: modules of ``dyn.interop.torch.aten``.
 CONVERTERS: dict[Any, Converter] = {}
 VIEWS: dict[Any, View] = {}
 #: Operations in place that are more than their functional sibling and a write.
@@ -108,7 +110,7 @@ class Tracing(TorchDispatchMode):
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Have PyTorch's operations traced, none of which leaves anything behind."""
-        with disable_autocast_cache(), enable_python_dispatcher(), _without_fast_paths(), self, Subscripts():
+        with disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, self, Subscripts():
             yield
 
     # Tensors from outside -----------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class Tracing(TorchDispatchMode):
         view = VIEWS.get(func)
         if view is not None:
             return self.viewed(func, view, args, kwargs)
-        converter = CONVERTERS.get(func)
+        converter = converter_of(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
         if _is_written(func) and functional(func) is not None:
@@ -374,15 +376,47 @@ class Tracing(TorchDispatchMode):
         record.write(value)
 
 
-@contextlib.contextmanager
-def _without_fast_paths() -> Iterator[None]:
-    """Have ``torch.nn`` compute transformers as it does in training: their fast paths are one operation each."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+class _Compiling:
+    """PyTorch's settings for the whole process while anything is traced: by the first trace that begins, and until the
+    last one that goes on in any thread ends.
+
+    ``torch.compiler.is_compiling()`` holds, as it does for ``torch.compile`` and ``torch.export``; and ``torch.nn``
+    computes transformers as it does in training: their fast paths are one operation each.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._traces = 0
+        self._before = (False, True)
+
+    @staticmethod
+    def _set(is_compiling: bool, has_fast_paths: bool) -> None:
+        torch.compiler._is_compiling_flag = is_compiling
+        torch.backends.mha.set_fastpath_enabled(has_fast_paths)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._traces:
+                self._before = torch.compiler._is_compiling_flag, torch.backends.mha.get_fastpath_enabled()
+                self._set(True, False)
+            self._traces += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._traces -= 1
+            if not self._traces:
+                self._set(*self._before)
+
+
+_COMPILING = _Compiling()
+
+
+def converter_of(func: Any) -> Converter | None:
+    """The converter of an operation; None where there is none."""
+    found = CONVERTERS.get(func)
+    if found is None and isinstance(func, OpOverload) and func.namespace not in ("aten", "prims"):
+        return CONVERTERS.get(func.name())
+    return found
 
 
 def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:

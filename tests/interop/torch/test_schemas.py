@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -35,9 +36,21 @@ FUNCTIONS: dict[str, tuple[Any, Callable[..., Any], int]] = {
 }
 
 
+#: Who defines the operations that are known by their names.
+LIBRARIES = {"transformers": "transformers.integrations.moe"}
+
+
+def of_library(name: str) -> Any:
+    """The operation of a name, ``library::operation``, once its library is imported."""
+    library, _, packet = name.partition("::")
+    importlib.import_module(LIBRARIES[library])
+    return getattr(getattr(torch.ops, library), packet).default
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_converter_takes_the_arguments_of_its_schema(name: str) -> None:
     operation, function, more = FUNCTIONS[name]
+    operation = of_library(operation) if isinstance(operation, str) else operation
     arguments = operation._schema.arguments
     positions = [argument for argument in arguments if not argument.kwarg_only]
     names = [argument for argument in arguments if argument.kwarg_only]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import subprocess
@@ -16,6 +17,7 @@ nn = torch.nn
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402
+from tests.threads import in_threads  # noqa: E402
 
 
 class Scale(nn.Module):
@@ -150,3 +152,26 @@ def test_another_pytorch_is_refused_with_the_version_that_is_needed(tmp_path: Pa
         f"dyn.errors.BackendUnavailableError: {problem} dyn.interop.torch needs torch==2.13.*.",
         '  help: install it with: pip install "dyn[torch]"',
     ]
+
+
+def test_torch_says_that_it_compiles_while_anything_is_traced() -> None:
+    """In whichever thread: the last trace that ends sets PyTorch's settings back, also when it ends by an error."""
+    seen: list[tuple[bool, bool]] = []
+
+    def settings() -> tuple[bool, bool]:
+        return torch.compiler.is_compiling(), torch.backends.mha.get_fastpath_enabled()
+
+    def work(number: int) -> None:
+        def f(x: Any) -> Any:
+            seen.append(settings())
+            if number == 2:
+                raise RuntimeError("as it may happen")
+            return x + number
+
+        with contextlib.suppress(RuntimeError):
+            dyn_torch.jit(f, strict=True)(torch.ones(3))
+
+    before = settings()
+    in_threads(work, range(4))
+    assert seen == [(True, False)] * 4
+    assert settings() == before == (False, True)

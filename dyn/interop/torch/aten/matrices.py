@@ -86,16 +86,41 @@ def pdist(a: Tracer, p: float = 2.0) -> Tracer:
 
 @converts("_grouped_mm.default")
 def grouped_mm(a: Tracer, b: Tracer, offs: Tracer | None = None, bias: Any = None, out_dtype: Any = None) -> Tracer:
-    """Rows ``offs[i - 1]`` to ``offs[i]`` of ``a`` times matrix ``i`` of ``b``; rows after the last of them are 0."""
+    """Rows ``offs[i - 1]`` to ``offs[i]`` of ``a`` times matrix ``i`` of ``b``; rows after the last of them are 0.
+
+    Of two matrices it has a product for each group: of these columns of ``a`` and these rows of ``b``.
+    """
     dtype = a.dtype if out_dtype is None else numpy_dtype(out_dtype)
     if offs is None:
         return dnp.matmul(a, b).astype(dtype)
-    if a.ndim != 2 or b.ndim != 3:
+    if a.ndim != 2:
         raise NotYetError(f"groups of a matrix of rank {a.ndim} times one of rank {b.ndim}.", loc=user_loc())
     starts = dnp.concatenate([dnp.zeros((1,), dtype=offs.dtype), offs[:-1]])
 
-    def group(i: Any, made: Any) -> Any:
-        rows = slice(starts[i], offs[i])
-        return made.at[rows].set(dnp.matmul(a[rows], b[i]).astype(dtype))
+    def rows(i: Any, made: Any) -> Any:
+        group = slice(starts[i], offs[i])
+        return made.at[group].set(dnp.matmul(a[group], b[i]).astype(dtype))
 
-    return lax.fori_loop(0, b.shape[0], group, dnp.zeros((a.shape[0], b.shape[2]), dtype=dtype))
+    def product(i: Any, made: Any) -> Any:
+        group = slice(starts[i], offs[i])
+        return made.at[i].set(dnp.matmul(a[:, group], b[group]).astype(dtype))
+
+    if b.ndim == 3:
+        return lax.fori_loop(0, b.shape[0], rows, dnp.zeros((a.shape[0], b.shape[2]), dtype=dtype))
+    return lax.fori_loop(0, offs.shape[0], product, dnp.zeros((offs.shape[0], a.shape[0], b.shape[1]), dtype=dtype))
+
+
+# transformers' own forms of it, for compilers: each is a loop in Python that nothing else looks into.
+
+
+@converts("transformers::grouped_mm_fallback")
+def grouped_mm_fallback(input: Tracer, weight: Tracer, offs: Tracer) -> Tracer:
+    return grouped_mm(input, weight, offs)
+
+
+@converts("transformers::grouped_mm_fallback_backward")
+def grouped_mm_fallback_backward(
+    input: Tracer, weight: Tracer, offs: Tracer, grad_output: Tracer
+) -> tuple[Tracer, Tracer]:
+    of_weight = grouped_mm(dnp.transpose(input), grad_output, offs)
+    return grouped_mm(grad_output, dnp.transpose(weight, (0, 2, 1)), offs), of_weight

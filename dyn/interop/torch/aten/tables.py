@@ -25,9 +25,14 @@ Promotion = ELEMENTWISE_TYPE_PROMOTION_KIND
 
 
 def operation(name: str) -> Any:
-    """``aten.add.Tensor`` of its name without the first part; other namespaces are written out, ``prims::…``."""
+    """``aten.add.Tensor`` of its name without the first part; other namespaces are written out, ``prims::…``.
+
+    A name without an overload is that of a library that may not be imported yet: it stays a name.
+    """
     namespace, _, rest = name.rpartition("::")
-    packet, overload = rest.split(".")
+    packet, _, overload = rest.partition(".")
+    if not overload:
+        return name
     return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload)
 
 
