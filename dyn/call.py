@@ -419,9 +419,17 @@ class HeldTensor:
     address: int
 
 
+class _Absent:
+    """Marker in the place of what a dict does not have."""
+
+
+ABSENT = _Absent()
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldDict:
-    """A dict by names, and objects that it has under some of them, or under all, in their order."""
+    """A dict by names, and objects that it has under some of them, or under all, in their order. What it does not have
+    is ABSENT."""
 
     names: Mapping[str, Any]
     entries: tuple[tuple[str, Any], ...]
@@ -429,9 +437,10 @@ class HeldDict:
 
     def is_current(self) -> bool:
         """Whether it still has them."""
-        if self.whole and [*self.names] != [name for name, _ in self.entries]:
+        names = self.names
+        if self.whole and (len(names) != len(self.entries) or [*names] != [name for name, _ in self.entries]):
             return False
-        return all(self.names.get(name, self) is value for name, value in self.entries)
+        return not self.entries or all(names.get(name, ABSENT) is value for name, value in self.entries)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -450,7 +459,8 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
     dicts: list[_Row] = []
     for one in given.dicts:
         entries: list[_Row] = [
-            {EntryRecord.KEY: _Kept(sys.intern(name)), EntryRecord.VALUE: _Kept(value)} for name, value in one.entries
+            {EntryRecord.KEY: _Kept(sys.intern(name)), EntryRecord.VALUE: 0 if value is ABSENT else _Kept(value)}
+            for name, value in one.entries
         ]
         row: _Row = {
             DictRecord.DICT: _Kept(one.names),

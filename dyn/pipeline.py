@@ -125,7 +125,7 @@ class Rendered:
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
     family = family_of(optimized.target)
-    kernel_effort, library_effort = (Effort.KERNEL, Effort.FULL) if optimized.quick_code else (Effort.QUICK,) * 2
+    kernel_effort, library_effort = (Effort.KERNEL, Effort.PROMOTE) if optimized.quick_code else (Effort.QUICK,) * 2
     numbers: dict[str, int] = {}
     #: The layers of a model share kernel objects: each is hashed once.
     names: dict[int, str] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Mapping
 from enum import Enum
 
 from dyn.frozen import record
@@ -94,6 +95,26 @@ def _owner(filename: str) -> _Owner:
     return found
 
 
+#: The user's lines that those of generated code stand for, by the file that the code says it is of.
+_generated: dict[str, Mapping[int, Loc]] = {}
+
+
+def map_generated(file: str, lines: Mapping[int, Loc]) -> None:
+    """Have the lines of generated code spoken of as the user's lines that they stand for, until :func:`unmap`."""
+    _generated[file] = lines
+
+
+def unmap(file: str) -> None:
+    """Forget what :func:`map_generated` was told of a file."""
+    _generated.pop(file, None)
+
+
+def loc_at(file: str, line: int, function: str) -> Loc:
+    """The location of a line, in generated code that of the line that it stands for."""
+    found = _generated.get(file, {}).get(line) if _generated else None
+    return Loc(file, line, function) if found is None else found
+
+
 def user_loc() -> Loc:
     """The innermost frame of the calling stack that is the user's; where none is, the innermost that is not dyn's."""
     frame = sys._getframe(1)
@@ -102,7 +123,7 @@ def user_loc() -> Loc:
         code = frame.f_code
         owner = _owners.get(code.co_filename) or _owner(code.co_filename)
         if owner is _Owner.USER:
-            return Loc(code.co_filename, frame.f_lineno, code.co_name)
+            return loc_at(code.co_filename, frame.f_lineno, code.co_name)
         if owner is _Owner.LIBRARY and other is UNKNOWN:
             other = Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import difflib
+import gc
 import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -88,6 +89,35 @@ def require_module() -> Callable[[str], ModuleType]:
             _missing(f"the Python module {name}", REMEDIES.get(root, f"pip install {root}"))
 
     return require
+
+
+@pytest.fixture(scope="module")
+def quick_xla(require_module: Callable[[str], ModuleType]) -> Iterator[None]:
+    """JAX compiles quickly rather than to quick code: for modules that compare results within a tolerance.
+
+    XLA takes up to twice as long otherwise, most of what such a module takes. Products and sums are not fused then, and
+    so a few results differ in their last bit.
+    """
+    jax = require_module("jax")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()  # or other modules would run what was compiled here
+
+
+# ---- garbage collection ----------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is imported out of garbage collections, which would go through a million objects of libraries."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 # ---- golden files ----------------------------------------------------------------------------------------------------

@@ -119,7 +119,9 @@ def report(peers: Sequence[PeerRun], cases: list[Case], arguments: argparse.Name
         f"{len(common)} different shapes, batch 1–8, length 8–256, {sum(map(tokens, common)):,} tokens; seed "
         f"{arguments.seed}.",
         "First touch: every shape once, compiles included, without caches of earlier processes. Capture: the model's "
-        "Python, run on tensors without elements (of Inductor the part of Dynamo and AOTAutograd).",
+        "Python, run on tensors without elements by PyTorch (of Inductor the part of Dynamo and AOTAutograd). dyn's "
+        "converters, and the questions about sizes that PyTorch asks them, are compiling, and so is what is built at "
+        "the end of a first call; the parts are by samples of the time on the CPU.",
         f"Steady: the sum over the shapes of the median of {arguments.repeats} warm runs; quickest: of the shortest; "
         "CPU: of the least time on the CPU, that of called compilers included.",
         *ratios(peers),

@@ -26,8 +26,9 @@ class Effort(Enum):
     QUICK = "quick"
     #: Good machine code for a text that is in vectors and SSA form already.
     KERNEL = "kernel"
-    #: The whole optimiser, for text that was written with variables and branches.
-    FULL = "full"
+    #: The same for text that was written with variables and branches: variables become registers first, functions are
+    #: inlined that ask for it, and blocks are joined.
+    PROMOTE = "promote"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def _entry_source() -> Source:
     with loading():  # a process that finds the object does without
         from dyn.runtime.entry.text import SYMBOLS, entry_text
 
-    return Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.FULL)
+    return Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.PROMOTE)
 
 
 class Entry:

@@ -47,7 +47,7 @@ def runtime_source() -> Source:
     add_arena(module)
     add_calls(module)
     add_copies(module)
-    return Source(module.text(), _SYMBOLS, Effort.FULL)
+    return Source(module.text(), _SYMBOLS, Effort.PROMOTE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,10 @@ from dyn.runtime.address_space import reserve
 T = TypeVar("T")
 
 #: LLVM's level of code generation; 0 takes a quarter of the time of the others.
-_LEVELS = {Effort.QUICK: 0, Effort.KERNEL: 2, Effort.FULL: 2}
+_LEVELS = {Effort.QUICK: 0, Effort.KERNEL: 2, Effort.PROMOTE: 2}
+#: LLVM's passes before code generation. All of its optimiser at level 2 took 30 times as long as these for the runtime
+#: and the entry, and their code generation twice as long, for code that was no quicker.
+_PASSES = {Effort.PROMOTE: ("always_inliner", "sroa", "instruction_combine", "simplify_cfg")}
 #: CPUs by the width of vector that is used on them, for targets that name no features.
 _CPUS_512 = frozenset({
     "x86-64-v4", "skylake-avx512", "cascadelake", "cooperlake", "icelake-client", "icelake-server", "tigerlake",
@@ -165,7 +168,8 @@ class X86Backend:
         That is all that an object depends on. dyn's own version is not part of it, so that what a new version renders
         as before need not be compiled again.
         """
-        return source.key(self._target, f"O{_LEVELS[source.effort]} pic small {toolchain()}")
+        passes = "".join([f" {name}" for name in _PASSES.get(source.effort, ())])
+        return source.key(self._target, f"O{_LEVELS[source.effort]}{passes} pic small {toolchain()}")
 
     def compile(self, source: Source) -> Binary:
         """An ELF object. Equal sources are compiled once."""
@@ -250,10 +254,12 @@ class X86Backend:
             reloc="pic",
             codemodel="small",
         )
-        if source.effort is Effort.FULL:
-            tuning = binding.create_pipeline_tuning_options(speed_level=2)
-            passes = binding.create_pass_builder(machine, tuning)
-            passes.getModulePassManager().run(module, passes)
+        passes = _PASSES.get(source.effort)
+        if passes is not None:
+            manager = binding.create_new_module_pass_manager()
+            for name in passes:
+                getattr(manager, f"add_{name}_pass")()
+            manager.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
         return module, machine
 
     def load(self, binary: Binary, imports: Mapping[str, int] | None = None) -> LoadedCode:

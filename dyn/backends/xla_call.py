@@ -85,7 +85,7 @@ def _source() -> Source:
     with loading():  # a process that finds the object does without
         from dyn.runtime.xla_handler import SYMBOL, xla_call_text
 
-    return Source(xla_call_text(RUNTIME_WORDS), (SYMBOL,), Effort.FULL)
+    return Source(xla_call_text(RUNTIME_WORDS), (SYMBOL,), Effort.PROMOTE)
 
 
 def _fits(program: LoadedProgram) -> bool:

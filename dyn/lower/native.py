@@ -2,7 +2,8 @@
 
 For the code around kernels, which no C compiler builds: the thread pool, the allocator, the entries that hosts call.
 Such code is full of branches and of variables that change, so variables are stack slots and control flow is a ``with``
-block; LLVM's optimiser turns both into registers (``Source(effort=FULL)``).
+block; LLVM turns both into registers (``Source(effort=PROMOTE)``). Nothing hoists, unrolls or vectorises a loop: where
+that counts it is written so.
 
 ::
 
@@ -67,10 +68,10 @@ class Module:
         return found
 
     def function(
-        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool = True, attributes: str = ""
+        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool = True, inline: bool = False
     ) -> Function:
-        """A new function; its parameters are ``%name``. What is not exported may be inlined and removed."""
-        function = Function(name, result, params, exported=exported, attributes=attributes)
+        """A new function; its parameters are ``%name``. It is inlined where that is asked for, and nowhere else."""
+        function = Function(name, result, params, exported=exported, inline=inline)
         self._functions.append(function)
         return function
 
@@ -139,10 +140,11 @@ class Function:
     """A function being written. A block that has been ended, by a return or a break, takes no more code."""
 
     def __init__(
-        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool, attributes: str
+        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool, inline: bool
     ) -> None:
         inside = ", ".join(f"{type} %{param}" for type, param in params)
         linkage = "" if exported else "internal "
+        attributes = "alwaysinline " if inline else ""
         self.name = name
         self._open = f"define {linkage}{result} @{name}({inside}) {attributes}{{"
         self._slots: list[str] = []

@@ -10,7 +10,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.numpy._broadcast import join_shapes
-from dyn.numpy._logic import equal, isclose, isnan, logical_and, logical_or
+from dyn.numpy._logic import equal, has, isclose, isnan, logical_and, logical_or
 from dyn.numpy._operands import cast, constant, emit, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import all as all_of
@@ -55,6 +55,15 @@ def _equal(x: Tracer, y: Tracer, equal_nan: bool) -> Tracer:
     return all_of(same)
 
 
+def _operands(what: str, a1: ArrayLike, a2: ArrayLike) -> tuple[Tracer, Tracer | None]:
+    """Both as arrays; None for a Python integer that the dtype of the other one does not have: no element is it."""
+    for number, array in ((a1, a2), (a2, a1)):
+        if type(number) is int and isinstance(array, Tracer) and array.element_type.is_integer:
+            dtype = array.element_type
+            return array, constant(array._trace, number, dtype) if has(dtype, number) else None
+    return array_of(what, a1, a1, a2), array_of(what, a2, a1, a2)
+
+
 @public
 def array_equal(a1: ArrayLike, a2: ArrayLike, /, equal_nan: bool = False) -> Array:
     """Tell whether two arrays have the same shape and elements.
@@ -69,8 +78,10 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, /, equal_nan: bool = False) -> Arr
     Returns:
         A boolean array of shape ``()``; true of two arrays of the same shape without elements.
     """
-    x, y = (array_of("array_equal", a, a1, a2) for a in (a1, a2))
+    x, y = _operands("array_equal", a1, a2)
     trace = x._trace
+    if y is None:
+        return constant(trace, False, dtypes.bool_)
     if x.ndim != y.ndim or any(trace.facts.eq(a, b).refuted for a, b in zip(shape_of(x), shape_of(y), strict=True)):
         return constant(trace, False, dtypes.bool_)
     result = constant(trace, True, dtypes.bool_)
@@ -107,7 +118,9 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike, /) -> Array:
     Raises:
         ShapeError: when called, if sizes that are undecided until then do not broadcast; NumPy answers False.
     """
-    x, y = (array_of("array_equiv", a, a1, a2) for a in (a1, a2))
+    x, y = _operands("array_equiv", a1, a2)
+    if y is None:
+        return all_of(filled(cast(x, dtypes.bool_), False))
     facts = x._trace.facts
     pairs = zip(shape_of(x)[::-1], shape_of(y)[::-1], strict=False)
     if any(facts.broadcasts(a, b).refuted for a, b in pairs):

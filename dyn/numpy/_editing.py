@@ -8,27 +8,29 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.dtypes import Kind
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._diagonal import diag
-from dyn.numpy._index import Range, select
+from dyn.numpy._index import Range, is_number, position, select
 from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import broadcast_to, moveaxis, view
-from dyn.numpy._operands import cast, emit, made, operand, promote, shape_of
+from dyn.numpy._nonzero import scattered
+from dyn.numpy._operands import cast, constant, emit, made, operand, promote, shape_of, vector_of
 from dyn.numpy._options import no_choice, one_of
 from dyn.numpy._public import Array, ArrayLike, Shape, public
 from dyn.numpy._search import array_of, never_empty
 from dyn.numpy._selection import where
-from dyn.numpy._sorting import cumsum
-from dyn.numpy._take import put_along_axis, size_of
+from dyn.numpy._sorting import argsort, cumsum
+from dyn.numpy._take import in_int64, put_along_axis, size_of
 from dyn.ops.gather import take_attrs
-from dyn.shapes import RelKind, product
+from dyn.shapes import Dim, RelKind, product
 from dyn.source import user_loc
-from dyn.trace.dims import wrap_dim
+from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -73,25 +75,54 @@ def resize(x: ArrayLike, new_shape: Shape) -> Array:
     value = array_of("resize", x, new_shape)
     dims = shape_in(value._trace, new_shape, "resize")
     flat = _flat(value)
-    numbers = made(value._trace, "iota", shape=(product(dims),), dimension=0, dtype=dtypes.int64)
-    return view(_cycled(flat, size_of(flat, shape_of(flat)[0]), numbers), dims)
+    return view(_cycled(flat, size_of(flat, shape_of(flat)[0]), _numbers(flat, product(dims))), dims)
+
+
+def _computed_places(what: str, x: Tracer, obj: Any) -> Tracer | None:
+    """Places that the program computes, as a scalar or a vector of integers or a mask; None for those known now."""
+    trace = x._trace
+    if isinstance(obj, list | tuple):
+        if not any(isinstance(i, Tracer) or (isinstance(i, SymbolicDim) and len(obj) > 1) for i in obj):
+            return None
+        if not all(map(is_number, obj)):
+            raise _no_places(what, obj)
+        return vector_of(trace, obj)
+    if not isinstance(obj, Tracer):
+        return None
+    if not (obj.element_type.is_integer or (obj.element_type.kind is Kind.BOOL and obj.ndim)):
+        raise _no_places(what, [obj])
+    if obj.ndim > 1:
+        raise ShapeError(
+            f"{what}: the places {text_of(obj)} have {obj.ndim} axes.",
+            loc=user_loc(),
+            remedy="pass places.reshape(-1).",
+        )
+    # One place in a vector is one place: the size of the result is known.
+    return view(obj, ()) if what == "delete" and shape_of(obj) == (1,) and obj.element_type.is_integer else obj
+
+
+def _no_places(what: str, given: Sequence[Any]) -> UnsupportedOpError:
+    kinds = ", ".join(sorted({str(i._value.type) if isinstance(i, Tracer) else type(i).__name__ for i in given}))
+    return UnsupportedOpError(
+        f"{what}: the places are of type {kinds}, not integers.",
+        loc=user_loc(),
+        remedy="use integers, dimensions, lists or arrays of integers, or slices.",
+    )
 
 
 def _places(what: str, obj: Any, x: Tracer, axis: int, behind: int) -> list[tuple[int, Any]]:
     """Places that are known while tracing: a number that orders them, and the position from the front.
 
-    They are ints, below 0 counted from the end; up to ``behind`` places behind the last element are allowed.
+    They are ints, below 0 counted from the end, or one dimension; up to ``behind`` places behind the last element are
+    allowed.
     """
     if isinstance(obj, np.ndarray | np.generic):
         obj = obj.tolist()
     given: list[Any] = list(obj) if isinstance(obj, list | tuple) else [obj]
+    if len(given) == 1 and isinstance(given[0], SymbolicDim):
+        return [(0, wrap_dim(x._trace, position(x, axis, given[0], behind=behind)))]
     if any(isinstance(i, bool) or not isinstance(i, int) for i in given):
-        kinds = ", ".join(sorted({type(i).__name__ for i in given}))
-        raise UnsupportedOpError(
-            f"{what}: the places are of type {kinds}, and they decide the shape or the order of the result.",
-            loc=user_loc(),
-            remedy="use ints, lists of ints or slices that are known while tracing.",
-        )
+        raise _no_places(what, given)
     size = shape_of(x)[axis]
     if len({i < 0 for i in given}) > 1 and not isinstance(size, int):
         raise UnsupportedOpError(
@@ -107,7 +138,21 @@ def _places(what: str, obj: Any, x: Tracer, axis: int, behind: int) -> list[tupl
     return [(i, i if i >= 0 else wrap_dim(x._trace, size + i)) for i in given]
 
 
-def _along(x: Tracer, axis: int, part: slice) -> Tracer:
+def _from_front(places: Tracer, size: Array) -> Array:
+    """Computed places in int64, counted from the front where they are negative."""
+    whole: Array = in_int64(places)
+    return where(whole < 0, whole + size, whole)
+
+
+def _numbers(x: Tracer, count: Dim) -> Array:
+    return made(x._trace, "iota", shape=(count,), dimension=0, dtype=dtypes.int64)
+
+
+def _taken(x: Tracer, axis: int, places: Tracer) -> Tracer:
+    return emit("gather", x, places, **take_attrs(shape_of(x), axis, 1))
+
+
+def _along(x: Tracer, axis: int, part: Any) -> Tracer:
     return getitem(x, (slice(None),) * axis + (part,))
 
 
@@ -127,37 +172,71 @@ def _slice_of(what: str, x: Tracer, axis: int, obj: slice) -> Range:
 def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """``x`` without the elements at ``obj`` along an axis; without ``axis`` of all elements in one axis.
 
-    ``obj`` is an int, a list of ints or a slice that is known while tracing. Raises ShapeError, when called at the
-    latest, for places that are not there.
+    Args:
+        x: array of any dtype.
+        obj: an integer, a list or an array of integers, or a slice: places, from the end where they are negative; or
+            an array of booleans, true for what is left out.
+        axis: the axis, or None.
+
+    Returns:
+        An array of the dtype of ``x``. Places that are known while tracing, a dimension and one computed integer give a
+        size that is known then too; of several computed places and of a mask it is known when the program runs.
+
+    Raises:
+        ShapeError: for places that are not there, when called at the latest. Of a computed integer it is the nearest
+            element there is, as in ``x[i]``; of several computed ones those that are not there are left out.
     """
     value = array_of("delete", x, obj)
     if axis is None:
         value = _flat(value)
     number = one_axis("delete", 0 if axis is None else axis, value.ndim)
-    size = shape_of(value)[number]
+    trace, size = value._trace, shape_of(value)[number]
     if isinstance(obj, slice):
         taken = _slice_of("delete", value, number, obj)
         if taken.step == 1 and not taken.backwards:
-            trace = value._trace
             first, last = wrap_dim(trace, taken.start), wrap_dim(trace, taken.start + taken.length)
             return concatenate([_along(value, number, slice(None, first)), _along(value, number, slice(last, None))],
                                axis=number)  # fmt: skip
         assert isinstance(size, int)
         obj = list(range(*obj.indices(size)))
-    places = dict(sorted(_places("delete", obj, value, number, 0)))
-    bounds = [None, *(p for p in places.values())]
-    parts: list[Tracer] = []
-    for low, high in zip(bounds, [*bounds[1:], None], strict=True):
-        parts.append(_along(value, number, slice(None if low is None else low + 1, high)))
-    return concatenate(parts, axis=number)
+    elif isinstance(obj, list | tuple | np.ndarray) and {type(i) for i in obj} in ({bool}, {np.bool_}):
+        trace.demand(RelKind.EQ, size, len(obj), f"delete: a mask has the size of axis {number} of {text_of(value)}")
+        obj = np.flatnonzero(obj)
+    computed = _computed_places("delete", value, obj)
+    if computed is None:
+        places = dict(sorted(_places("delete", obj, value, number, 0)))
+        bounds = [None, *(p for p in places.values())]
+        parts: list[Tracer] = []
+        for low, high in zip(bounds, [*bounds[1:], None], strict=True):
+            parts.append(_along(value, number, slice(None if low is None else low + 1, high)))
+        return concatenate(parts, axis=number)
+    if computed.element_type.kind is Kind.BOOL:
+        return _along(value, number, emit("not", computed))
+    place = _from_front(computed, size_of(value, size))
+    if computed.ndim:
+        here = emit("broadcast_in_dim", constant(trace, True, dtypes.bool_), shape=(size,), dims=())
+        gone = emit("broadcast_in_dim", constant(trace, False, dtypes.bool_), shape=shape_of(computed), dims=())
+        return _along(value, number, scattered(here, place, gone, "replace"))
+    trace.demand(RelKind.GE, size, 1, f"delete: axis {number} has an element")
+    left = _numbers(value, trace.facts.simplify(size - 1))
+    return _taken(value, number, where(left < clip(place, 0, None), left, left + 1))
 
 
 @public
 def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """``x`` with ``values`` before the elements at ``obj`` along an axis; without ``axis`` in all elements in one axis.
 
-    ``obj`` is an int, a list of ints or a slice that is known while tracing; places are those in ``x``. Before a single
-    int go all of ``values`` along the axis, before each of several one of them. Values take the dtype of ``x``.
+    Args:
+        x: array of any dtype.
+        obj: an integer, a list or an array of integers, or a slice: places in ``x``, from the end where they are
+            negative, up to the one behind the last element.
+        values: array that is converted to the dtype of ``x``. Before a single place go all of ``values`` along the
+            axis, before each of several one of them. A vector of places whose size is not known is taken for several.
+        axis: the axis, or None.
+
+    Raises:
+        ShapeError: for places that are not there, when called at the latest; computed ones are moved to the nearest
+            that is. If ``values`` do not broadcast.
     """
     value = array_of("insert", x, obj, values)
     if axis is None:
@@ -166,36 +245,67 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     size = shape_of(value)[number]
     new = cast(array_of("insert", values, value), value.element_type)
     if isinstance(obj, slice):
-        _slice_of("insert", value, number, obj)
-        if not isinstance(size, int):
-            raise UnsupportedOpError(
-                f"insert: how many places a slice of axis {number} of {text_of(value)} has is not known.",
-                loc=user_loc(),
-                remedy="use a list of ints.",
-            )
-        obj = list(range(*obj.indices(size)))
-    places = _places("insert", obj, value, number, 1)
-    if not isinstance(obj, list | tuple | np.ndarray) or len(places) == 1:
-        return _before_one(value, number, places[0][1], new, scalar=not isinstance(obj, list | tuple | np.ndarray))
-    shape = tuple(len(places) if a == number else d for a, d in enumerate(shape_of(value)))
-    new = broadcast_to(new, tuple(wrap_dim(value._trace, d) for d in shape))
+        if isinstance(size, int):
+            obj = list(range(*obj.indices(size)))
+        else:
+            obj = _numbers_of(value, select(value, (slice(None),) * number + (obj,)).ranges[number], size)
+    computed = _computed_places("insert", value, obj)
+    if computed is None:
+        return _before_known(value, number, obj, new)
+    if computed.element_type.kind is Kind.BOOL:
+        raise _no_places("insert", [computed])
+    place = clip(_from_front(computed, size_of(value, size)), 0, size_of(value, size))
+    if computed.ndim and shape_of(computed) != (1,):
+        new = _spread(value, number, new, shape_of(computed)[0])
+        places = concatenate([place, _numbers(value, size)])  # what is new comes before the element at its place
+        both = concatenate([new, value], axis=number)
+        return _taken(never_empty(both, number), number, argsort(places))
+    new = _at_one(value, number, new, scalar=not computed.ndim)
+    both, count = concatenate([value, new], axis=number), shape_of(new)[number]
+    first: Array = view(place, ())
+    behind: Array = size_of(value, count)
+    k = _numbers(value, value._trace.facts.simplify(size + count))
+    moved = where(k < first + behind, k - first + size_of(value, size), k - behind)
+    return _taken(never_empty(both, number), number, where(k < first, k, moved))
+
+
+def _numbers_of(x: Tracer, taken: Range, size: Dim) -> Tracer:
+    """The places that a slice takes of an axis of ``size``."""
+    whole: Array = size_of(x, size)
+    places = _numbers(x, x._trace.facts.simplify(taken.count)) * taken.step + size_of(x, taken.start)
+    return whole - 1 - places if taken.backwards else places
+
+
+def _before_known(x: Tracer, axis: int, obj: Any, new: Tracer) -> Tracer:
+    """``x`` with ``new`` at places that are known while tracing."""
+    several = isinstance(obj, list | tuple | np.ndarray)
+    places = _places("insert", obj, x, axis, 1)
+    if not several or len(places) == 1:
+        new, place = _at_one(x, axis, new, scalar=not several), places[0][1]
+        return concatenate([_along(x, axis, slice(None, place)), new, _along(x, axis, slice(place, None))], axis=axis)
+    new = _spread(x, axis, new, len(places))
     order = sorted(range(len(places)), key=lambda n: places[n][0])
     parts: list[Tracer] = []
     low: Any = None
     for n in order:
-        parts += [_along(value, number, slice(low, places[n][1])), _along(new, number, slice(n, n + 1))]
+        parts += [_along(x, axis, slice(low, places[n][1])), _along(new, axis, slice(n, n + 1))]
         low = places[n][1]
-    return concatenate([*parts, _along(value, number, slice(low, None))], axis=number)
+    return concatenate([*parts, _along(x, axis, slice(low, None))], axis=axis)
 
 
-def _before_one(x: Tracer, axis: int, place: Any, new: Tracer, *, scalar: bool) -> Tracer:
+def _spread(x: Tracer, axis: int, new: Tracer, count: Dim) -> Tracer:
+    """Values with the shape of ``x``, but for ``count`` along the axis."""
+    shape = tuple(count if a == axis else d for a, d in enumerate(shape_of(x)))
+    return broadcast_to(new, tuple(wrap_dim(x._trace, d) for d in shape))
+
+
+def _at_one(x: Tracer, axis: int, new: Tracer, *, scalar: bool) -> Tracer:
+    """Values that all go to one place: with the shape of ``x``, but for their own size along the axis."""
     if new.ndim < x.ndim:
         new = view(new, (1,) * (x.ndim - new.ndim) + shape_of(new))
     if scalar:
         new = moveaxis(new, 0, axis)  # as in x[i] = values, whose first axis is that of the places
-    shape = tuple(shape_of(new)[a] if a == axis else d for a, d in enumerate(shape_of(x)))
-    new = broadcast_to(new, tuple(wrap_dim(x._trace, d) for d in shape))
-    return concatenate([_along(x, axis, slice(None, place)), new, _along(x, axis, slice(place, None))], axis=axis)
+    return _spread(x, axis, new, shape_of(new)[axis])
 
 
 # ---- put together ----------------------------------------------------------------------------------------------------

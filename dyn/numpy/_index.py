@@ -99,7 +99,7 @@ def select(x: Tracer, index: Any) -> Selection:
         advanced.append(place)
         array = _array_index(x, item)
         if array is None:
-            ranges.append(Range(_position(x, axis, item), 1))
+            ranges.append(Range(position(x, axis, item), 1))
         else:
             ranges.append(Range(0, shape_of(x)[axis]))
             arrays.append((axis, array))
@@ -269,7 +269,7 @@ def _negative_is_nothing(trace: Trace, dim: Dim, size: Dim, last: int) -> bool:
 def _array_index(x: Tracer, item: Any) -> Tracer | None:
     """An index that is an array or a traced number; None for a number that is known or a dimension."""
     if isinstance(item, list):
-        if any(isinstance(number, SymbolicDim | Tracer) for number in item) and all(map(_is_number, item)):
+        if any(isinstance(number, SymbolicDim | Tracer) for number in item) and all(map(is_number, item)):
             return vector_of(x._trace, item)
         item = np.array(item, np.int64) if not item else np.array(item)
     if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
@@ -291,28 +291,31 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
     return array
 
 
-def _is_number(item: Any) -> bool:
+def is_number(item: Any) -> bool:
     if isinstance(item, Tracer):
         return item.ndim == 0 and item.element_type.is_integer
     return isinstance(item, SymbolicDim | int | np.integer) and not isinstance(item, bool)
 
 
-def _position(x: Tracer, axis: int, item: Any) -> Dim:
-    """The place of the one element that a number or a dimension takes; demands that it is inside."""
+def position(x: Tracer, axis: int, item: Any, *, behind: int = 0) -> Dim:
+    """The place, from the front, of the one element that a number or a dimension takes; demands that it is inside.
+
+    So many places ``behind`` the last element are inside too.
+    """
     trace, size = x._trace, shape_of(x)[axis]
     dim = size_in(trace, item, "an index")
     if isinstance(dim, int):
-        need: Dim = dim + 1 if dim >= 0 else -dim
+        need: Dim = dim + 1 - behind if dim >= 0 else -dim
         if trace.facts.ge(size, need).refuted:
             raise ShapeError(
                 f"the index {dim} is outside of axis {axis} of {text_of(x)}, which has {format_dim(size)} elements.",
                 loc=user_loc(),
-                remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1)}.",
+                remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1 + behind)}.",
             )
     text = f"the index {format_dim(dim)} is inside of axis {axis}"
     reason = Reason(text, user_loc())
     if not isinstance(dim, int) or dim >= 0:
-        trace.require(Relation(RelKind.GE, size, dim + 1, reason))
+        trace.require(Relation(RelKind.GE, size + behind, dim + 1, reason))
     if not isinstance(dim, int) or dim < 0:
         trace.require(Relation(RelKind.GE, size + dim, 0, reason))
     return trace.facts.simplify(_from_end(trace, dim, size))

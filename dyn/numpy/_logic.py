@@ -33,7 +33,7 @@ def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
     """Compare by value: an integer that an array's dtype does not have is not brought to that dtype, as in NumPy 2."""
     for a, b, way in ((x, y, direction), (y, x, _MIRRORED[direction])):
         if isinstance(a, Tracer) and a.element_type.is_integer:
-            if type(b) is int and not _has(a.element_type, b):
+            if type(b) is int and not has(a.element_type, b):
                 # Every element is on the same side of it.
                 true = way in (("NE", "LT", "LE") if b > 0 else ("NE", "GT", "GE"))
                 return emit("compare", a, a, direction="EQ" if true else "NE")
@@ -42,7 +42,8 @@ def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
     return elementwise("compare", what, x, y, direction=direction)
 
 
-def _has(dtype: DType, number: int) -> bool:
+def has(dtype: DType, number: int) -> bool:
+    """Tell whether an integer dtype has a number."""
     info = np.iinfo(dtype.np)
     return int(info.min) <= number <= int(info.max)
 

@@ -137,7 +137,7 @@ def _sweep(m: Module) -> None:
 
     A block is taken out before its header is looked at: while it is in a slot another thread may take and unmap it.
     """
-    f = m.function("blocks.sweep", "void", [("i64", "first"), ("i64", "age")], exported=False, attributes="noinline ")
+    f = m.function("blocks.sweep", "void", [("i64", "first"), ("i64", "age")], exported=False)
     now = f.load_atomic("i64", "@blocks.clock", "monotonic")
     start = f.mul("%first", str(_SLOTS))
     with f.count(f.sub(str(_CLASSES * _SLOTS), start)) as i:
@@ -167,7 +167,7 @@ def _sweep(m: Module) -> None:
 
 def _make(m: Module) -> None:
     """A new block of a class; ``bytes`` are the class's, header included."""
-    f = m.function("blocks.make", "ptr", [("i64", "class"), ("i64", "bytes")], exported=False, attributes="noinline ")
+    f = m.function("blocks.make", "ptr", [("i64", "class"), ("i64", "bytes")], exported=False)
     large = f.icmp("sge", "%bytes", str(1 << _LARGE_BITS))
     with f.if_(large):
         f.call("void", "@blocks.sweep", [("i64", str(_FIRST_LARGE)), ("i64", str(_MORE_OLD))])

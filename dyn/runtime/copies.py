@@ -23,6 +23,8 @@ _AXES = 65
 _SQUARE, _ROWS, _WIDTH = 512, 64, 1 << 15
 #: Elements of a row that are copied before the next row's, where neither array is read in order.
 _STRIP = 16
+#: Elements of a strip that are loaded before the first of them is stored.
+_GROUP = 4
 #: Bytes of a row that squares side by side write one after the other: half a cache line, which took the least time.
 _SIDE = 32
 #: Copies of fewer bytes take one thread; a thread takes at least _GRAIN bytes.
@@ -252,7 +254,9 @@ def _elements(m: Module, name: str, type: str, *, swapped: bool) -> None:
         with f.count("%rows") as row:
             to = f.at(f.at("%to", f.mul(row, "%to_step")), f.mul(begin, "%item"))
             source = f.at(f.at("%from", f.mul(row, "%row_stride")), f.mul(begin, "%stride"))
-            with f.count(count) as number, f.count(units) as unit:
+            done = "0" if swapped else _groups(f, to, source, count, type)
+            with f.count(f.sub(count, done)) as more, f.count(units) as unit:
+                number = f.add(done, more)
                 place = f.at(f.at(source, f.mul(number, "%stride")), f.mul(unit, str(width)))
                 value = f.load(type, place, align=1)
                 if swapped:
@@ -261,6 +265,22 @@ def _elements(m: Module, name: str, type: str, *, swapped: bool) -> None:
                 f.emit(f"store {type} {value}, ptr {put}, align 1")
         start.set(f.add(begin, str(_STRIP)))
     f.ret()
+
+
+def _groups(f: Function, to: str, source: str, count: str, type: str) -> str:
+    """Copy elements of a strip in groups, whose loads do not wait for each other; gives how many that are."""
+    width = int(type[1:]) // 8
+    groups = f.binary("udiv", count, str(_GROUP))
+    with f.count(groups) as group:
+        at = f.at(source, f.mul(f.mul(group, str(_GROUP)), "%stride"))
+        first = f.at(to, f.mul(group, str(_GROUP * width)))
+        values: list[str] = []
+        for _ in range(_GROUP):
+            values.append(f.load(type, at, align=1))
+            at = f.at(at, "%stride")
+        for number, value in enumerate(values):
+            f.emit(f"store {type} {value}, ptr {f.at(first, number * width)}, align 1")
+    return f.mul(groups, str(_GROUP))
 
 
 def _squares(m: Module, item: int) -> None:

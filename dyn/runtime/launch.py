@@ -52,9 +52,7 @@ def _piece(m: Module) -> None:
 def _parallel(m: Module) -> None:
     """Try to run a launch on several threads; gives whether it has run."""
     params = [("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
-    f = m.function(
-        "launch.parallel", "i1", [*params, ("i64", "work"), ("i64", "threads")], exported=False, attributes="noinline "
-    )
+    f = m.function("launch.parallel", "i1", [*params, ("i64", "work"), ("i64", "threads")], exported=False)
     with f.if_(f.icmp("eq", begin_job(f), "false", "i1")):
         f.ret("i1", "false")
     pieces = f.binary("sdiv", "%work", f.load_atomic("i64", "@launch.piece_work", "monotonic"))

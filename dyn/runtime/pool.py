@@ -211,7 +211,7 @@ def _help(m: Module) -> None:
 
 def _place(m: Module) -> None:
     """Keep off a CPU, unless there is no other."""
-    f = m.function("pool.place", "void", [("i32", "cpu")], exported=False, attributes="noinline ")
+    f = m.function("pool.place", "void", [("i32", "cpu")], exported=False)
     cpus = f.stack(f"[{_CPU_SET // 8} x i64]")
     process = f.call("i32", "@getpid", [])
     size = ("i64", str(_CPU_SET))
@@ -277,7 +277,7 @@ def _avoid(f: Function, avoided: Var) -> None:
 
 def _recruit(m: Module) -> None:
     """See that there are ``wanted`` workers, or as many as the system allows. For who has claimed the pool."""
-    f = m.function("pool.recruit", "void", [("i64", "wanted")], exported=False, attributes="noinline ")
+    f = m.function("pool.recruit", "void", [("i64", "wanted")], exported=False)
     attributes, thread = f.stack("[8 x i64]"), f.stack("i64")
     every, before = f.stack("[16 x i64]"), f.stack("[16 x i64]")
     f.emit(f"store [16 x i64] [{', '.join(['i64 -1'] * 16)}], ptr {every}, align 8")

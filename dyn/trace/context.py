@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -398,3 +399,13 @@ class tracing:
     def __exit__(self, *exc: object) -> None:
         _current.reset(self.token)
         self.trace.alive = False
+
+
+@contextlib.contextmanager
+def outside_of_regions(trace: Trace) -> Iterator[None]:
+    """Write into ``trace``, which is open around the region that is being traced, before the op of that region."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)

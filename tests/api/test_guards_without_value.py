@@ -70,7 +70,8 @@ def test_an_earlier_branch_that_goes_the_other_way_keeps_a_division_from_being_a
     for n, m in sizes:
         expected = protected(o(n), o(m))
         np.testing.assert_array_equal(jitted(o(n), o(m)), expected)
-    assert jitted.cache_info().compiles == 3
+    # Two ways lead to ``x * 2``: they have one program.
+    assert jitted.cache_info().compiles == 2
 
 
 def test_compiled_stages_raise_too() -> None:

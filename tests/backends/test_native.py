@@ -14,7 +14,7 @@ from dyn.lower.native import Module
 
 def build(module: Module, *symbols: str) -> list[int]:
     backend = X86Backend()
-    code = backend.load(backend.compile(Source(module.text(), symbols, Effort.FULL)))
+    code = backend.load(backend.compile(Source(module.text(), symbols, Effort.PROMOTE)))
     return [code.address(symbol) for symbol in symbols]
 
 

@@ -207,7 +207,8 @@ def test_nothing_is_left_behind(descend: Any) -> None:
     for _ in range(1000):
         w = descend(w, g)
     assert (sys.getrefcount(w), sys.getrefcount(g)) == counts
-    assert sys.getallocatedblocks() - blocks < 20
+    # Blocks are of all threads; one that is left behind by each call would be a thousand.
+    assert sys.getallocatedblocks() - blocks < 500
 
 
 def test_the_gil_is_released_where_all_results_have_memory() -> None:

@@ -15,6 +15,8 @@ import pytest
 from dyn.interop import jax as dyn_jax
 from dyn.interop.stablehlo import load
 
+pytestmark = pytest.mark.usefixtures("quick_xla")
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "jax"
 
@@ -102,7 +104,13 @@ def test_command_line(tmp_path: Path) -> None:
         (["--requests", "0"], "error: argument --requests: 0 is less than 1"),
     ],
 )
-def test_bad_arguments(tmp_path: Path, arguments: list[str], said: str) -> None:
-    done = run(*arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_bad_arguments(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import stream
+
+    monkeypatch.setattr(sys, "argv", ["stream.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        stream.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -14,6 +14,8 @@ import pytest
 import dyn
 from examples import gpt, optimizers
 
+pytestmark = pytest.mark.usefixtures("quick_xla")
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = gpt.GptConfig(layers=1, width=16, heads=2, positions=32)
 

@@ -124,17 +124,17 @@ def test_every_program_says_why_it_is_there() -> None:
 def test_guards_declared_and_proved_facts_are_told_apart() -> None:
     @dyn.jit(shapes="n, m", dims=[dyn.Dim("n", max=512)], constraints="m == 2*n")
     def f(x, y):
-        return x * 2 if x.shape[0] > 1 else x, y
+        return x * 2 if x.shape[0] > 2 else x, y
 
     f(np.ones(3, "f4"), np.ones(6, "f4"))
     text = html(f)
     rows = re.findall(r"<tr><td><code>([^<]*)</code></td><td><span[^>]*>(\w+)", text)
     assert ("0 &lt;= n &lt;= 512", "declared") in rows
     assert ("m == 2*n", "declared") in rows
-    assert ("n &gt;= 2", "proved") in rows
+    assert ("n &gt;= 3", "proved") in rows
     line = f.__wrapped__.__code__.co_firstlineno + 2
     assert f"""  proved from them
-    n >= 2: the branch on n > 1 (test_html.py:{line})
+    n >= 3: the branch on n > 2 (test_html.py:{line})
 """ in str(f.explain())
 
 

@@ -104,8 +104,9 @@ def test_torch(nbformat: Any, require_module: Callable[[str], ModuleType]) -> No
     printed = "".join(outputs(executed("torch.ipynb", nbformat, require_module), "stdout"))
     assert printed.count("of PyTorch\n") == 7
     assert "CacheInfo(compiles=1, hits=4," in printed
-    assert "CacheInfo(compiles=2, hits=5," in printed
+    assert printed.count("CacheInfo(compiles=1, ") >= 2
     assert "q_length > 1" in printed
+    assert "an earlier program computes the same there" in printed
     assert "is required, but args_0_1 is 3 and args_1_0 is 5" in printed
     assert "zeros: True 1 compile" in printed
     apart = re.search(r"apart from PyTorch by ([\d.e+-]+)$", printed, re.M)

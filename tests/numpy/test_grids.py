@@ -136,6 +136,75 @@ def test_insert(obj: Any) -> None:
     compare(program, "float64 n 4", sizes=(2, 3, 7))
 
 
+def test_delete_at_computed_places() -> None:
+    """One program for all sizes and places; NumPy refuses places that are not there, which take the nearest here."""
+    at = dyn.jit(lambda x, i: (dnp.delete(x, i, axis=0), dnp.delete(x, i[None], axis=1), dnp.delete(x, [i])))
+    several = dyn.jit(lambda x, i, mask: (dnp.delete(x, i, axis=0), dnp.delete(x, mask, axis=0)))
+    for n in (1, 2, 7):
+        x = np.arange(3.0 * n).reshape(n, 3)
+        for i in {0, n // 2, -1, -n}:
+            inner = max(-3, min(i, 2))
+            own, wanted = at(x, np.int16(i)), (np.delete(x, i, 0), np.delete(x, inner, 1), np.delete(x, i))
+            for part, other in zip(own[::2], wanted[::2], strict=True):
+                np.testing.assert_array_equal(part, other)
+            np.testing.assert_array_equal(own[1], wanted[1])
+        for places in ([0, -1, 0], [], [n - 1]):
+            mask = np.arange(n) % 2 == 0
+            own = several(x, np.array(places, np.int64), mask)
+            for part, other in zip(own, (np.delete(x, np.array(places, np.int64), 0), x[~mask]), strict=True):
+                np.testing.assert_array_equal(part, other)
+    assert at.cache_info().compiles == several.cache_info().compiles == 1
+    np.testing.assert_array_equal(dnp.delete(np.arange(4), [True, False, False, True]), [1, 2])
+    np.testing.assert_array_equal(dnp.delete(np.arange(4), np.uint64(2**63)), [0, 1, 2])
+    np.testing.assert_array_equal(dyn.vmap(lambda i: dnp.delete(np.arange(3), i))(np.array([0, -1])), [[1, 2], [0, 1]])
+    with pytest.raises(ShapeError):
+        at(np.ones((0, 3)), np.int16(0))
+
+
+def test_places_that_are_dimensions() -> None:
+    def program(xp: Any, x: Any) -> Any:
+        n, _ = x.shape
+        return (
+            xp.delete(x, n // 2, axis=0), xp.delete(x, n - 1), xp.insert(x, n // 2, 5.0, axis=0),
+            xp.insert(x, n, x[0], axis=0), xp.insert(x, [n // 2], x, axis=0),
+            xp.insert(x, [0, n, n // 2], [[1.0], [2.0], [3.0]], axis=0),
+            xp.insert(x, slice(None, None, 2), -1.0, axis=0), xp.insert(x, slice(None, 0, -1), -1.0, axis=0),
+        )  # fmt: skip
+
+    compare(program, "float64 n 4", sizes=(1, 2, 7))
+    sizes: list[Any] = []
+    dyn.jit(lambda x: sizes.append(dnp.delete(x, x.shape[0] // 2).shape), shapes=["n"])(np.ones(3))
+    assert str(sizes) == "[(n - 1,)]"
+
+
+def test_insert_at_computed_places() -> None:
+    f = dyn.jit(
+        lambda x, i, places, v: (
+            dnp.insert(x, i, v),
+            dnp.insert(x, [i], v),
+            dnp.insert(x, places, 9.5),
+            dnp.insert(x, [i, 0, i], [1, 2, 3]),
+        )
+    )
+    for n in (0, 1, 5):
+        x = np.arange(float(n))
+        for i in {0, n // 2, n, -n}:
+            for places in ([0, n, 0, -n], [], [i]):
+                v, at = np.arange(0.5, 2 + len(places)), np.array(places, np.int32)
+                wanted = (
+                    np.insert(x, i, v),
+                    np.insert(x, [i], v),
+                    np.insert(x, at, 9.5),
+                    np.insert(x, [i, 0, i], [1, 2, 3]),
+                )
+                for part, other in zip(f(x, np.int32(i), at, v), wanted, strict=True):
+                    np.testing.assert_array_equal(part, other)
+    assert f.cache_info().compiles == 1
+    rows = np.arange(6.0).reshape(2, 3)
+    slope = dyn.grad(lambda x, i: (dnp.insert(x, i, x[0], axis=1) ** 2).sum())(rows[:, :2], np.int32(1))
+    np.testing.assert_array_equal(slope, 2 * rows[:, :2] + np.array([[0, 2], [0, 0]]))
+
+
 def test_block_and_rollaxis() -> None:
     def program(xp: Any, x: Any) -> Any:
         return (
@@ -212,10 +281,12 @@ def test_choices() -> None:
             UnsupportedOpError,
             "delete: places are counted from both ends of axis 0 of x (n,), whose size is not known.",
         ),
+        (lambda x: dnp.delete(x, 1.5), UnsupportedOpError, "delete: the places are of type float, not integers."),
+        (lambda x: dnp.insert(x, x > 0, 1), UnsupportedOpError, "insert: the places are of type i1[n], not integers."),
         (
-            lambda x: dnp.delete(x, x.shape[0]),
-            UnsupportedOpError,
-            "delete: the places are of type SymbolicDim, and they decide the shape or the order of the result.",
+            lambda x: dnp.insert(x, x.astype("int32")[None], 1),
+            ShapeError,
+            "insert: the places (1, n) have 2 axes.",
         ),
         (
             lambda x: dnp.delete(x, slice(None, None, 2)),

@@ -131,6 +131,13 @@ def test_equality_of_arrays() -> None:
         assert bool(dnp.array_equal(x, y)) == wanted[0]
     assert not dnp.array_equal(a, a[0])
     assert dnp.array_equal([1, 2], np.array([1, 2]))
+    # By value: no int32 is 2**40, which is an answer.
+    for xp in (np, dnp):
+        assert not xp.array_equal(np.int32(3), 2**40)
+        assert not xp.array_equal(-1, np.array([255], np.uint8))
+        assert not xp.array_equiv(np.array([3, 0], np.int32), 2**40)
+        assert xp.array_equiv(np.array([], np.int32), 2**40)
+        assert not xp.array_equal(np.uint64(2**63 + 1), 2**63)
 
 
 def test_equivalence_of_arrays() -> None:

@@ -21,6 +21,8 @@ from dyn.shapes import Facts
 from dyn.source import Loc
 from tests.ops.test_transform_rules import DRAWN
 
+pytestmark = pytest.mark.usefixtures("quick_xla")
+
 Array = np.ndarray[Any, Any]
 KEY = random.key(4)
 

@@ -53,7 +53,7 @@ def _build() -> tuple[int, ...]:
     f.ret("i64", f.cast("zext", f.load("i32", slot), "i32", "i64"))
     backend = X86Backend()
     symbols = ("mark", "modes", "set_modes", "get_modes")
-    code = backend.load(backend.compile(Source(m.text(), symbols, Effort.FULL)))
+    code = backend.load(backend.compile(Source(m.text(), symbols, Effort.PROMOTE)))
     return tuple(code.address(symbol) for symbol in symbols)
 
 

@@ -1,33 +1,48 @@
-"""``torch.compile(model, backend="dyn")``: the graphs that Dynamo finds, forward and backward, compiled by dyn.
+"""``torch.compile(model, backend="dyn")``: the graphs that Dynamo finds, compiled by dyn with their derivatives.
 
-AOTAutograd makes of each graph one for the results and one for the gradients, of ATen operations without writes. Each
-is a function like any other to :func:`dyn.interop.torch.jit`. Its sizes are those that Dynamo has made symbolic:
-arguments that are sizes are read off the tensors that have them, and other numbers come as tensors that carry them.
+A graph is a function like any other to :func:`dyn.interop.torch.jit`: it is traced with autograd recording where it is
+called so. Its sizes are those that Dynamo has made symbolic, and are read off the tensors that have them; other numbers
+come as tensors that carry them. Graphs that are the same but for sizes have one program
+(:mod:`dyn.interop.torch.graphs`).
+
+AOTAutograd takes apart what ATen has no operations for: functions of higher order, ``torch.func``, tensor subclasses.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
-from typing import Any, cast
+import itertools
+import linecache
+import operator
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
+from torch._dynamo.aot_compile_types import SerializableCallable
 from torch._dynamo.backends.common import aot_autograd
-from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch._functorch.autograd_function import autograd_function_apply
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dyn.errors import ArgumentError
 from dyn.interop.torch.dynamic_shapes import Axis, Declared
+from dyn.interop.torch.dynamo import pass_by_own
+from dyn.interop.torch.graphs import Kind, Lowered, Match, carrier, lowered, match
 from dyn.interop.torch.jit import TorchJitted
-from dyn.interop.torch.tensors import float_of
-from dyn.source import Loc
+from dyn.interop.torch.report import GRAPHS, Label, lines_of
+from dyn.source import Loc, is_user_frame, map_generated, unmap
 
 #: The modes of ``torch.compile``: dyn has one way to compile, whichever is asked for.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 OPTIONS = ("strict",)
+
+pass_by_own()
 
 
 def backend(
@@ -51,109 +66,207 @@ def backend(
         raise ArgumentError(
             f"torch.compile(backend='dyn') has no mode {mode!r}.", remedy=f"it has {', '.join(MODES)}, all of them one."
         )
+    if not _is_plain(graph, example_inputs):
+        return _by_aot(graph, example_inputs, strict)
+    return compiled(graph, Label.of(graph), strict=strict)
+
+
+def _is_plain(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether a graph can be run as it is, on the tensors of a trace: it is of ATen's operations and their kin."""
+    if any(isinstance(one, list | tuple | dict) or is_traceable_wrapper_subclass(one) for one in example_inputs):
+        return False
+    return not any(_is_of_higher_order(node.target) for node in graph.graph.nodes if node.op == "call_function")
+
+
+def _is_of_higher_order(target: Any) -> bool:
+    if isinstance(target, HigherOrderOperator):
+        return target is not autograd_function_apply
+    module = getattr(target, "__module__", None) or ""
+    return module.startswith(("torch._functorch", "torch._C._functorch", "torch.autograd.forward_ad"))
+
+
+def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], strict: bool) -> Callable[..., Any]:
+    """A graph of which AOTAutograd makes two of ATen's operations, one for the results and one for the gradients."""
     decompositions = core_aten_decompositions()
     # PyTorch's own writes the sums of the forward pass with another rank than the derivative, which stays whole, reads.
     decompositions.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
-    compiler = functools.partial(compiled, strict=strict)
-    compile_all = aot_autograd(
-        fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler, decompositions=decompositions
-    )
-    return compile_all(graph, example_inputs)
+    label = Label.of(graph)
+    parts = {
+        f"{part}_compiler": functools.partial(
+            _boxed, label=replace(label, name=f"{label.name} ({what})"), strict=strict
+        )
+        for part, what in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
+    }
+    return aot_autograd(**parts, decompositions=decompositions)(graph, example_inputs)
 
 
-def compiled(graph: Any, example_inputs: Sequence[Any], *, strict: bool = False) -> Callable[..., Any]:
-    """A graph of ATen operations as a function that takes its arguments in a list, which it empties."""
-    inputs = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
-    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    #: An axis that is the symbol, for each.
-    places: dict[Any, tuple[int, int]] = {}
-    for number, value in enumerate(tensors):
-        for axis, size in enumerate(value.shape):
-            if isinstance(size, torch.SymInt):
-                places.setdefault(cast(Any, size.node).expr, (number, axis))
-    kinds = [_kind(value, places) for value in inputs]
-    kept = [kind for kind in kinds if kind is not _Kind.SIZE]
-
-    def function(*given: Any) -> Any:
-        own = [argument for argument, kind in zip(given, kept, strict=True) if kind is _Kind.TENSOR]
-        sizes = {symbol: own[number].shape[axis] for symbol, (number, axis) in places.items() if symbol.is_symbol}
-        left = iter(given)
-        return graph(*[_argument(kind, value, left, sizes) for kind, value in zip(kinds, inputs, strict=True)])
-
-    function.__name__ = function.__qualname__ = "graph"
-    rows = iter([_declared(value.shape) for value in tensors])
-    declared = Declared(tuple([next(rows) if kind is _Kind.TENSOR else None for kind in kept if kind in _CARRIED]))
-    jitted = TorchJitted.single()(function, declared, strict=strict, locate=_locator(graph))
-    passed = [(number, kind) for number, kind in enumerate(kinds) if kind is not _Kind.SIZE]
+def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, strict: bool) -> Callable[..., Any]:
+    """A graph of AOTAutograd's as a function that takes its arguments in a list, which it empties."""
+    call = compiled(graph, label, strict=strict)
 
     def run(arguments: list[Any]) -> Any:
-        given = [_carried(kind, arguments[number]) for number, kind in passed]
+        given = tuple(arguments)
         arguments.clear()
-        if not torch.is_grad_enabled():  # as it is in all calls but a few
-            return jitted(*given)
         with torch.no_grad():
-            return jitted(*given)
+            return call(*given)
 
     run._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]  # AOTAutograd's mark
     return run
 
 
-class _Kind(Enum):
-    """Kind of an argument of a graph: the form in which the compiled function of tensors gets it."""
-
-    TENSOR = "itself"
-    SIZE = "computed of the sizes of tensors"
-    INT = "as the sizes of a tensor without elements"
-    FLOAT = "as a tensor of it"
-    STATIC = "as a part of the key"
+# ---- graphs and their programs ---------------------------------------------------------------------------------------
 
 
-#: Those that are tensors when they get there.
-_CARRIED = (_Kind.TENSOR, _Kind.INT, _Kind.FLOAT)
+class Program:
+    """The compiled function of a graph, and of those that differ from it in sizes alone."""
+
+    def __init__(self, graph: Lowered, strict: bool) -> None:
+        self.graph, self.strict = graph, strict
+
+        def function(*given: Any) -> Any:
+            with _restoring_modes():
+                return graph(*given)
+
+        function.__name__ = function.__qualname__ = "graph"
+        rows = [_declared(shape) for shape, (_, kind) in zip(graph.shapes, graph.kept, strict=True) if _is_tensor(kind)]
+        rows += [None] * len(graph.carried)
+        self.jitted = TorchJitted.single()(function, Declared(tuple(rows)), strict=strict)
+        file = type(graph.graph).forward.__code__.co_filename
+        map_generated(file, _lines(graph.graph, file))
+        weakref.finalize(self, unmap, file)
 
 
-def _kind(value: Any, places: Mapping[Any, tuple[int, int]]) -> _Kind:
-    if isinstance(value, torch.Tensor):
-        return _Kind.TENSOR
-    if isinstance(value, torch.SymInt):
-        return _Kind.SIZE if all(symbol in places for symbol in value.node.expr.free_symbols) else _Kind.INT
-    return _Kind.FLOAT if isinstance(value, torch.SymFloat) else _Kind.STATIC
+class CompiledGraph(SerializableCallable):
+    """A graph of PyTorch's as a compiled function of the same arguments.
+
+    It can be saved with what Dynamo found (``aot_compile`` of what ``torch.compile`` returns): the graph is, and its
+    machine code is in the cache on disk.
+    """
+
+    def __init__(self, graph: Lowered, label: Label, strict: bool) -> None:
+        self.graph, self.label, self.strict = graph, label, strict
+        self.number = next(_NUMBERS)
+        GRAPHS.add(self)
+        self._route = _Route(graph, *PROGRAMS.find(graph, strict))
+        #: The program for calls that the first one is not for.
+        self._other: _Route | None = None
+
+    @property
+    def jitted(self) -> list[TorchJitted]:
+        """The compiled functions that make its calls."""
+        return [route.call for route in (self._route, self._other) if route is not None]
+
+    def __call__(self, *arguments: Any) -> Any:
+        route = self._route
+        if route.equal and not all(arguments[a] == arguments[b] for a, b in route.equal):
+            route = self._other
+            if route is None:
+                route = self._other = _Route(self.graph, *PROGRAMS.find(self.graph, self.strict, asks=False))
+        if route.chosen is not None:
+            return route.call(*route.chosen(arguments))
+        return route.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in route.given])
+
+    @classmethod
+    def serialize_compile_artifacts(cls, fn: CompiledGraph) -> bytes:
+        """The bytes of a graph, for :meth:`deserialize_compile_artifacts` in another process."""
+        return pickle.dumps((fn.graph.saved(), replace(fn.label, owner=None), fn.strict))
+
+    @classmethod
+    def deserialize_compile_artifacts(cls, data: bytes) -> CompiledGraph:
+        """A graph of saved bytes, which are trusted as pickles are."""
+        saved, label, strict = pickle.loads(data)
+        return cls(Lowered.loaded(saved), label, strict)
 
 
-def _carried(kind: _Kind, argument: Any) -> Any:
-    """An argument of a call as one of the compiled function. A tensor of n by 0 takes no memory, and n is its size."""
-    if kind is _Kind.INT:
-        return torch.empty((max(argument, 0), max(-argument, 0), 0))
-    return torch.tensor(argument, dtype=torch.float64) if kind is _Kind.FLOAT else argument
+_NUMBERS = itertools.count()
 
 
-def _argument(kind: _Kind, value: Any, given: Iterator[Any], sizes: Mapping[Any, Any]) -> Any:
-    """An argument of the graph: what is given, the number that it stands for, or a size computed of tensors'."""
-    if kind is _Kind.SIZE:
-        return sympy_interp(PythonReferenceAnalysis, dict(sizes), value.node.expr)
-    argument = next(given)
-    if kind is _Kind.INT:
-        return argument.shape[0] - argument.shape[1]
-    if kind is _Kind.FLOAT:
-        return float_of(argument)
-    return argument
+class _Route:
+    """From the arguments of a graph to those of a program's."""
+
+    def __init__(self, graph: Lowered, program: Program, found: Match) -> None:
+        self.program, self.call = program, program.jitted
+        #: Pairs of arguments, by number, that have to be equal.
+        self.equal = tuple([(graph.numbered[a], graph.numbered[b]) for a, b in found.equal])
+        given: list[tuple[int | None, Any, Kind]] = [(number, None, kind) for number, kind in graph.kept]
+        for symbol in program.graph.carried:
+            size = found.sizes[symbol]
+            given.append((None, size, Kind.INT) if isinstance(size, int) else (graph.numbered[size], None, Kind.INT))
+        #: Each argument of the program: an argument of the graph by its number, or a size, and what it is passed as.
+        self.given = tuple(given)
+        #: Takes all of them out of the graph's arguments, where they are passed as they are.
+        self.chosen: Callable[[Any], Any] | None = None
+        if all(kind is Kind.TENSOR for _, _, kind in given) and len(given) > 1:
+            self.chosen = operator.itemgetter(*[number for number, _, _ in given])
 
 
-def _locator(graph: Any) -> Callable[[Loc], Loc]:
-    """A function that finds the user's line for a line of a graph's code, where there is one."""
-    traces = {node.name: node.stack_trace for node in graph.graph.nodes if node.stack_trace}
-
-    def locate(loc: Loc) -> Loc:
-        lines = _LINE.findall(traces.get(loc.code.partition(" = ")[0].partition(":")[0], ""))
-        return Loc(lines[-1][0], int(lines[-1][1]), lines[-1][2]) if lines else loc
-
-    return locate
+def compiled(graph: torch.fx.GraphModule, label: Label | None = None, *, strict: bool = False) -> CompiledGraph:
+    """A graph, whose nodes have fake tensors (``meta``), as a compiled function."""
+    return CompiledGraph(lowered(graph), Label.of(graph) if label is None else label, strict)
 
 
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+class _Programs:
+    """The programs of this process that graphs still use, by structure."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, list[weakref.ref[Program]]] = {}
+
+    def find(self, graph: Lowered, strict: bool, *, asks: bool = True) -> tuple[Program, Match]:
+        """A program for a graph, and how that is the program's graph: with ``asks`` perhaps for some sizes only."""
+        key = None if graph.structure is None else (graph.structure, strict)
+        with self._lock:
+            live = {k: [one for one in known if one() is not None] for k, known in self._known.items()}
+            self._known = {k: known for k, known in live.items() if known}
+            programs = [program for one in self._known.get(key, ()) if (program := one()) is not None]
+            matches = [(program, found) for program in programs if (found := match(program.graph, graph)) is not None]
+            best = min(matches, key=lambda one: len(one[1].equal), default=None)
+            if best is not None and (asks or not best[1].equal):
+                return best
+            made = Program(graph, strict)
+            if key is not None:
+                self._known.setdefault(key, []).append(weakref.ref(made))
+            return made, Match({symbol: symbol for symbol in graph.carried})
 
 
-def _declared(shape: Sequence[Any]) -> tuple[Axis, ...]:
+PROGRAMS = _Programs()
+
+
+def _is_tensor(kind: Kind) -> bool:
+    """Whether an argument is a tensor when it gets to the compiled function."""
+    return kind is not Kind.STATIC
+
+
+def _declared(shape: Sequence[Any] | None) -> tuple[Axis, ...] | None:
     """How a shape is declared to ``dyn.jit``: by numbers and names; sizes that are computed by nothing."""
-    names = [size if isinstance(size, int) else str(size.node.expr) for size in shape]
-    return tuple([None if isinstance(name, str) and not name.isidentifier() else name for name in names])
+    if shape is None:
+        return None
+    return tuple([size if isinstance(size, int) else str(size) if size.is_symbol else None for size in shape])
+
+
+@contextlib.contextmanager
+def _restoring_modes() -> Iterator[None]:
+    """Leave gradient mode and autocast as they were, whatever a graph that stops in the middle has entered."""
+    gradients = torch.is_grad_enabled()
+    autocast, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    depth = torch.autocast_increment_nesting()
+    try:
+        yield
+    finally:
+        while torch.autocast_decrement_nesting() >= depth:
+            pass
+        torch.set_grad_enabled(gradients)
+        torch.set_autocast_enabled("cpu", autocast)
+        torch.set_autocast_dtype("cpu", dtype)
+
+
+def _lines(graph: torch.fx.GraphModule, file: str) -> dict[int, Loc]:
+    """The user's lines for those of a graph's code, which each begin with the name of a node."""
+    traces = {node.name: lines_of(node.stack_trace) for node in graph.graph.nodes if node.stack_trace}
+    users = {name: [line for line in lines if is_user_frame(line.file)] or lines for name, lines in traces.items()}
+    found: dict[int, Loc] = {}
+    for number, line in enumerate(linecache.getlines(file), 1):
+        name = line.strip().partition(" = ")[0].partition(":")[0].strip()
+        if users.get(name):
+            found[number] = users[name][-1]
+    return found

@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from dyn.call import (
+    ABSENT,
     STATIC,
     Argument,
     CallTable,
@@ -30,14 +33,11 @@ from dyn.call import (
     Surroundings,
 )
 from dyn.hosts import TORCH
+from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.results import Outputs, Plain, Plan, Returned, Tensor
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.specialize.version import Version
 from dyn.trace.pytree import unflatten
-
-#: What a module keeps by name, and what it calls before and after its own code.
-_TABLES = ("_parameters", "_buffers", "_modules")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def torch_state() -> Any:
@@ -53,61 +53,115 @@ def entry_state(
     has_gradients: Callable[[], bool] = torch.is_grad_enabled,
     function_modes: Callable[[], int] = torch._C._len_torch_function_stack,
     dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
+    forward_mode: Any = forward_ad,
 ) -> Any:
-    """:func:`torch_state` for the entry; None where modes are active, which see what PyTorch does. It is asked at each
-    call, so that what it calls is looked up once."""
-    if function_modes() or dispatch_modes():
+    """:func:`torch_state` for the entry; None where modes are active, which see what PyTorch does, or derivatives taken
+    forwards. It is asked at each call, so that what it calls is looked up once."""
+    if function_modes() or dispatch_modes() or forward_mode._current_level >= 0:
         return None
     return default_dtype(), is_autocast("cpu") and autocast_dtype("cpu"), has_gradients()
 
 
+def transformation() -> str | None:
+    """A transformation of PyTorch's that the call at hand is a part of, in words; None where there is none.
+
+    Any tensor may have a batch or a tangent then that nobody sees on it, those that are closed over among them.
+    """
+    if forward_ad._current_level >= 0:
+        return "torch.autograd.forward_ad.dual_level"
+    return None if peek_interpreter_stack() is None else "a transformation of torch.func (grad, vmap, jvp or another)"
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ModuleConditions:
-    """Conditions of a program about modules: whether each trains, and the tables that it is made of.
+    """Conditions of a program about modules: the attributes that it read of each, whether each trains, and the tables
+    that it is made of.
 
-    ``is_plain`` says that the entry can see all of it.
+    ``is_plain`` says that the entry can see all of it. It need not look at ``backward``, the hooks of derivatives.
     """
 
     modules: tuple[weakref.ref[torch.nn.Module], ...]
-    training: tuple[HeldDict, ...]
+    attributes: tuple[HeldDict, ...]
     structure: tuple[HeldDict, ...]
+    backward: tuple[HeldDict, ...]
     is_plain: bool
 
     @staticmethod
-    def of(called: Iterable[torch.nn.Module], ended: Callable[[Any], object]) -> ModuleConditions:
-        """The conditions of modules and of those inside of them, as they are now; ``ended`` is called when one dies."""
+    def of(watched: Iterable[Watched], ended: Callable[[Any], object]) -> ModuleConditions:
+        """The conditions of modules and of those inside of them; ``ended`` is called when one dies."""
+        read = list(watched)
+        called = [one.owner for one in read if isinstance(one.owner, torch.nn.Module)]
         found = list(dict.fromkeys([module for one in called for module in one.modules()]))
         hooks: Any = torch.nn.modules.module
-        structure = [_whole(one) for one in (hooks._global_forward_hooks, hooks._global_forward_pre_hooks) if found]
-        training: list[HeldDict] = []
+        structure = [_whole(getattr(hooks, f"_global{name}")) for name in FORWARD_HOOKS if found]
+        backward = [_whole(getattr(hooks, f"_global{name}")) for name in BACKWARD_HOOKS if found]
+        attributes = [held for one in read if (held := one.held(tensors=False)).entries or held.whole]
+        structure += [held for one in read if (held := one.held(tensors=True)).entries]
         is_plain = True
         for module in found:
-            own = vars(module)
-            tables: list[Any] = [own.get(name) for name in (*_TABLES, *_HOOKS)]
+            own = own_names(module)
+            tables: list[Any] = [own.get(name) for name in (*TABLES, *FORWARD_HOOKS)]
             if not all(isinstance(one, dict) for one in tables) or "training" not in own:
                 is_plain = False  # TorchScript's
                 continue
-            training.append(HeldDict(own, (("training", own["training"]),), False))
-            structure.append(HeldDict(own, tuple(zip((*_TABLES, *_HOOKS), tables, strict=True)), False))
+            attributes.append(HeldDict(own, (("training", own["training"]),), False))
+            structure.append(HeldDict(own, tuple(zip((*TABLES, *FORWARD_HOOKS), tables, strict=True)), False))
             structure += [_whole(one) for one in tables]
-        is_plain = is_plain and all(type(name) is str for one in structure for name, _ in one.entries)
+            backward += [_whole(own[name]) for name in BACKWARD_HOOKS if isinstance(own.get(name), dict)]
+        looked_at = [*structure, *attributes]
+        is_plain = is_plain and all(type(name) is str for one in looked_at for name, _ in one.entries)
         references = tuple([weakref.ref(module, ended) for module in found])
-        return ModuleConditions(references, tuple(training), tuple(structure), is_plain)
+        return ModuleConditions(references, tuple(attributes), tuple(structure), tuple(backward), is_plain)
+
+    def joined(self, other: ModuleConditions) -> ModuleConditions:
+        """These conditions and others, each once."""
+
+        def once(held: Iterable[HeldDict]) -> tuple[HeldDict, ...]:
+            return tuple({
+                (id(one.names), one.whole, *[(name, id(value)) for name, value in one.entries]): one for one in held
+            }.values())  # fmt: skip
+
+        return ModuleConditions(
+            tuple(dict.fromkeys((*self.modules, *other.modules))),
+            once((*self.attributes, *other.attributes)),
+            once((*self.structure, *other.structure)),
+            once((*self.backward, *other.backward)),
+            self.is_plain and other.is_plain,
+        )
 
     def is_current(self) -> bool:
         """Whether the modules are made of what they were."""
-        return all(module() is not None for module in self.modules) and all(one.is_current() for one in self.structure)
+        held = (*self.structure, *self.backward)
+        return all(module() is not None for module in self.modules) and all(one.is_current() for one in held)
 
-    def is_training_same(self) -> bool:
-        """Whether those train that did."""
-        return all(one.is_current() for one in self.training)
+    def are_attributes_same(self) -> bool:
+        """Whether attributes are what they were, or equal."""
+        return all(map(same_values, self.attributes))
+
+    def are_attributes_identical(self) -> bool:
+        """Whether attributes are the objects that they were, which is what the entry looks at."""
+        return all(one.is_current() for one in self.attributes)
+
+    def renewed(self) -> ModuleConditions:
+        """These conditions with the objects that the attributes are now."""
+        now = [
+            HeldDict(one.names, tuple([(name, one.names.get(name, ABSENT)) for name, _ in one.entries]), one.whole)
+            for one in self.attributes
+        ]
+        return replace(self, attributes=tuple(now))
 
     @property
     def dicts(self) -> list[HeldDict]:
-        """Dicts that the entry looks at: each once, and none that only has what is in another one."""
-        own = {id(one.names): one for one in self.structure if not one.whole}
-        joined = [HeldDict(one.names, one.entries + own[id(one.names)].entries, False) for one in self.training]
-        return [*joined, *[one for one in self.structure if one.whole]]
+        """Dicts that the entry looks at: each once."""
+        parts: dict[int, HeldDict] = {id(one.names): one for one in (*self.structure, *self.attributes) if one.whole}
+        for one in (*self.attributes, *self.structure):
+            known = parts.get(id(one.names))
+            if known is None:
+                parts[id(one.names)] = one
+            elif not known.whole:
+                entries = tuple(dict((*known.entries, *one.entries)).items())
+                parts[id(one.names)] = HeldDict(one.names, entries, False)
+        return list(parts.values())
 
 
 def _whole(names: Mapping[str, Any]) -> HeldDict:
@@ -190,14 +244,15 @@ def _results(outputs: Outputs) -> Results:
     Raises NoPlanError where tensors are written or have gradients, and where views of arguments are returned.
     """
     plan = outputs.plan
-    leaves = [_leaf(one, plan) for one in plan.returned]
-    if plan.to_arguments or plan.to_captured or plan.derivative is not None:
+    returned, tree_of_results = plan.result.leaves, plan.result.tree
+    leaves = [_leaf(one, plan) for one in returned]
+    if plan.writes or plan.derivative is not None or not plan.is_of_results:
         raise NoPlanError
     each_once = sorted([leaf for leaf in leaves if type(leaf) is int]) == list(range(len(outputs.results)))
-    is_plain = each_once and _Odd not in leaves and _has_plain_containers(plan.tree)
-    if not is_plain and any(isinstance(one, Tensor) and one.kind == "argument" for one in plan.returned):
+    is_plain = each_once and _Odd not in leaves and _has_plain_containers(tree_of_results)
+    if not is_plain and any(isinstance(one, Tensor) and one.kind == "argument" for one in returned):
         raise NoPlanError
-    tree: Any = tree_unflatten(leaves, plan.tree) if is_plain else _Odd()
+    tree: Any = tree_unflatten(leaves, tree_of_results) if is_plain else _Odd()
     return Results(tree, lambda results: plan.finish(results, ()), TORCH)
 
 

@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from dyn.errors import NotYetError
+from dyn.interop.torch.dynamo import SEEN_THROUGH
 from dyn.interop.torch.tracing import Tracing
+from dyn.source import user_loc
+
+#: What is asked of sizes right below is asked by the function that is called here.
+CALLS_USERS = True
 
 Function = Callable[..., Any]
 _WHOLE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -37,14 +43,19 @@ def _install(operation: Any, function: Function) -> None:
     in_native_code = functools.partial(operation._op_dk, _WHOLE)
     for key in _KEYS:
         before: Function = operation.py_kernels.get(key, in_native_code)
-        operation.py_kernels[key] = _chosen(function, before)
+        operation.py_kernels[key] = chosen(function, before)
     operation._dispatch_cache.clear()
 
 
-def _chosen(function: Function, before: Function) -> Function:
+def chosen(function: Function, before: Function) -> Function:
+    """A function that is ``function`` in the traces of dyn, and what was there ``before`` elsewhere."""
+
     def run(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # it reads this, and knows what to do with what was there
+            return before(*args, **kwargs)
         return (function if _is_ours() else before)(*args, **kwargs)
 
+    SEEN_THROUGH.append(run)
     return run
 
 
@@ -56,3 +67,13 @@ def _is_ours() -> bool:
 def current_tracing() -> Tracing:
     """The trace that this thread is in."""
     return next(mode for mode in reversed(_get_current_dispatch_mode_stack()) if isinstance(mode, Tracing))
+
+
+def refuse_second_derivatives(what: str) -> None:
+    """Raise NotYetError, in the derivative of an operation, where a derivative of that is asked for."""
+    if torch.is_grad_enabled():
+        raise NotYetError(
+            f"a second derivative (create_graph=True) of {what}.",
+            loc=user_loc(),
+            remedy="call the function itself where second derivatives are needed.",
+        )

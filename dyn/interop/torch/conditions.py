@@ -2,7 +2,8 @@
 
 PyTorch asks in three ways, and each has an answer that is right for every size that the program is used for:
 
-- *is it known?* (``guard_or_false``, ``statically_known_true``): the proof, or the answer that PyTorch says is as good;
+- *is it known?* (``guard_or_false``, ``statically_known_true``): the proof, or the answer that PyTorch says is as good
+  (:class:`dyn.interop.torch.sizes.Environment`);
 - *which is it?* (``bool``): the proof, or the way of this call's sizes and a guard;
 - *it has to be* (``torch._check``): as the second; of sizes that are known at run time only, a check there.
 
@@ -12,13 +13,15 @@ size 1 is one for the same program.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from dyn.errors import UndecidedDimError
+from dyn.errors import ShapeError, UndecidedDimError
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.measured import measure
 from dyn.trace.relations import OrderSymbol, equality, inequality
 
 #: Guards that are made here answer questions of PyTorch's and of its users, not of dyn's own code.
@@ -53,6 +56,18 @@ class Comparison:
     def require(self, trace: Trace) -> None:
         """Demand that it holds: proved, or checked at each call."""
         trace.require(self.yes)
+
+    def computed(self, trace: Trace) -> Any:
+        """The truth value as the program finds it out."""
+        yes, here = self.yes, trace.here
+        left, right = (here.dim_value(dim).astype("int64") for dim in (yes.lhs, yes.rhs))
+        match yes.kind:
+            case RelKind.EQ:
+                return left == right
+            case RelKind.NONZERO:
+                return left != 0
+            case _:
+                return left >= right
 
     @property
     def strictness(self) -> int:
@@ -102,8 +117,14 @@ class Junction:
         if len(unsettled) == 1:
             unsettled[0].require(trace)
             return
-        # A demand is one relation: PyTorch's own are, but for what is true whenever one of the sizes is a number.
-        raise NotImplementedError(f"a check at run time that one of these holds: {self}")
+        # A demand is one relation: of several that may hold the program finds out whether one does.
+        count = self.computed(trace).astype("int64")._value
+        trace.demand(RelKind.EQ, measure(trace, count, "truth", f"whether {self}"), 1, f"this has to hold: {self}")
+
+    def computed(self, trace: Trace) -> Any:
+        """The truth value as the program finds it out."""
+        parts = [part.computed(trace) for part in self.parts]
+        return functools.reduce(trace.namespace.logical_and if self.every else trace.namespace.logical_or, parts)
 
     @property
     def strictness(self) -> int:
@@ -150,6 +171,18 @@ def joined(every: bool, a: Condition | bool, b: Condition | bool) -> Condition |
 def known(condition: Condition | bool, trace: Trace) -> bool | None:
     """The truth value that is proved; None where none is."""
     return condition if isinstance(condition, bool) else condition.proved(trace.facts)
+
+
+def for_this_call(condition: Condition | bool, trace: Trace) -> bool | None:
+    """The truth value for the sizes of this call; None where they do not tell."""
+    if isinstance(condition, bool):
+        return condition
+    if not condition.symbols() <= trace.sizes.keys():
+        return None
+    try:
+        return condition.holds(trace.sizes)
+    except ShapeError:  # sizes for which it has no value
+        return None
 
 
 def decide(condition: Condition | bool, trace: Trace) -> bool:

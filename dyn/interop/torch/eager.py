@@ -29,12 +29,12 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError
 from dyn.hosts import TORCH
-from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.layouts import Order, order_by_size
 from dyn.interop.torch.sizes import SYMBOLIC, as_dim, as_dyn
 from dyn.interop.torch.tensors import Record, inverse, is_traced, known_dtype, record_of
 from dyn.interop.torch.tracing import Tracing, View
 from dyn.ir.external import Expected, External
-from dyn.shapes import Dim, evaluate, free_symbols
+from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.external import Declared, call_external, operand_values
@@ -100,7 +100,9 @@ def _by_return(func: Any, made: Any) -> list[Any]:
 def _view(tracing: Tracing, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> View:
     """How a view is read that only PyTorch knows: as a copy that it makes. It cannot be written to."""
     name = str(func)
-    if func in _ADDRESSES or len(func._schema.returns) > 1:
+    if func in _ADDRESSES:
+        raise NotYetError(reason, loc=user_loc())
+    if len(func._schema.returns) > 1:
         raise NotYetError(f"{name}, which is a view that is known by its places in memory.", loc=user_loc())
     results = [_Result.of(one, in_rows=True) for one in tree_leaves(_fake(tracing, func, args, kwargs))]
 
@@ -167,14 +169,7 @@ def _order(fake: FakeTensor) -> Order | None:
 
     Only that is taken of its strides: it lies in memory of the program's own, one element after the other.
     """
-    strides = [as_dim(stride) for stride in fake.stride()]
-    symbols = sorted(frozenset().union(*map(free_symbols, strides)), key=str)
-    try:
-        numbers = [evaluate(stride, {symbol: 1009 + 2 * i for i, symbol in enumerate(symbols)}) for stride in strides]
-    except ShapeError:  # sizes that do not go together
-        return None
-    order = tuple(sorted(range(len(numbers)), key=lambda axis: -numbers[axis]))
-    return None if order == tuple(range(len(order))) else order
+    return order_by_size([as_dim(stride) for stride in fake.stride()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch.autograd.graph import get_gradient_edge
+from torch.utils.checkpoint import CheckpointFunction
 
 import dyn.numpy as dnp
-from dyn.errors import NotYetError
 from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
 from dyn.interop.torch.tracing import Tracing
-from dyn.source import user_loc
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
 from dyn.trace.pytree import flatten
@@ -40,49 +41,134 @@ class Differentiable:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Derivative:
-    """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals."""
+    """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals.
+
+    ``sources`` has for each input which of ``results`` depend on it, by their place there: one of which none has a
+    cotangent gets none, as in PyTorch, where an optimizer leaves it alone.
+    """
 
     half: SecondHalf
     residuals: tuple[Source, ...]
     results: tuple[int, ...]
     inputs: tuple[Origin, ...]
+    sources: tuple[frozenset[int], ...]
 
     def attached(
-        self, results: Sequence[Any], arguments: Sequence[torch.Tensor], captured: Sequence[torch.Tensor]
-    ) -> list[Any]:
+        self, results: Sequence[Any], arguments: Sequence[torch.Tensor], captured: Sequence[torch.Tensor],
+        call: EagerCall,
+    ) -> list[Any]:  # fmt: skip
         """The results of a call, of which those that depend on the inputs know it."""
         sources = {"argument": arguments, "captured": captured, "result": results}
         residuals = [sources[kind][number] for kind, number in self.residuals]
         inputs = [sources[kind][number] for kind, number in self.inputs]
-        made = _Pull.apply(self, [results[number] for number in self.results], residuals, *inputs)
+        made = _Pull.apply(self, call, [results[number] for number in self.results], residuals, *inputs)
         attached = list(results)
         for number, result in zip(self.results, made, strict=True):
             attached[number] = result
         return attached
 
-    def pull(self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The cotangents of the inputs."""
-        return self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(cotangents))
+    def pull(
+        self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None],
+        shapes: Sequence[tuple[torch.Size, torch.dtype]],
+    ) -> Sequence[torch.Tensor | None]:  # fmt: skip
+        """The cotangents of the inputs, where those of the results have the ``shapes``."""
+        given = {number for number, one in enumerate(cotangents) if one is not None}
+        whole = [
+            torch.zeros(shape, dtype=dtype) if one is None else one
+            for one, (shape, dtype) in zip(cotangents, shapes, strict=True)
+        ]
+        pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
+        if len(given) == len(cotangents):
+            return pulled
+        return [None if given.isdisjoint(own) else one for one, own in zip(pulled, self.sources, strict=True)]
+
+
+class Given:
+    """A traced argument: the ``tensor`` that the function gets, and the ``leaf`` that its gradient is asked of.
+
+    They are one where it is a leaf for the caller, too: others may be written in place, and what is recorded then.
+    """
+
+    def __init__(self, tracing: Tracing, tensor: Any, is_leaf: bool) -> None:
+        self.leaf = tensor
+        self.tensor = tensor if is_leaf else _Inner.apply(tracing, tensor)
+        self._history = self.tensor.grad_fn
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether autograd has recorded a write to it."""
+        return self.tensor.grad_fn is not self._history
+
+
+class _Inner(torch.autograd.Function):
+    """A traced tensor as one that is no leaf, of the same memory."""
+
+    @staticmethod
+    def forward(ctx: Any, tracing: Tracing, leaf: Any) -> Any:
+        sizes, strides = leaf.shape, leaf.stride()
+        return tracing.maker.made(record_of(leaf), sizes, strides, leaf.dtype, leaf.fake_device)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        return None, *cotangents
 
 
 class _Pull(torch.autograd.Function):
     """The node of autograd's graph that a call of a compiled function is."""
 
     @staticmethod
-    def forward(ctx: Any, derivative: Derivative, results: list[Any], residuals: list[Any], *inputs: Any) -> Any:
-        ctx.derivative = derivative
+    def forward(
+        ctx: Any, derivative: Derivative, call: EagerCall, results: list[Any], residuals: list[Any], *inputs: Any
+    ) -> Any:
+        ctx.derivative, ctx.call = derivative, call
         ctx.save_for_backward(*residuals)
+        ctx.set_materialize_grads(False)
+        ctx.shapes = [(result.shape, result.dtype) for result in results]
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         if torch.is_grad_enabled():
-            raise NotYetError(
-                "a second derivative (create_graph=True) of a function that dyn.interop.torch.jit compiled.",
-                loc=user_loc(),
-                remedy="call the function itself where second derivatives are needed.",
-            )
-        return None, None, None, *ctx.derivative.pull(ctx.saved_tensors, cotangents)
+            ctx.call.check()
+            return None, None, None, None, *ctx.call.pulled(cotangents)
+        return None, None, None, None, *ctx.derivative.pull(ctx.saved_tensors, cotangents, ctx.shapes)
+
+
+class _Spent(torch.autograd.Function):
+    """The node of a result that the function has pulled cotangents through itself, and freed what that takes."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, result: torch.Tensor) -> Any:
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the compiled function has called backward() already."
+        )
+
+
+def spent(result: torch.Tensor) -> torch.Tensor:
+    """A result that requires a gradient, as in PyTorch, and whose graph is freed."""
+    return _Spent.apply(torch.empty((), requires_grad=True), result)
+
+
+def is_spent(tensor: torch.Tensor) -> bool:
+    """Whether ``backward()`` has been called through a traced tensor, which has freed what a second one takes."""
+    nodes, seen = [tensor.grad_fn], set[Any]()
+    while nodes:
+        node: Any = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        try:
+            for name in dir(node):
+                if name.startswith("_saved_") or name == "saved_tensors":
+                    _ = getattr(node, name)
+        except RuntimeError:
+            return True
+        nodes += [following for following, _ in node.next_functions]
+    return False
 
 
 def differentiated(
@@ -107,8 +193,7 @@ def differentiated(
     def run(*cotangents: Tracer) -> Any:
         given = [_cotangent(tracing, one, value) for one, value in zip(outputs.values(), cotangents, strict=True)]
         with tracing.active(), torch.autocast("cpu", enabled=False):
-            tensors = [one.tensor for one in outputs.values()]
-            pulled = torch.autograd.grad(tensors, leaves, given, allow_unused=True)
+            pulled = _pulled([one.tensor for one in outputs.values()], leaves, given)
             used[:] = [number for number, one in enumerate(pulled) if one is not None]
             return [record_of(tracing.taken(one)).value for one in pulled if one is not None]
 
@@ -117,8 +202,40 @@ def differentiated(
     kept, half = second_half(tracing.trace, run, name, given, "cotangent")
     if not used:
         return None
-    sources = _sources(tracing, arguments, results, kept)
-    return Derivative(SecondHalf(half), tuple(sources), tuple(outputs), tuple([origins[number] for number in used]))
+    residuals = _sources(tracing, arguments, results, kept)
+    reached = [_reached(one.tensor) for one in outputs.values()]
+    edges = [get_gradient_edge(leaves[number]).node for number in used]
+    sources = [frozenset([at for at, nodes in enumerate(reached) if edge in nodes]) for edge in edges]
+    inputs = [origins[number] for number in used]
+    return Derivative(SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources))
+
+
+def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence[Any]:
+    """The cotangents of leaves; None for those that nothing depends on.
+
+    Checkpoints with ``use_reentrant=True`` pull by themselves, and leave cotangents at the leaves: PyTorch has them do
+    so in a ``backward()`` of all leaves only.
+    """
+    nodes = set[Any]().union(*map(_reached, tensors))
+    if not any(getattr(node, "_forward_cls", None) is CheckpointFunction for node in nodes):
+        return torch.autograd.grad(tensors, leaves, given, allow_unused=True)
+    torch.autograd.backward(tensors, given)
+    pulled = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    return pulled
+
+
+def _reached(tensor: Any) -> set[Any]:
+    """The nodes of autograd's graph that a cotangent of a tensor comes to."""
+    found: set[Any] = set()
+    left = [get_gradient_edge(tensor).node]
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += [one for one, _ in node.next_functions if one is not None]
+    return found
 
 
 def _is_leaf_input(given: Any, number: int) -> bool:

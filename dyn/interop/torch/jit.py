@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -16,18 +17,25 @@ from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_
 
 from dyn import api
 from dyn.api import CacheInfo
-from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.hosts import TORCH
-from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state
+from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
+from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state, transformation
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
 from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
+from dyn.interop.torch.gradients import Derivative, Given, spent
+from dyn.interop.torch.hidden import Hidden, HiddenNeeded, HiddenState, OptimizerState, StateCreated
 from dyn.interop.torch.layouts import ROWS, Layout, layout_of
+from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over
 from dyn.interop.torch.randomness import SeedNeeded, new_seed
-from dyn.interop.torch.results import Collector, Outputs
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
+from dyn.interop.torch.second_derivatives import EagerCall
+from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
+from dyn.interop.torch.tensors import refuse_leaks
+from dyn.interop.torch.tracing import StartsNeeded, Tracing
 from dyn.native_callable import NativeCallable
-from dyn.source import Loc, user_loc
+from dyn.source import user_loc
 from dyn.specialize.version import Version
 from dyn.trace.context import current_trace
 from dyn.trace.static import Static
@@ -78,21 +86,22 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
     if not callable(function):
         raise ArgumentError(f"jit takes a function or a module, not a {type(function).__name__}.")
     shapes = None if dynamic_shapes is None else DynamicShapes(function, dynamic_shapes)
-    return TorchJitted.single()(function, shapes, strict=strict)
+    return _jitted(function, shapes, strict)
 
 
-def _as_it_is(loc: Loc) -> Loc:
-    return loc
-
+#: So many programs are made of which each has changed an attribute that it relies on.
+MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_function", "_hits_before", "_locate", "_lock", "_name", "_programs", "_said", "_shapes", "_strict", "_table",
+    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_programs", "_said", "_shapes",
+    "_strict", "_table",
 })  # fmt: skip
 
 
-def _again(function: Callable[..., Any], shapes: DynamicShapes | Declared | None, strict: bool) -> TorchJitted:
-    return TorchJitted.single()(function, shapes, strict=strict)
+def _jitted(function: Callable[..., Any], shapes: DynamicShapes | Declared | None, strict: bool) -> TorchJitted:
+    kind = JittedModule if isinstance(function, torch.nn.Module) else TorchJitted
+    return kind.single()(function, shapes, strict=strict)
 
 
 class TorchJitted(NativeCallable):
@@ -104,14 +113,11 @@ class TorchJitted(NativeCallable):
     """
 
     def __init__(
-        self, function: Callable[..., Any], shapes: DynamicShapes | Declared | None = None, *, strict: bool = False,
-        locate: Callable[[Loc], Loc] | None = None,
-    ) -> None:  # fmt: skip
+        self, function: Callable[..., Any], shapes: DynamicShapes | Declared | None = None, *, strict: bool = False
+    ) -> None:
         super().__init__()
         self._function = function
         self._strict = strict
-        #: Gives the user's line for a line of a function that was generated.
-        self._locate = locate or _as_it_is
         #: What is declared of the tensors' shapes: for each way to call it, or of all calls.
         self._shapes = shapes
         self._name = getattr(function, "__name__", type(function).__name__)
@@ -119,6 +125,10 @@ class TorchJitted(NativeCallable):
         self._programs: dict[Any, tuple[TensorProgram, ...]] = {}
         #: What has been said of calls and operations that are left to eager PyTorch.
         self._said: set[Failure | Piece] = set()
+        #: The classes whose objects are trees of tensors among the arguments.
+        self._opened = Opened()
+        #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
+        self._first_steps: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         if not isinstance(function, torch.nn.Module):
             functools.update_wrapper(self, function)
 
@@ -137,7 +147,7 @@ class TorchJitted(NativeCallable):
                 found = getattr(found, part, None)
             if found is self:
                 return name
-        return _again, (self._function, self._shapes, self._strict)
+        return _jitted, (self._function, self._shapes, self._strict)
 
     # What the module has
 
@@ -157,13 +167,19 @@ class TorchJitted(NativeCallable):
             return found
 
         @functools.wraps(found)
-        def method(*args: Any, **kwargs: Any) -> Any:
+        def method(self: TorchJitted, *args: Any, **kwargs: Any) -> Any:
             result = found(*args, **kwargs)
             return self if result is module else result
 
-        return method
+        return MethodType(method, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__":
+            raise NotYetError(
+                f"a compiled module as one of the class {value.__name__}, as fully_shard makes it.",
+                loc=user_loc(),
+                remedy="shard the module itself, and leave it to eager PyTorch.",
+            )
         if name in _OWN or self._module is None:
             object.__setattr__(self, name, value)
         else:
@@ -183,23 +199,42 @@ class TorchJitted(NativeCallable):
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return self._function(*args, **kwargs)
+        while True:
+            try:
+                return self._call_compiled(args, kwargs)
+            except ArgumentChanged as found:  # before anything is computed
+                for one in found.changed:
+                    self._opened.add(one)
+
+    def _call_compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call by a program, or by eager PyTorch where there can be none.
+
+        Raises ArgumentChanged where the function changes an object that was taken for static.
+        """
         leaves, tree = tree_flatten((args, kwargs))
         tensors: list[torch.Tensor] = []
-        rest: list[Any] = []
+        rest: list[Static | ObjectLayout | None] = []
         types: list[TensorType] = []
         try:
+            _check_place()
             for leaf in leaves:
                 if isinstance(leaf, torch.Tensor):
                     types.append(_type(leaf, tensors))
                     tensors.append(leaf)
                     rest.append(None)
+                elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
+                    inside: list[torch.Tensor] = []
+                    rest.append(self._opened.layout(leaf, inside))
+                    _check_hash(leaf, rest[-1])
+                    for tensor in inside:
+                        types.append(_type(tensor, tensors))
+                        tensors.append(tensor)
                 else:
                     rest.append(Static("argument", leaf))
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            failure = Failure.of(error)
-            return self._eagerly(failure, args, kwargs)
+            return self._eagerly(Failure.of(error), args, kwargs)
         declared = self._shapes
         if isinstance(declared, DynamicShapes):
             key = (tree, tuple([type.rank for type in types]))
@@ -209,14 +244,25 @@ class TorchJitted(NativeCallable):
             hash(state)
         except TypeError:
             raise self._unhashable(args, kwargs) from None
-        program = self._program(state, lambda: TensorProgram(self, tree, rest, types, declared))
+        try:
+            program = self._program(state, lambda: TensorProgram(self, tree, rest, types, declared))
+        except UnsupportedOpError as error:  # of a gradient
+            if self._strict:
+                raise
+            return self._eagerly(Failure.of(error), args, kwargs)
         failure = program.failure
         if failure is None or program.is_compiled_for(tensors):
             try:
-                result = program(tensors)
+                result = program(tensors, lambda: self._opened.containers((*args, *kwargs.values())))
             except OF_CALLERS:
                 raise
+            except OverlapError as error:
+                if self._strict:
+                    raise
+                return self._eagerly(Failure.of(error), args, kwargs)
             except Exception as error:
+                if isinstance(error, StateCreated) and not self._strict and self._is_first(error):
+                    return self._function(*args, **kwargs)  # makes the state, which the next step finds
                 # What is raised by running, and not by making, the program is the function's own.
                 if self._strict or program.is_compiled_for(tensors):
                     raise
@@ -236,16 +282,43 @@ class TorchJitted(NativeCallable):
         """
         with self._lock:
             known = self._programs.get(state, ())
-            program = next((one for one in known if one.is_training_same() and one.is_current()), None)
+            program = next((one for one in known if one.is_for_now() and one.is_current()), None)
             if program is not None:
+                if program.renew():
+                    self._forget_calls()
                 return program
             program = make()
+            if known:
+                program.give(known[-1].hidden)
+            self._check_rewritten(program, known)
             current = {key: tuple([one for one in known if one.is_current()]) for key, known in self._programs.items()}
             if sum(map(len, current.values())) < sum(map(len, self._programs.values())):
                 self._forget_calls()
             self._programs = {key: known for key, known in current.items() if known}
             self._programs[state] = (*self._programs.get(state, ()), program)
             return program
+
+    def _check_rewritten(self, program: TensorProgram, known: Sequence[TensorProgram]) -> None:
+        """Leave calls to eager PyTorch where each changes an attribute that the next one reads, as a counter."""
+        counts = Counter([name for one in known for name in one.rewritten])
+        name, count = next(iter(counts.most_common(1)), ("", 0))
+        if count < MOST_REWRITES:
+            return
+        error = NotYetError(
+            f"{name} is read and changed by each call, of which {count} were compiled.",
+            loc=user_loc(),
+            remedy="keep it in a buffer, as a tensor that is written in place: self.register_buffer(...).",
+        )
+        if self._strict:
+            raise error
+        program.failure = Failure.of(error)
+
+    def _is_first(self, created: StateCreated) -> bool:
+        """Whether an optimizer makes state for parameters that it has not made any for before."""
+        known = self._first_steps.setdefault(created.optimizer, set())
+        is_first = not created.parameters <= known
+        known |= created.parameters
+        return is_first
 
     def _accept(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], program: TensorProgram
@@ -260,11 +333,14 @@ class TorchJitted(NativeCallable):
     def _eagerly(self, failure: Failure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
         result = self._function(*args, **kwargs)
-        failure = replace(failure, loc=self._locate(failure.loc))
+        self._say(failure)
+        return result
+
+    def _say(self, failure: Failure) -> None:
+        """Say, once, why PyTorch makes a call."""
         if failure not in self._said:
             self._said.add(failure)
             warn_of_failure(self._name, failure)
-        return result
 
     def _report(self, program: TensorProgram) -> None:
         """Say which operations of a program are eager PyTorch's, those that nothing was said of."""
@@ -290,20 +366,6 @@ class TorchJitted(NativeCallable):
                 )
         raise AssertionError("all arguments have hashes")
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], seen: weakref.WeakSet[torch.nn.Module]) -> Any:
-        """The function as it is; the modules that it calls are noted in ``seen``."""
-        thread = threading.get_ident()
-
-        def note(module: torch.nn.Module, given: Any) -> None:
-            if threading.get_ident() == thread:
-                seen.add(module)
-
-        handle = torch.nn.modules.module.register_module_forward_pre_hook(note)
-        try:
-            return self._function(*args, **kwargs)
-        finally:
-            handle.remove()
-
     def cache_info(self) -> CacheInfo:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
         infos = [program.jitted.cache_info() for program in self._in_order()]
@@ -324,6 +386,24 @@ class TorchJitted(NativeCallable):
         return [program for known in list(self._programs.values()) for program in known]
 
 
+class JittedModule(TorchJitted, torch.nn.Module):
+    """A compiled module: a module itself, whose parameters, parts and methods are those of the one that was compiled.
+
+    A parent finds its parameters, and ``DistributedDataParallel`` takes it. Names of parameters are the module's own;
+    ``modules()`` has the module in place of this.
+    """
+
+
+def _of_module(name: str) -> property:
+    return property(lambda self: TorchJitted.__getattr__(self, name))
+
+
+# What torch.nn.Module's own methods and tables would be, the module's are.
+for _name in vars(torch.nn.Module):
+    if not _name.startswith("__") and _name not in vars(TorchJitted):
+        setattr(JittedModule, _name, _of_module(_name))
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """Everything of a tensor argument that a program is made for, beside its sizes.
@@ -335,8 +415,9 @@ class TensorType:
     rank: int
     device: torch.device
     layout: Layout
-    #: Whether it requires a gradient, where gradients are recorded.
+    #: Whether it requires a gradient, where gradients are recorded, and whether it is a leaf then.
     has_gradient: bool
+    is_leaf: bool
     same_as: int | None
 
 
@@ -352,93 +433,276 @@ class TensorProgram:
         self.failure: Failure | None = None
         #: The operations of each program that eager PyTorch runs.
         self.pieces: list[tuple[Piece, ...]] = []
-        #: The tensors that it captures, and the modules that it calls, as far as it was traced.
+        #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
-        self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.modules = ModuleConditions.of((), _ignore)
 
+        #: The attributes that it reads and changes: calls that do so have another program each.
+        self.rewritten: frozenset[str] = frozenset()
         #: Whether the function draws random numbers, for which each call has a seed.
         self._draws = False
+        #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
+        self._has_starts = False
+        self.declared = declared
+        #: The state of PyTorch's objects that it is given, the types of what that was, and what has to be as it was.
+        self.hidden: tuple[Hidden, ...] = ()
+        self._hidden_types: tuple[TensorType | None, ...] = ()
+        self._optimizers: list[OptimizerState] = []
+        self.jitted = self._jitted([])
 
-        def traced(args: tuple[Any, ...], seed: Tracer | None) -> Outputs:
-            return self._trace(args, seed)
+    def _jitted(self, hidden: Sequence[torch.Tensor]) -> Any:
+        """The function of tensors for dyn to compile. Sizes of hidden arguments are numbers, as those of parameters."""
 
-        traced.__name__ = traced.__qualname__ = owner._name
-        if declared is None:
-            self.jitted = api.jit(traced)
-        else:
-            self.jitted = api.jit(traced, shapes={"args": declared.axes}, dims=declared.dims)
+        def traced(args: tuple[Any, ...], seed: Tracer | None, hidden: tuple[Any, ...]) -> Outputs:
+            return self._trace(args, seed, hidden)
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        given = tuple([tensor.detach() for tensor in tensors])
-        if not self._draws:
+        traced.__name__ = traced.__qualname__ = self.owner._name
+        shapes: dict[str, Any] = {"hidden": tuple([tuple(tensor.shape) for tensor in hidden])} if hidden else {}
+        if self.declared is not None:
+            return api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
+        return api.jit(traced, shapes=shapes or None)
+
+    def give(self, hidden: Sequence[Hidden]) -> None:
+        """Give it more of the state of PyTorch's objects. Raises UnsupportedOpError for what no program is given."""
+        if not hidden:
+            return
+        hidden = (*self.hidden, *hidden)
+        values = [one.read() for one in hidden]
+        self._hidden_types = tuple([None if one is None else _type(one, ()) for one in values])
+        self.hidden = hidden
+        self.jitted = self._jitted([one for one in values if one is not None])
+
+    def __call__(self, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]) -> Any:
+        """The result of a call with these ``tensors``, once what it changes of the arguments' ``containers`` is
+        changed."""
+        by_sizes = False
+        while True:  # until a trace has all that it needs
+            hidden = self._hidden_now(tensors)
+            if self._has_starts and not _start_at_0([*tensors, *hidden]):
+                raise NotYetError(
+                    "as_strided with storage_offset= of a tensor that does not start where its memory does.",
+                    loc=user_loc(),
+                    remedy="leave storage_offset= out, or pass a clone() of the tensor.",
+                )
             try:
-                return self._finished(self.jitted(given, None), tensors)
+                with answers_by_sizes(by_sizes):
+                    outputs = self.jitted(_plain(tensors), new_seed() if self._draws else None, _plain(hidden))
+                return self._finished(outputs, [*tensors, *hidden], containers)
             except SeedNeeded:
                 self._draws = True
-        return self._finished(self.jitted(given, new_seed()), tensors)
+            except StartsNeeded:
+                self._has_starts = True
+            except HiddenNeeded as error:
+                self.give(error.hidden)
+            except SizesNeeded:
+                if by_sizes:  # sizes of the call do not tell
+                    raise NotYetError(
+                        "a write to what is a view or a copy by a size that the program finds out.",
+                        loc=user_loc(),
+                        remedy="write to a clone() of it.",
+                    ) from None
+                by_sizes = True
 
-    @staticmethod
-    def _finished(outputs: Outputs, tensors: Sequence[torch.Tensor]) -> Any:
+    def _hidden_now(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The hidden arguments of a call with these ``tensors``. What is an argument as well, or twice, is another
+        tensor to the program, of the same memory."""
+        known = set(map(id, tensors))
+        hidden: list[torch.Tensor] = []
+        for value in [one.read() for one in self.hidden]:
+            if value is not None:
+                hidden.append(value.detach() if id(value) in known else value)
+                known.add(id(value))
+        return hidden
+
+    def _finished(
+        self, outputs: Outputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
+    ) -> Any:
         results, plan = outputs.results, outputs.plan
         if not tensors:  # programs without arguments, a seed among them, have NumPy's results
             results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(one) for one in results]
         if plan.derivative is not None:
-            results = plan.derivative.attached(results, tensors, plan.captured)
-        return plan.finish(results, tensors)
+            call = self._eager_call(plan, plan.derivative, tensors)
+            results = plan.derivative.attached(results, tensors, plan.captured, call)
+        if plan.spent:
+            results = [spent(one) if number in plan.spent else one for number, one in enumerate(results)]
+        return plan.finish(results, tensors, containers)
+
+    def _eager_call(self, plan: Plan, derivative: Derivative, tensors: Sequence[torch.Tensor]) -> EagerCall:
+        """The call as the function as it is would make it, for second derivatives."""
+        dtype, autocast, _ = torch_state()
+
+        def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
+            self.owner._say(
+                Failure("a second derivative (create_graph=True), for which it is called again.", user_loc())
+            )
+            args, kwargs = self._arguments(tensors)
+            with torch.autocast("cpu", dtype=autocast or None, enabled=autocast is not False, cache_enabled=False):
+                return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
+
+        def refusal() -> str | None:
+            if self.owner._strict:
+                return "strict=True"
+            if self._draws:
+                return "it draws random numbers"
+            if self.hidden:
+                return "it reads or leaves gradients"
+            if plan.writes:
+                return "it writes to tensors"
+            if plan.has_objects:
+                return "it returns or changes objects"
+            same = self.is_current() and self.is_for_now() and torch.get_default_dtype() is dtype
+            return None if same else "modules or settings have changed since"
+
+        return EagerCall.of(again, refusal, derivative.inputs, tensors, plan.captured)
+
+    def _arguments(self, tensors: Sequence[Any]) -> Any:
+        """Arguments and keywords of a call of the function, with these tensors."""
+        left = iter(tensors)
+        leaves: list[Any] = []
+        for one in self.rest:
+            leaves.append(next(left) if one is None else one.made(left) if isinstance(one, ObjectLayout) else one.value)
+        return tree_unflatten(leaves, self.tree)
 
     def is_compiled_for(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether there is a program for tensors of such sizes."""
+        hidden = self._hidden_now(tensors)
+        if self._has_starts and not _start_at_0([*tensors, *hidden]):
+            return False
         seed = torch.zeros((), dtype=torch.int64) if self._draws else None
-        return self.jitted.is_compiled_for(tuple([tensor.detach() for tensor in tensors]), seed)
+        return self.jitted.is_compiled_for(_plain(tensors), seed, _plain(hidden))
 
     def is_current(self) -> bool:
         """Whether the tensors that it captures are where they were, and modules what they were."""
         return self.modules.is_current() and all(one.is_current() for one in self.captured)
 
-    def is_training_same(self) -> bool:
-        """Whether those modules train that did."""
-        return self.modules.is_training_same()
+    def is_for_now(self) -> bool:
+        """Whether the attributes that it read of modules are what they were, and hidden arguments and optimizers are
+        such as they were."""
+        if not self.modules.are_attributes_same():
+            return False
+        try:
+            now = tuple([None if one is None else _type(one, ()) for one in [one.read() for one in self.hidden]])
+        except UnsupportedOpError:
+            return False
+        return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
+
+    def renew(self) -> bool:
+        """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
+        if self.modules.are_attributes_identical():
+            return False
+        self.modules = self.modules.renewed()
+        return True
 
     def is_for_entry(self) -> bool:
         """Whether the entry can tell its arguments from others, and make the calls: arguments lie in rows and are
         different ones, no gradients are asked for, and Python has no part in it."""
         if torch.is_grad_enabled() and any(one.requires_grad for one in self.captured):
             return False
-        if self._draws or self.failure is not None or any(self.pieces) or isinstance(self.owner._shapes, DynamicShapes):
+        if (
+            self._draws
+            or self._has_starts
+            or self.hidden
+            or self.failure is not None
+            or any(self.pieces)
+            or isinstance(self.owner._shapes, DynamicShapes)
+        ):
+            return False
+        if any(isinstance(one, ObjectLayout) for one in self.rest):
             return False
         return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
 
     def version(self, tensors: Sequence[torch.Tensor]) -> Version:
         """What makes a call, which it has made before."""
-        return self.jitted.version_of(tuple([TORCH.view(tensor.detach()) for tensor in tensors]), None)
+        return self.jitted.version_of(tuple([TORCH.view(tensor.detach()) for tensor in tensors]), None, ())
 
-    def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None) -> Outputs:
+    def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None, hidden: Sequence[Tracer]) -> Outputs:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
-        tracing = Tracing(trace, seed, None if self.owner._strict else cut)
-        given: list[Any] = []
-        for number, (tracer, type) in enumerate(zip(tracers, self.types, strict=True)):
-            if type.same_as is None:
-                given.append(tracing.argument(tracer, type.layout, type.dtype, type.device, number))
-                given[-1].requires_grad_(type.has_gradient)
-            else:
-                given.append(given[type.same_as])
-        left = iter(given)
-        leaves = [next(left) if one is None else one.value for one in self.rest]
-        args, kwargs = tree_unflatten(leaves, self.tree)
-        with tracing.active():
-            try:
-                returned = self.owner._call(args, kwargs, self._called)
-            finally:
-                self.modules = ModuleConditions.of(self._called, self._on_end())
+        tracing = Tracing(trace, seed, None if self.owner._strict else cut, self._has_starts)
+        try:
+            outputs = self._collected(tracing, tracers, hidden)
+        except Exception as error:
+            if tracing.env.strayed:
+                raise SizesNeeded from error
+            raise
         if tracing.keys.asked and seed is None:  # and the function went on all the same
             raise SeedNeeded
-        outputs = Collector(tracing, given).collect(returned, self.owner._name)
-        self.captured += tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
-        locate = self.owner._locate
-        self.pieces.append(tuple([replace(piece, loc=locate(piece.loc)) for piece in tracing.pieces]))
+        if tracing.env.refused:  # likewise
+            raise SizesNeeded
+        captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
+        tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
+        del tracing
+        refuse_leaks(tensors)
+        self.captured += captured
+        self.pieces.append(pieces)
         return outputs
+
+    def _collected(self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer]) -> Outputs:
+        """What the function gives for traced tensors of these values, collected."""
+        given: list[Given] = []
+        types = [*self.types, *[one for one in self._hidden_types if one is not None]]
+        for number, (tracer, type) in enumerate(zip([*tracers, *hidden], types, strict=True)):
+            if type.same_as is None:
+                tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
+                given.append(Given(tracing, tensor.requires_grad_(type.has_gradient), type.is_leaf))
+            else:
+                given.append(given[type.same_as])
+        with tracing.active():  # classes that are registered may compute
+            args, kwargs = self._arguments([one.tensor for one in given[: len(tracers)]])
+        left = iter(given[len(tracers) :])
+        state = HiddenState(self.hidden, [None if one is None else next(left).tensor for one in self._hidden_types])
+        tracing.on_capture = state.note_captured
+
+        def captured() -> list[torch.Tensor]:
+            return [tensor for tensor, _ in tracing.captured.values()]
+
+        leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
+        own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
+        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured))
+        self._optimizers = state.optimizers
+        collector = Collector(tracing, given)
+        return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
+
+    def _run(
+        self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
+    ) -> tuple[Any, Changes]:
+        """What the function returns, and the attributes of modules that it changes, run in ``state``.
+
+        Nothing from outside of it has changed then: raises ArgumentChanged and NotYetError where it did that cannot be
+        done at each call.
+        """
+        owner = self.owner
+        statics = self._plain_statics()
+        closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
+        reads = Reads()
+        try:
+            with reads.recording(), tracing.active(), state:
+                returned = owner._function(*args, **kwargs)
+        finally:
+            outside = reads.taken_back()
+            self.rewritten |= reads.rewritten(outside)
+            self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
+            changed = statics.leading_to_changed()
+            statics.restore()
+            kept = closed.taken_back(tracing.is_own)
+        if changed:
+            raise ArgumentChanged(changed)
+        if kept is not None:
+            raise NotYetError(
+                f"a tensor is kept in a {type(kept).__name__} that the function, or a hook of a module, closes over.",
+                loc=user_loc(),
+                remedy="return it, or write it to a tensor or a buffer in place.",
+            )
+        return returned, outside
+
+    def _plain_statics(self) -> Copies:
+        """What is in the plain objects that are passed as they are."""
+        statics: list[Any] = []
+        for one in self.rest:
+            if one is not None:
+                statics += one.statics() if isinstance(one, ObjectLayout) else [one.value]
+        plain = tuple([one for one in statics if is_plain(type(one))])
+        return Copies(self.owner._opened.containers(plain, plain=True))
 
     def _on_end(self) -> Callable[[Any], None]:
         """What to do when a module dies that it calls: the entry cannot tell, and Python has to be asked again."""
@@ -452,6 +716,45 @@ class TensorProgram:
         return ended
 
 
+def _plain(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return tuple([tensor.detach() for tensor in tensors])
+
+
+def _start_at_0(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors start where their memory does."""
+    return not any(tensor.storage_offset() for tensor in tensors)
+
+
+def _check_place() -> None:
+    """Raise UnsupportedOpError where a call is a part of what PyTorch transforms."""
+    place = transformation()
+    if place is not None:
+        raise UnsupportedOpError(
+            f"a call inside of {place}.", loc=user_loc(), remedy="jit the function that transforms, with it inside."
+        )
+
+
+def _check_hash(argument: Any, layout: Any) -> None:
+    """Raise UnsupportedOpError for an object with attributes that nothing can be found by."""
+    try:
+        hash(layout)
+    except TypeError as error:
+        raise UnsupportedOpError(
+            f"a {type(argument).__name__} with tensors and an attribute that is neither one nor has a hash: {error}.",
+            loc=user_loc(),
+            remedy="pass the tensors, or register the class by torch.utils._pytree.register_pytree_node.",
+        ) from None
+
+
+class ArgumentChanged(BaseException):
+    """Ends a trace that changes objects among the arguments, which were taken for static. Nobody but the caller of the
+    trace is to see it, and so it is no ``Exception``."""
+
+    def __init__(self, changed: Sequence[Any]) -> None:
+        super().__init__()
+        self.changed = changed
+
+
 def _ignore(module: Any) -> None:
     """For modules that nobody waits for."""
 
@@ -463,4 +766,5 @@ def _type(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
         raise UnsupportedOpError(f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU.")
     same = next((number for number, other in enumerate(before) if other is tensor), None)
     has_gradient = tensor.requires_grad and torch.is_grad_enabled()
-    return TensorType(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, same)
+    is_leaf = not has_gradient or tensor.is_leaf
+    return TensorType(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, is_leaf, same)

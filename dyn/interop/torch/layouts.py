@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from dyn.shapes import Dim, dim_max
+from dyn.errors import ShapeError
+from dyn.shapes import Dim, Symbol, dim_max, evaluate, free_symbols
 
 #: The axes of a tensor by their strides, greatest first: ``(0, 2, 3, 1)`` is channels last.
 Order = tuple[int, ...]
@@ -63,6 +64,17 @@ def order_of(dims: Sequence[Dim], strides: Sequence[Dim]) -> Order | None:
         order.insert(0, axis)
         stride = stride * dim_max(dims[axis], 1)
     return None if order == list(range(len(dims))) else tuple(order)
+
+
+def order_by_size(strides: Sequence[Dim]) -> Order | None:
+    """The order of axes by their strides, for sizes of which none is 0 or 1; rows where sizes do not go together."""
+    symbols = sorted(frozenset[Symbol]().union(*map(free_symbols, strides)), key=str)
+    try:
+        numbers = [evaluate(stride, {symbol: 1009 + 2 * i for i, symbol in enumerate(symbols)}) for stride in strides]
+    except ShapeError:
+        return None
+    order = tuple(sorted(range(len(numbers)), key=lambda axis: -numbers[axis]))
+    return None if order == tuple(range(len(order))) else order
 
 
 ROWS = Layout()

@@ -12,7 +12,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop.torch.sizes import Environment, FloatNode, IntNode, ValueNode, measured
+from dyn.interop.torch.sizes import Environment, FloatNode, IntNode, ValueNode, integer, measured
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -25,12 +25,8 @@ def number_of(env: Environment, value: Tracer) -> Any:
     match scalar.dtype.kind:
         case "b":
             return torch.SymBool(cast(Any, ValueNode(env, scalar)))
-        case "u":
-            return torch.SymInt(cast(Any, IntNode(env, measured(env.trace, scalar, "an item of a tensor"))))
-        case "i":
-            above = measured(env.trace, dnp.maximum(scalar, 0), "an item of a tensor, where it is positive")
-            below = measured(env.trace, dnp.maximum(-scalar, 0), "an item of a tensor less than 0, without its sign")
-            return torch.SymInt(cast(Any, IntNode(env, above - below)))
+        case "u" | "i":
+            return torch.SymInt(cast(Any, IntNode(env, integer(env.trace, scalar, "an item of a tensor"))))
         case "c":
             raise NotYetError(
                 "a complex number of a tensor in Python's hands.", loc=user_loc(), remedy="keep it in the tensor."

@@ -9,9 +9,12 @@ computes of a size is an expression over dyn's symbols, and whatever it asks is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from fractions import Fraction
 from types import FrameType
 from typing import Any, cast
@@ -21,7 +24,7 @@ import torch
 from dyn.errors import NotYetError
 from dyn.interop.torch import conditions
 from dyn.interop.torch.conditions import Condition
-from dyn.shapes import Dim, dim_max, dim_min, floordiv, format_dim, mod, product
+from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
@@ -29,17 +32,56 @@ from dyn.trace.measured import measure
 
 ASKS_FOR_OTHERS = True
 
+#: Python's functions of floats by the names of dyn's.
+_IN_PYTHON: dict[str, Callable[..., float]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
+    "power": math.pow, "sqrt": math.sqrt,
+}  # fmt: skip
 #: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
 _MOST_EXACT = 1 << 20
+#: The greatest denominator of ratios that floats stand for, and the greatest numerator of what is proved of them.
+_MOST_DENOMINATOR, _MOST_ROUNDED = 1000, 1 << 51
 _MOST_POWER = 8
 
 
+_by_sizes: ContextVar[bool] = ContextVar("dyn_torch_by_sizes", default=False)
+
+
+@contextlib.contextmanager
+def answers_by_sizes(by_sizes: bool) -> Iterator[None]:
+    """Have the traces that begin here answer questions that have a default by the sizes of the call, or not."""
+    token = _by_sizes.set(by_sizes)
+    try:
+        yield
+    finally:
+        _by_sizes.reset(token)
+
+
+class SizesNeeded(BaseException):
+    """Ends a trace that failed, or was refused something, on the way of a default that is not this call's answer.
+
+    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
+    """
+
+
 class Environment:
-    """What PyTorch's Python code asks of a node's ``shape_env`` (``torch.fx.experimental.symbolic_shapes``)."""
+    """What PyTorch's Python code asks of a node's ``shape_env`` (``torch.fx.experimental.symbolic_shapes``).
+
+    A question with a default (is this size 1? is that tensor contiguous?) has two answers that are right. The default
+    leaves the program one for every size, and is taken first. It may be a way on which PyTorch refuses what it does
+    for the sizes of this call, those of a broadcast above all. Such a trace is made again, by this call's sizes, with a
+    guard wherever that is another way than the default's.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.settings = None
+        self._by_sizes = _by_sizes.get()
+        self._makes = self._decides = False
+        #: How often a default was the answer.
+        self.defaults = 0
+        #: Whether a default was taken that is not the answer for this call's sizes, and a demand refused since.
+        self.strayed = self.refused = False
         #: No fake kernel makes a size of its own up: sizes that depend on data are those of dyn's converters.
         self.allow_dynamic_output_shape_ops = self.allow_scalar_outputs = False
         self.pending_fresh_unbacked_symbols: list[Any] = []
@@ -56,8 +98,46 @@ class Environment:
         """``guard_or_false`` and ``guard_or_true``."""
         if fallback_value is None:
             return cast(BoolNode, node).guard_bool()
-        known = conditions.known(cast(BoolNode, node).value, self.trace)
-        return fallback_value if known is None else known
+        return self.known_or(cast(BoolNode, node).value, fallback_value)
+
+    def known_or(self, condition: Condition | bool, default: bool) -> bool:
+        """The truth value that is proved; otherwise the default, or in a trace by sizes that of this call."""
+        known = conditions.known(condition, self.trace)
+        if known is not None:
+            return known
+        here = conditions.for_this_call(condition, self.trace)
+        if self._makes:
+            return default
+        if here is None or not (self._by_sizes and (self._decides or here is not default)):
+            self.defaults += 1
+            self.strayed |= here is not None and here is not default
+            return default
+        return conditions.decide(condition, self.trace)
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[None]:
+        """While a tensor without elements is made of sizes and strides. What PyTorch asks of these has its default: the
+        tensor is right for all."""
+        self._makes, before = True, self._makes
+        try:
+            yield
+        finally:
+            self._makes = before
+
+    @contextlib.contextmanager
+    def deciding(self) -> Iterator[None]:
+        """While something is done whose memory depends on the answers: in a trace by sizes all of them are guards."""
+        before, self._decides = self._decides, True
+        try:
+            yield
+        finally:
+            self._decides = before
+
+    def require(self, condition: Condition | bool) -> bool:
+        """Whether what PyTorch demands holds (:func:`conditions.require`)."""
+        holds = conditions.require(condition, self.trace)
+        self.refused |= self.strayed and not holds
+        return holds
 
     def _maybe_evaluate_static(self, expr: Any, **options: Any) -> bool | int | None:
         """``statically_known_true``. ``expr`` is a node's :attr:`Node.expr`."""
@@ -96,14 +176,12 @@ class Node:
         """The number that it is for every size."""
         return None
 
+    # C++ asks each size several times at each operation.
+
     def is_int(self) -> bool:
-        return self.pytype is int
+        return False
 
-    def is_bool(self) -> bool:
-        return self.pytype is bool
-
-    def is_float(self) -> bool:
-        return self.pytype is float
+    is_bool = is_float = is_int
 
     def is_nested_int(self) -> bool:
         return False
@@ -121,15 +199,9 @@ class Node:
         return True
 
     def maybe_as_int(self) -> Any:
-        return self.constant if self.is_int() else None
+        return None
 
-    def maybe_as_bool(self) -> Any:
-        return self.constant if self.is_bool() else None
-
-    def maybe_as_float(self) -> Any:
-        return self.constant if self.is_float() else None
-
-    constant_int, constant_bool = maybe_as_int, maybe_as_bool
+    maybe_as_bool = maybe_as_float = constant_int = constant_bool = maybe_as_int
 
     def clone(self) -> Node:
         return self
@@ -206,15 +278,23 @@ class IntNode(Node):
     pytype = int
 
     def __init__(self, env: Environment, dim: Dim) -> None:
-        super().__init__(env)
+        self.shape_env = env
         self.dim = dim
 
     def __repr__(self) -> str:
         return format_dim(self.dim)
 
+    def is_int(self) -> bool:
+        return True
+
+    def maybe_as_int(self) -> int | None:
+        return self.dim if isinstance(self.dim, int) else None
+
+    constant_int = maybe_as_int
+
     @property
     def constant(self) -> int | None:
-        return self.dim if isinstance(self.dim, int) else None
+        return self.maybe_as_int()
 
     def _int(self, dim: Dim) -> IntNode:
         return IntNode(self.shape_env, dim)
@@ -247,7 +327,8 @@ class IntNode(Node):
     def int_floordiv(self, other: IntNode) -> IntNode:
         if isinstance(other.dim, int) and other.dim:
             return self._int(floordiv(self.dim, other.dim))
-        return self._int(cast(Any, unwrap_dim(self._face // other._face)))
+        # What is left for the -1 of a reshape is most often a plain size, and others are computed of it.
+        return self._int(self.trace.facts.simplify(cast(Any, unwrap_dim(self._face // other._face))))
 
     floordiv = int_floordiv
 
@@ -329,8 +410,6 @@ class IntNode(Node):
             return SymbolicDim(self.trace, dim).known(
                 "int()", "use the size itself in shapes, or compute with a tensor of it."
             )
-        from dyn.shapes import evaluate
-
         value = evaluate(dim, self.trace.sizes)
         conditions.decide(conditions.equal(dim, value), self.trace)
         return value
@@ -358,9 +437,17 @@ class BoolNode(Node):
     def __repr__(self) -> str:
         return str(self.value)
 
+    def is_bool(self) -> bool:
+        return True
+
+    def maybe_as_bool(self) -> bool | None:
+        return self.value if isinstance(self.value, bool) else None
+
+    constant_bool = maybe_as_bool
+
     @property
     def constant(self) -> bool | None:
-        return self.value if isinstance(self.value, bool) else None
+        return self.maybe_as_bool()
 
     def sym_not(self) -> BoolNode:
         return BoolNode(self.shape_env, conditions.negated(self.value))
@@ -372,6 +459,15 @@ class BoolNode(Node):
         return BoolNode(self.shape_env, conditions.joined(False, self.value, other.value))
 
     sym_and, sym_or, not_, bitwise_and, bitwise_or = and_, or_, sym_not, and_, or_
+
+    def can_be_decided(self) -> bool:
+        """Whether it is known, or decided by the sizes of this call."""
+        known = conditions.known(self.value, self.trace) is not None
+        return known or cast(Condition, self.value).symbols() <= self.trace.sizes.keys()
+
+    def scalar(self) -> Any:
+        """It as a truth value, or as a scalar of the program."""
+        return _scalar(self.trace, self.value)
 
     def eq(self, other: BoolNode) -> BoolNode:
         return self.and_(other).or_(self.sym_not().and_(other.sym_not()))
@@ -388,18 +484,18 @@ class BoolNode(Node):
     bool_ = guard_bool
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
-        return conditions.known(self.value, self.trace) is True
+        return self.shape_env.known_or(self.value, False)
 
     guard_size_oblivious = guard_or_false
 
     def guard_or_true(self, file: str = "", line: int = 0) -> bool:
-        return conditions.known(self.value, self.trace) is not False
+        return self.shape_env.known_or(self.value, True)
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return conditions.known(self.value, self.trace) is True
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
-        return conditions.require(self.value, self.trace)
+        return self.shape_env.require(self.value)
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return int(self.guard_bool(file, line))
@@ -417,6 +513,9 @@ class ValueNode(BoolNode):
         self.truth = truth
         super().__init__(env, conditions.equal(measured(env.trace, truth, "the truth value of a tensor"), 1))
 
+    def scalar(self) -> Any:
+        return self.truth
+
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
         raise NotYetError(
             "Python asks for the truth value of a tensor, which is known when the program runs.",
@@ -432,42 +531,72 @@ class ValueNode(BoolNode):
     int_ = guard_int
 
 
+def _scalar(trace: Trace, condition: Condition | bool) -> Any:
+    """A condition as a truth value, or as a scalar of the program."""
+    if isinstance(condition, bool):
+        return condition
+    namespace = trace.namespace
+    if isinstance(condition, conditions.Junction):
+        join = namespace.logical_and if condition.every else namespace.logical_or
+        return functools.reduce(join, [_scalar(trace, part) for part in condition.parts])
+    compare = {RelKind.EQ: "equal", RelKind.GE: "greater_equal", RelKind.NONZERO: "not_equal"}[condition.yes.kind]
+    left, right = trace.here.dim_value(condition.yes.lhs), trace.here.dim_value(condition.yes.rhs)
+    return getattr(namespace, compare)(left, right)
+
+
 def measured(trace: Trace, count: Any, origin: str) -> Dim:
     """An integer scalar of the program, which is not negative, as a dim. ``origin`` says what it is."""
-    return measure(trace, count.astype("int64")._value, "item", origin)
+    return measure(trace.here, count.astype("int64")._value, "item", origin)
 
 
 class FloatNode(Node):
     """The node of a ``torch.SymFloat``: a size as a float, or what was computed of one.
 
-    ``value`` is a dim over a small number where that is exact (``n * 0.5``), so that ``int(n * 0.5)`` is a size; a
-    scalar of the program otherwise, which is computed at each call.
+    It is a dim over a small number, rounded (``n / 3``); a dim by a float, rounded (``n * 0.7``); or a scalar of the
+    program. Floors and signs of the first are dims and conditions for every size, and of the second where that can be
+    proved of all floats (:func:`_small_ratio`). Others, and what is computed of what was rounded before, are found out
+    at each call.
     """
 
     pytype = float
 
-    def __init__(self, env: Environment, value: Any, denominator: int = 1) -> None:
+    def __init__(self, env: Environment, value: Any, denominator: int = 1, factor: float | None = None) -> None:
         super().__init__(env)
-        self.value, self.denominator = value, denominator
+        self.value, self.denominator, self.factor = value, denominator, factor
+        #: Of a scalar that sizes alone make: these, and the number that it is in this call.
+        self._made_of: tuple[tuple[Dim, ...], float] | None = None
 
     def __repr__(self) -> str:
         text = str(self.value) if isinstance(self.value, int | float) else f"float({self.value!r})"
+        text = text if self.factor is None else f"{text} * {self.factor}"
         return text if self.denominator == 1 else f"{text} / {self.denominator}"
 
-    @property
-    def constant(self) -> float | None:
+    def is_float(self) -> bool:
+        return True
+
+    def maybe_as_float(self) -> float | None:
         value = self.value
         return value / self.denominator if isinstance(value, int | float) else None
 
-    def _exact(self) -> tuple[Dim, int] | None:
-        """It as a dim over a positive number; None where it is no such thing."""
+    @property
+    def constant(self) -> float | None:
+        return self.maybe_as_float()
+
+    def _ratio(self) -> tuple[Dim, int] | None:
+        """It as a dim over a positive number, to be rounded; None where it is no such thing."""
         if isinstance(self.value, float):
             ratio = Fraction(self.value) if math.isfinite(self.value) else None
             if ratio is None or ratio.denominator > _MOST_EXACT:
                 return None
             return ratio.numerator, ratio.denominator
         value = self.value
-        return (value, self.denominator) if isinstance(value, int) or not hasattr(value, "element_type") else None
+        is_dim = isinstance(value, int) or not hasattr(value, "element_type")
+        return (value, self.denominator) if is_dim and self.factor is None else None
+
+    def _exact(self) -> tuple[Dim, int] | None:
+        """It as a dim over a power of two, which floats have without rounding; None where it is no such thing."""
+        ratio = self._ratio()
+        return None if ratio is None or ratio[1] & (ratio[1] - 1) else ratio
 
     def scalar(self) -> Any:
         """It as a number, or as a scalar of the program."""
@@ -477,25 +606,38 @@ class FloatNode(Node):
             return self.value
         # Python's floats, and so PyTorch's, have 64 bits.
         scalar = self.trace.here.dim_value(self.value).astype("float64")
+        scalar = scalar if self.factor is None else scalar * self.factor
         return scalar if self.denominator == 1 else scalar / float(self.denominator)
 
-    def _ratio(self, numerator: Dim, denominator: int) -> FloatNode:
-        return FloatNode(self.shape_env, numerator, denominator)
+    def in_this_call(self) -> tuple[tuple[Dim, ...], float] | None:
+        """The number that it is in this call, with the sizes that it is made of; None where data makes it."""
+        if self.constant is not None:
+            return (), self.constant
+        if hasattr(self.value, "element_type"):
+            return self._made_of
+        if conditions.is_measured(self.value, self.trace):
+            return None
+        size = evaluate(self.value, self.trace.sizes)
+        return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
     def _computed(self, name: str, *others: FloatNode) -> FloatNode:
-        function = getattr(self.trace.namespace, name)
-        return FloatNode(self.shape_env, function(self.scalar(), *[other.scalar() for other in others]))
+        """What dyn's function of that name makes of it, at each call."""
+        function, operands = getattr(self.trace.namespace, name), (self, *others)
+        made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
+        here = [one for operand in operands if (one := operand.in_this_call()) is not None]
+        if len(here) == len(operands):
+            with contextlib.suppress(ArithmeticError, ValueError):  # which a program has infinities and NaNs for
+                number = _IN_PYTHON[name](*[number for _, number in here])
+                made._made_of = tuple([dim for dims, _ in here for dim in dims]), number
+        return made
 
-    def _of_two(self, other: FloatNode, name: str, exact: Any) -> FloatNode:
+    def _of_two(self, other: FloatNode, name: str, rounded: Callable[..., tuple[Dim, int] | None]) -> FloatNode:
         own, its = self._exact(), other._exact()
-        found = None if own is None or its is None else exact(own, its)
-        return self._computed(name, other) if found is None else found
+        found = None if own is None or its is None else rounded(own, its)
+        return self._computed(name, other) if found is None else FloatNode(self.shape_env, *found)
 
     def add(self, other: FloatNode) -> FloatNode:
-        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
-            return self._ratio(a[0] * b[1] + b[0] * a[1], a[1] * b[1])
-
-        return self._of_two(other, "add", exact)
+        return self._of_two(other, "add", lambda a, b: (a[0] * b[1] + b[0] * a[1], a[1] * b[1]))
 
     def neg(self) -> FloatNode:
         return self.wrap_float(0.0).sub(self)
@@ -504,24 +646,23 @@ class FloatNode(Node):
         return self
 
     def sub(self, other: FloatNode) -> FloatNode:
-        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
-            return self._ratio(a[0] * b[1] - b[0] * a[1], a[1] * b[1])
-
-        return self._of_two(other, "subtract", exact)
+        return self._of_two(other, "subtract", lambda a, b: (a[0] * b[1] - b[0] * a[1], a[1] * b[1]))
 
     def mul(self, other: FloatNode) -> FloatNode:
-        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode:
-            return self._ratio(a[0] * b[0], a[1] * b[1])
-
-        return self._of_two(other, "multiply", exact)
+        for one, factor in ((self, other.constant), (other, self.constant)):
+            exact = one._exact()
+            if exact is not None and exact[1] == 1 and factor is not None and math.isfinite(factor):
+                if Fraction(factor).denominator > _MOST_EXACT:
+                    return FloatNode(self.shape_env, exact[0], 1, factor)
+        return self._of_two(other, "multiply", lambda a, b: (a[0] * b[0], a[1] * b[1]))
 
     def float_truediv(self, other: FloatNode) -> FloatNode:
-        def exact(a: tuple[Dim, int], b: tuple[Dim, int]) -> FloatNode | None:
+        def rounded(a: tuple[Dim, int], b: tuple[Dim, int]) -> tuple[Dim, int] | None:
             if not isinstance(b[0], int) or b[0] <= 0 or a[1] * b[0] > _MOST_EXACT:
                 return None
-            return self._ratio(a[0] * b[1], a[1] * b[0])
+            return a[0] * b[1], a[1] * b[0]
 
-        return self._of_two(other, "true_divide", exact)
+        return self._of_two(other, "true_divide", rounded)
 
     def float_pow(self, other: FloatNode) -> FloatNode:
         return self._computed("power", other)
@@ -529,30 +670,60 @@ class FloatNode(Node):
     # As C++ names them.
     pow, truediv = float_pow, float_truediv
 
-    def _size(self, round: Any, what: str) -> IntNode:
-        exact = self._exact()
-        if exact is None:
-            raise NotImplementedError(f"{what} of {self!r}, a float that is computed at each call, as a size")
-        return IntNode(self.shape_env, round(*exact))
+    def _size(self, round: Callable[[Dim, int], Dim], name: str) -> IntNode:
+        """A size of it, rounded: as a dim, or by dyn's function of that name at each call."""
+        ratio = self._ratio() if self.factor is None else self._ratio_of_product(rounds_up=name == "ceil")
+        return self._found(name, getattr(math, name)) if ratio is None else IntNode(self.shape_env, round(*ratio))
+
+    def _found(self, name: str, in_python: Callable[[float], int]) -> RoundedNode:
+        """A size of it that is found out at each call, rounded by dyn's function of that name."""
+        scalar = getattr(self.trace.namespace, name)(self.scalar())
+        return RoundedNode(self, integer(self.trace, scalar, f"{self!r}, rounded to an integer"), in_python)
+
+    def _ratio_of_product(self, rounds_up: bool) -> tuple[Dim, int] | None:
+        """The ratio whose floor, or ceiling, is that of the product with a float; None where none is known.
+
+        The proof, of the size n, the float c = p/q (1 + d), and u = 2**-53: the product is n p/q (1 + d)(1 + e) with d
+        and e no more than u. Where n p/q is no integer it is 1/q or more from the next one, and the error is less than
+        that while n p < 2**51. Where it is an integer, floats beside it are further than 1 - u from it, relatively, so
+        that an error of u/2 is rounded away, half to even. Greater errors the other way do not change what is asked.
+        """
+        assert self.factor is not None, "it is a product"
+        found = _small_ratio(self.factor, rounds_up)
+        if found is None or not self.trace.facts.ge(self.value, 0).proved:
+            return None
+        numerator = self.value * found[0]
+        self.trace.demand(RelKind.GE, _MOST_ROUNDED, numerator, f"{self!r} is a float that is near enough to a ratio")
+        return numerator, found[1]
 
     def floor(self) -> IntNode:
-        return self._size(floordiv, "the floor")
+        return self._size(floordiv, "floor")
 
     def ceil(self) -> IntNode:
-        return self._size(lambda a, b: -floordiv(-a, b), "the ceiling")
+        return self._size(lambda a, b: -floordiv(-a, b), "ceil")
 
     def trunc(self) -> IntNode:
+        if self._ratio() is None:
+            return self._size(floordiv, "trunc")  # a ratio of a product with a float is not negative
         if self.ge(self.wrap_float(0.0)).guard_bool():
             return self.floor()
         return self.ceil()
 
     sym_int = trunc
 
+    def round(self, digits: int | None = None) -> IntNode:
+        """To the nearest integer, half to even."""
+        if digits is not None:
+            raise NotImplementedError(f"round() of {self!r} to digits")
+        return self._found("rint", round)
+
     def sym_float(self) -> FloatNode:
         return self
 
     def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
-        own, its = self._exact(), other._exact()
+        own, its = self._ratio(), other._ratio()
+        if self.factor is not None and self.factor > 0 and other.constant == 0:  # as its sign is
+            own = self.value, 1
         if own is None or its is None:
             return self._measured(what, other)
         left, right = IntNode(self.shape_env, own[0] * its[1]), IntNode(self.shape_env, its[0] * own[1])
@@ -581,22 +752,66 @@ class FloatNode(Node):
         return self._compared(other, IntNode.lt, "less")
 
     def is_integer(self) -> BoolNode:
-        exact = self._exact()
-        if exact is None:
+        ratio = self._ratio()
+        if ratio is None:
             raise NotImplementedError(f"whether {self!r} is an integer")
-        return IntNode(self.shape_env, mod(exact[0], exact[1])).eq(self.wrap_int(0))
+        return IntNode(self.shape_env, mod(*ratio)).eq(self.wrap_int(0))
 
     def _sym_sqrt(self) -> FloatNode:
         return self._computed("sqrt")
 
     def guard_float(self, file: str = "", line: int = 0) -> float:
         """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
-        exact = self._exact()
-        if exact is None:
+        here = self.in_this_call()
+        if here is None:
             raise NotImplementedError(f"float() of {self!r}, which is computed at each call")
-        return IntNode(self.shape_env, exact[0]).guard_int(file, line) / exact[1]
+        dims, number = here
+        for dim in dims:
+            IntNode(self.shape_env, dim).guard_int(file, line)
+        return number
 
     float_ = guard_float
+
+
+class RoundedNode(IntNode):
+    """The node of a float, rounded to a size that is found out at each call. ``round`` is the function of ``math``."""
+
+    def __init__(self, of: FloatNode, dim: Dim, round: Callable[[float], int]) -> None:
+        super().__init__(of.shape_env, dim)
+        self.of, self.round = of, round
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        """The number that it is in this call, where sizes make it, with a guard on these."""
+        known = self.of.in_this_call()
+        return super().guard_int(file, line) if known is None else self.round(self.of.guard_float(file, line))
+
+    int_ = guard_int
+
+
+def _small_ratio(factor: float, rounds_up: bool) -> tuple[int, int] | None:
+    """The ratio of small numbers that a float is nearest to, where the float is so near that floors of its products
+    with sizes are those of the ratio's (ceilings, with ``rounds_up``); None where there is none."""
+    ratio = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
+    if ratio <= 0 or float(ratio) != factor:
+        return None
+    error = (Fraction(factor) - ratio) / ratio
+    error = error if rounds_up else -error
+    return (ratio.numerator, ratio.denominator) if error <= Fraction(1, 1 << 54) else None
+
+
+def integer(trace: Trace, scalar: Any, origin: str) -> Dim:
+    """A whole number that the program computes, of any sign, as a dim: the difference of two that are measured."""
+    kind = scalar.dtype.kind
+    if kind == "f":
+        most = 2.0**63
+        fits = trace.namespace.logical_and(scalar >= -most, scalar < most)
+        trace.demand(RelKind.EQ, measured(trace, fits, f"whether {origin}, has 64 bits"), 1, f"{origin}, has 64 bits")
+        scalar = scalar.astype("int64")
+    if kind == "u":
+        return measured(trace, scalar, origin)
+    above = measured(trace, trace.namespace.maximum(scalar, 0), f"{origin}, where it is positive")
+    below = measured(trace, trace.namespace.maximum(-scalar, 0), f"{origin}, where it is less than 0, without its sign")
+    return above - below
 
 
 #: The types of numbers whose value is known to the program only.

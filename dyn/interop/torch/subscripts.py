@@ -9,29 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
 
-_READ, _WRITE = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
-
-class Subscripts(TorchFunctionMode):
-    """While it is active, numbers that are known when a program runs may stand in subscripts."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is _READ or func is _WRITE:
-            tensor, subscript, *rest = args
-            items: tuple[Any, ...] = subscript if isinstance(subscript, tuple) else (subscript,)
-            if any(_has_number(item) for item in items):
-                return func(*_selected(tensor, items), *rest)
-        return func(*args, **(kwargs or {}))
+def subscripted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a read or write by a subscript gives, where numbers that are known when a program runs may stand in it."""
+    tensor, subscript, *rest = args
+    items: tuple[Any, ...] = subscript if isinstance(subscript, tuple) else (subscript,)
+    if any(_has_number(item) for item in items):
+        return func(*_selected(tensor, items), *rest)
+    return func(*args)
 
 
 def _is_number(item: Any) -> bool:
-    """Whether it is a number that is not known to Python: a size, or an integer tensor without axes."""
-    if isinstance(item, torch.Tensor):
+    """Whether it is a number that is not known to Python: a size, or an integer tensor without axes, and no batch."""
+    if isinstance(item, torch.Tensor) and not is_functorch_wrapped_tensor(item):
         return item.ndim == 0 and not item.dtype.is_floating_point and item.dtype not in (torch.bool, torch.uint8)
     return isinstance(item, torch.SymInt)
 

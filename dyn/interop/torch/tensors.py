@@ -8,12 +8,16 @@ back the same steps, and every other view of the storage reads it when it is ask
 
 from __future__ import annotations
 
+import gc
+import itertools
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 from torch.utils._python_dispatch import _disable_current_modes
 
 import dyn.numpy as dnp
@@ -21,10 +25,13 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.layouts import Layout, Order
-from dyn.interop.torch.sizes import Environment, FloatNode, as_torch
+from dyn.interop.torch.sizes import Environment, FloatNode, SizesNeeded, as_torch
 from dyn.shapes import Dim
 from dyn.source import user_loc
+from dyn.trace.context import current_trace
 from dyn.trace.tracer import Tracer
+
+_VERSIONS = itertools.count(1)
 
 #: Where memory comes from that the program does not allocate: an argument or a captured tensor, by number.
 Origin = tuple[Literal["argument", "captured"], int]
@@ -81,35 +88,69 @@ class ViewCall:
 
 
 class Storage:
-    """Memory that tensors share: the value of its elements in the order of memory, and how often it was written.
+    """Memory that tensors share: the value of its elements in the order of memory, and a number for that state of it.
 
-    ``order`` has the axes of the tensor whose memory it is, outermost first; None for rows. ``origin`` is None where
-    the program allocates it; ``outside`` is the argument or captured array, as the caller has it.
+    The number is 0 as long as nothing is written, and no other state has it. ``home`` is the trace, of the program or
+    of a region in it, that it came to be in. ``order`` has the axes of the tensor whose memory it is, outermost first;
+    None for rows. ``origin`` is None where the program allocates it; ``outside`` is the argument or captured array, as
+    the caller has it.
+
+    Whether a ``reshape`` is a view or a copy depends on sizes. Where it is a copy by a default, the two memories are
+    one for PyTorch at some sizes: once one is written to, nobody may read the other in this trace.
     """
 
-    __slots__ = ("order", "origin", "outside", "value", "version")
+    __slots__ = ("_maybe_same", "_value", "home", "is_stale", "order", "origin", "outside", "version")
 
     def __init__(self, value: Tracer, order: Order | None = None, origin: Origin | None = None) -> None:
-        self.value, self.order, self.origin = value, order, origin
+        self._value, self.order, self.origin = value, order, origin
         self.outside: Tracer | None = None
         self.version = 0
+        self.home = current_trace()
+        self._maybe_same: list[Storage] = []
+        #: Whether a memory that may be this one was written to.
+        self.is_stale = False
+
+    @property
+    def value(self) -> Tracer:
+        """The elements as they are now. Raises SizesNeeded where these depend on what is the same memory."""
+        if self.is_stale:
+            raise SizesNeeded
+        return self._value
+
+    @value.setter
+    def value(self, value: Tracer) -> None:
+        self._value = value
+
+    def put(self, value: Tracer) -> None:
+        """Give it other elements."""
+        self._value, self.version = value, next(_VERSIONS)
+        for other in self._maybe_same:
+            if other.origin is not None:  # the caller sees it
+                raise SizesNeeded
+            other.is_stale = True
+
+    def may_be(self, other: Storage) -> None:
+        """Note that another memory may be this one."""
+        self._maybe_same.append(other)
+        other._maybe_same.append(self)
 
 
 class Record:
     """Value of a traced tensor: a view of a storage, or all of it.
 
     ``order`` has its axes by their strides, greatest first; None for rows. Whether the elements lie one after the
-    other, without gaps, ``is_dense`` tells. ``call`` is the operation that made the view of ``parent``.
+    other, without gaps, ``is_dense`` tells. ``home`` is the trace that it came to be in. ``call`` is the operation that
+    made the view of ``parent``.
     """
 
-    __slots__ = ("_value", "_version", "call", "is_dense", "order", "parent", "step", "storage")
+    __slots__ = ("_value", "_version", "call", "home", "is_dense", "order", "parent", "step", "storage")
 
     def __init__(
         self, storage: Storage, parent: Record | None = None, step: Step | None = None, order: Order | None = None,
         is_dense: bool = True, call: ViewCall | None = None,
     ) -> None:  # fmt: skip
         self.storage, self.parent, self.step, self.order, self.is_dense = storage, parent, step, order, is_dense
-        self.call = call
+        self.call, self.home = call, current_trace()
         self._value: Tracer | None = None
         self._version = -1
 
@@ -141,7 +182,9 @@ class Record:
         """The value as it is now."""
         if self.step is None:
             return self._base()
-        if self._value is None or self._version != self.storage.version:
+        if self.storage.is_stale:
+            raise SizesNeeded
+        if self._value is None or self._version != self.storage.version or not _is_readable(self._value):
             self._value, self._version = self.step.read(self._base()), self.storage.version
         return self._value
 
@@ -151,10 +194,6 @@ class Record:
 
     def write(self, value: Tracer) -> None:
         """Give the tensor, and with it all that share its memory, other elements."""
-        self._put(value)
-        self.storage.version += 1
-
-    def _put(self, value: Tracer) -> None:
         if self.step is not None:
             if self.step.write is None:
                 raise UnsupportedOpError(
@@ -164,9 +203,15 @@ class Record:
                 )
             value = self.step.write(self._base(), value)
         if self.parent is None:
-            self.storage.value = value
+            self.storage.put(value)
         else:
-            self.parent._put(value)
+            self.parent.write(value)
+
+
+def _is_readable(value: Tracer) -> bool:
+    """Whether a value, of a region perhaps that has ended, may be read in the trace at hand."""
+    here = current_trace()
+    return here is None or here is value._trace or here.may_read(value._trace)
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -200,6 +245,10 @@ class Maker:
         self.mode = FakeTensorMode(shape_env=env, static_shapes=False)  # pyright: ignore[reportArgumentType]
         # Its cache is keyed by the expressions of PyTorch's own nodes.
         self.mode.cache_enabled = False
+        #: All tensors that were made.
+        self.tensors: list[weakref.ref[Any]] = []
+        #: Strides by sizes and order.
+        self._strides: dict[tuple[tuple[Dim, ...], Order | None], list[Dim]] = {}
 
     def fresh(self, value: Tracer, dtype: torch.dtype, device: torch.device, order: Order | None = None) -> FakeTensor:
         """A tensor with memory of its own, whose axes lie in it in ``order``."""
@@ -217,14 +266,49 @@ class Maker:
 
     def rows(self, dims: Sequence[Dim], order: Order | None = None) -> tuple[list[Any], list[Any]]:
         """The sizes and strides of elements that lie one after the other, in rows or in another ``order`` of axes."""
-        strides = Layout(order).strides(dims)
+        key = tuple(dims), order
+        strides = self._strides.get(key)
+        if strides is None:
+            strides = self._strides[key] = Layout(order).strides(dims)
         return [as_torch(self.env, dim) for dim in dims], [as_torch(self.env, stride) for stride in strides]
 
     def made(self, record: Record, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> FakeTensor:
         """A tensor of a record."""
-        with _disable_current_modes():
+        with _disable_current_modes(), self.env.making():
             meta = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
             fake: Any = FakeTensor(self.mode, meta, device)
             torch._C._set_throw_on_mutable_data_ptr(fake)  # it has no address to compute with
+        return self.given_to(fake, record)
+
+    def given_to(self, fake: Any, record: Record) -> Any:
+        """A tensor of PyTorch's that has a record from now on."""
         fake._dyn = record
+        self.tensors.append(weakref.ref(fake))
         return fake
+
+    def view(self, record: Record, whole: Any, sizes: Any, strides: Any, offset: Any) -> FakeTensor:
+        """A tensor of a record, which lies in the memory of another one."""
+        with in_kernel_invocation_manager(self.mode):  # the way to what it is to PyTorch, without asking Python
+            meta = torch.as_strided(whole, sizes, strides, offset)
+        return self.given_to(FakeTensor(self.mode, meta, whole.fake_device), record)
+
+
+#: So many garbage collections are made before a tensor counts as kept.
+_COLLECTIONS = 5
+
+
+def refuse_leaks(tensors: Sequence[weakref.ref[Any]]) -> None:
+    """Raise UnsupportedOpError where one of these traced tensors, of a trace that has ended, is still there."""
+    for _ in range(_COLLECTIONS):
+        if all(one() is None for one in tensors):
+            return
+        if not gc.collect():  # another thread may be at it, and nothing is done here then
+            time.sleep(0.001)
+    kept = next((tensor for one in tensors if (tensor := one()) is not None), None)
+    if kept is not None:
+        raise UnsupportedOpError(
+            "the function keeps a traced tensor, in a hook, a list or an attribute, and calls of the program would not "
+            "give it another one.",
+            loc=kept._dyn.storage.value._loc,
+            remedy="return it instead.",
+        )

@@ -20,26 +20,37 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_internals
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import disable_autocast_cache
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
 from dyn.interop.torch import conditions
-from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of
+from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
+from dyn.interop.torch.functions import Functions
+from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
 from dyn.interop.torch.randomness import Keys
+from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
-from dyn.interop.torch.subscripts import Subscripts
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
-from dyn.trace.context import Trace
+from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.tracer import Tracer
+
+
+class StartsNeeded(BaseException):
+    """Ends a trace that counts places from the start of an argument's memory, and does not know where it starts.
+
+    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ class View:
     Each takes the rest of the operation's arguments, sizes among them as dyn's. With ``is_dense`` a view of a tensor
     without gaps has none; with ``in_rows`` that of one that lies in rows lies in rows. ``place`` finds strides and the
     offset of the view from those of the tensor, where numbers are symbolic or known at run time only: PyTorch's own way
-    to them asks for these.
+    to them asks for these. With ``is_placed`` it finds those that PyTorch would, which is then not asked at all.
     """
 
     read: Callable[..., Any]
@@ -68,6 +79,7 @@ class View:
     is_dense: bool
     in_rows: bool
     place: Callable[..., tuple[list[Dim], Dim]] | None = None
+    is_placed: bool = False
 
 
 #: By the operation, ``torch.ops.aten.add.Tensor``, or by its name where a library of its own defines it; filled by the
@@ -76,6 +88,8 @@ CONVERTERS: dict[Any, Converter] = {}
 VIEWS: dict[Any, View] = {}
 #: Operations in place that are more than their functional sibling and a write.
 IN_PLACE: dict[Any, Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
+#: How an operation of functions is written, ``torch.ops.higher_order.cond``: it takes the call as PyTorch made it.
+HIGHER_ORDER: dict[Any, Callable[..., Any]] = {}
 
 #: What rules ask of sizes is asked by the operation that the user calls.
 ASKS_FOR_OTHERS = True
@@ -93,9 +107,16 @@ class Tracing(TorchDispatchMode):
     ``otherwise(tracing, func, args, kwargs, reason)`` takes the operations that dyn cannot; without, they raise.
     """
 
-    def __init__(self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None) -> None:
+    supports_higher_order_operators = True
+
+    def __init__(
+        self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None,
+        has_starts: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.trace = trace
+        #: Whether arguments are known to start where their memory does.
+        self.has_starts = has_starts
         self.keys = Keys(trace, seed)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
@@ -106,12 +127,35 @@ class Tracing(TorchDispatchMode):
         self._views: dict[Any, Record] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
+        #: The regions that are being traced, each in the one before it.
+        self.scopes: list[Scope] = []
+        #: Is told of each of them, before it is used.
+        self.on_capture: Callable[[torch.Tensor], None] = lambda tensor: None
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Have PyTorch's operations traced, none of which leaves anything behind."""
-        with disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, self, Subscripts():
+        with (
+            disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, without_dynamo(), self.keys.active(),
+            self, Functions(HIGHER_ORDER, self.env),
+        ):  # fmt: skip
             yield
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Scope]:
+        """Note what is read and written of the traces around the region that is being traced."""
+        scope = Scope()
+        self.scopes.append(scope)
+        try:
+            yield scope
+        finally:
+            self.scopes.pop()
+            scope.restore()
+
+    def note_read(self, tree: Any) -> None:
+        """Note tensors that are read in the regions that are being traced."""
+        for scope in self.scopes:
+            scope.note_read(tree)
 
     # Tensors from outside -----------------------------------------------------------------------------------------
 
@@ -126,22 +170,47 @@ class Tracing(TorchDispatchMode):
         """The traced tensor of one that the function closes over."""
         found = self.captured.get(id(tensor))
         if found is None:
+            self.on_capture(tensor)
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
-            value = Tracer(self.trace, self.trace.captured(plain, dtype, tuple(tensor.shape), "parameter"))
             number = len(self.captured)
-            made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
+            with outside_of_regions(self.trace):
+                value = Tracer(self.trace, self.trace.captured(plain, dtype, tuple(tensor.shape), "parameter"))
+                made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
+
+    def start_of(self, whole: Record) -> int:
+        """The place in its memory where a tensor starts that is not a view in the trace.
+
+        Raises StartsNeeded of an argument, unless it is known to start where its memory does.
+        """
+        origin = whole.storage.origin
+        if origin is None:
+            return 0
+        kind, number = origin
+        if kind == "captured":
+            return int(list(self.captured.values())[number][0].storage_offset())
+        if not self.has_starts:
+            raise StartsNeeded
+        return 0
 
     # Operations ---------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        args = tree_map(self.taken, args)
-        kwargs = {name: tree_map(self.taken, arg) for name, arg in (kwargs or {}).items()}
-        if func in _OF_THE_TENSOR:
-            return _OF_THE_TENSOR[func](args[0])
+        leave_dynamo()
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, kwargs or {})
+        if func is not torch.ops.aten.detach.default:
+            self.note_read((args, kwargs))
+        asked = _OF_THE_TENSOR.get(func)
+        if asked is not None:
+            return asked(self.taken(args[0]))
+        if _gives_what_it_writes(func):
+            _check_history(args)
+        args = tuple([self._all_taken(arg) for arg in args])
+        kwargs = {name: self._all_taken(arg) for name, arg in kwargs.items()} if kwargs else {}
         if self.otherwise is None or not isinstance(func, OpOverload) or torch.Tag.inplace_view in func.tags:
             return self._traced(func, args, kwargs)
         versions = self._versions(args, kwargs) if _is_written(func) else []
@@ -152,6 +221,17 @@ class Tracing(TorchDispatchMode):
                 raise
             reason = problem_of(error)
         return self.otherwise(self, func, args, kwargs, reason)
+
+    def _higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation of functions, by its rule; by what PyTorch says that it is, where it has none."""
+        rule = HIGHER_ORDER.get(func)
+        with self:
+            if rule is not None:
+                return rule(self, *args, **kwargs)
+            whole: Any = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+            if whole is None:
+                raise _unconverted(func)
+            return whole(*args, **kwargs)
 
     def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
         """How often each tensor was written."""
@@ -169,6 +249,9 @@ class Tracing(TorchDispatchMode):
         converter = converter_of(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
+        if func._schema.name.startswith("aten::_foreach_"):
+            with self:  # an operation for each entry, in PyTorch's own loop
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         if _is_written(func) and functional(func) is not None:
             return self._in_place(func, args, kwargs)
         with self:
@@ -176,8 +259,13 @@ class Tracing(TorchDispatchMode):
                 return decomposition_table[func](*args, **kwargs)
             made = func.decompose(*args, **kwargs)
         if made is NotImplemented:
-            raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
+            raise _unconverted(func)
         return made
+
+    @staticmethod
+    def is_own(value: Any) -> bool:
+        """Whether it is a tensor or a number of a trace."""
+        return isinstance(value, FakeTensor | torch.SymInt | torch.SymFloat | torch.SymBool)
 
     def taken(self, value: Any) -> Any:
         """The traced tensor of one from outside; anything else as it is."""
@@ -186,6 +274,12 @@ class Tracing(TorchDispatchMode):
                 raise UnsupportedOpError("a tensor of another trace.", loc=user_loc(), remedy="pass it as an argument.")
             return self.capture(value)
         return value
+
+    def _all_taken(self, value: Any) -> Any:
+        """The traced tensors of those in an argument, which has them in lists at most."""
+        if isinstance(value, list | tuple):
+            return type(value)([self._all_taken(one) for one in value]) if value else value
+        return self.taken(value)
 
     def value(self, given: Any) -> Any:
         """What a converter computes with: the value of a tensor, the dim of a size, anything else as it is."""
@@ -250,11 +344,15 @@ class Tracing(TorchDispatchMode):
         record = None if several else self._view(func, view, args, kwargs)
         parent = record_of(args[0])
         if record is not None:
-            # What dyn's rule decides of the sizes, PyTorch's finds known.
-            sizes, strides = self.maker.rows(record.value.dims)
+            dims = record.value.dims  # what dyn's rule decides of the sizes, PyTorch's finds known
+            if view.in_rows and dims == parent.value.dims:
+                record.order, record.is_dense = parent.order, parent.is_dense
+                whole = args[0]
+                return self.strided(whole, record, whole.shape, whole.stride(), whole.storage_offset())
             if view.in_rows and parent.is_dense and parent.order is None:
-                return self.strided(args[0], record, sizes, strides, args[0].storage_offset())
-            if view.place is not None and self._is_symbolic(args):
+                return self.strided(args[0], record, *self.maker.rows(dims), args[0].storage_offset())
+            if view.place is not None and (view.is_placed or self._is_symbolic(args)):
+                sizes = [as_torch(self.env, dim) for dim in dims]
                 return self._placed(args[0], record, sizes, view.place, args, kwargs)
         try:
             with self.maker.mode:
@@ -265,12 +363,15 @@ class Tracing(TorchDispatchMode):
             # Our strides are not PyTorch's to the last: what it views, and we cannot, is a tensor of its own.
             return self._fresh(record.value, _device(args, kwargs), None)
         if record is not None:
-            made._dyn = record
+            if view.in_rows and view.order is None and parent.is_dense:  # of other orders PyTorch found the view's
+                record.order = order_by_size([as_dim(stride) for stride in made.stride()])
+                record.is_dense = True
+            self.maker.given_to(made, record)
             self._note(made)
             return made
         sizes = [[as_dyn(self.trace, n) for n in one.shape] for one in made]
         for number, one in enumerate(made):
-            one._dyn = self._view(func, view, args, kwargs, number, sizes)
+            self.maker.given_to(one, self._view(func, view, args, kwargs, number, sizes))
             self._note(one)
         return made
 
@@ -296,9 +397,7 @@ class Tracing(TorchDispatchMode):
 
     def strided(self, whole: Any, record: Record, sizes: Any, strides: Any, offset: Any) -> Any:
         """The traced tensor of a view whose geometry is known: PyTorch has nothing to ask."""
-        with self.maker.mode:
-            made: Any = torch.as_strided(whole, sizes, strides, offset)
-        made._dyn = record
+        made = self.maker.view(record, whole, sizes, strides, offset)
         self._note(made)
         return made
 
@@ -373,6 +472,8 @@ class Tracing(TorchDispatchMode):
             value = value.astype(own.element_type.np)
         if value.dims != own.dims:
             value = self.trace.namespace.broadcast_to(value, own.shape)
+        for scope in self.scopes:
+            scope.note_write(record.storage)
         record.write(value)
 
 
@@ -382,31 +483,54 @@ class _Compiling:
 
     ``torch.compiler.is_compiling()`` holds, as it does for ``torch.compile`` and ``torch.export``; and ``torch.nn``
     computes transformers as it does in training: their fast paths are one operation each.
+    ``torch.compile(fullgraph=True)`` is taken as inside of another such call. That a mode is active is noted: PyTorch's
+    modes leave the note that they found, which is of another thread where they do not end in turn.
     """
 
     def __init__(self) -> None:
         self._lock = lock()
         self._traces = 0
-        self._before = (False, True)
+        self._before: tuple[Any, ...] = ()
 
     @staticmethod
-    def _set(is_compiling: bool, has_fast_paths: bool) -> None:
+    def _taken_settings() -> tuple[Any, ...]:
+        notes = [getattr(_python_dispatch, name) for name in _NOTES_OF_MODES]
+        return count_frames(0), torch.compiler._is_compiling_flag, torch.backends.mha.get_fastpath_enabled(), *notes
+
+    @staticmethod
+    def _set(frames: int, is_compiling: bool, has_fast_paths: bool, *notes: bool) -> None:
+        count_frames(frames)
         torch.compiler._is_compiling_flag = is_compiling
         torch.backends.mha.set_fastpath_enabled(has_fast_paths)
+        for name, is_active in zip(_NOTES_OF_MODES, notes, strict=True):
+            setattr(_python_dispatch, name, is_active)
+        set_is_in_mode_without_ignore_compile_internals(notes[-1])
+
+    def _set_for_traces(self) -> None:
+        self._set(0, True, False, *[True for _ in _NOTES_OF_MODES])
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._traces:
-                self._before = torch.compiler._is_compiling_flag, torch.backends.mha.get_fastpath_enabled()
-                self._set(True, False)
+                self._before = self._taken_settings()
+                self._set_for_traces()
             self._traces += 1
 
     def __exit__(self, *exc: object) -> None:
         with self._lock:
             self._traces -= 1
-            if not self._traces:
+            if self._traces:
+                self._set_for_traces()
+            else:
                 self._set(*self._before)
 
+
+#: Where PyTorch notes that a mode is active; Dynamo's native code has the last one, too.
+_NOTES_OF_MODES = (
+    "_is_in_torch_dispatch_mode",
+    "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)
 
 _COMPILING = _Compiling()
 
@@ -414,9 +538,13 @@ _COMPILING = _Compiling()
 def converter_of(func: Any) -> Converter | None:
     """The converter of an operation; None where there is none."""
     found = CONVERTERS.get(func)
-    if found is None and isinstance(func, OpOverload) and func.namespace not in ("aten", "prims"):
+    if found is None and isinstance(func, OpOverload) and func.namespace != "aten":
         return CONVERTERS.get(func.name())
     return found
+
+
+def _unconverted(func: Any) -> NotYetError:
+    return NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
 
 
 def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
@@ -436,6 +564,30 @@ def _device(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.device:
         if isinstance(arg, list | tuple) and arg and isinstance(arg[0], FakeTensor):
             return arg[0].fake_device
     return torch.device("cpu")
+
+
+@functools.cache
+def _gives_what_it_writes(func: Any) -> bool:
+    """Whether an operation writes to its first argument and gives that: autograd records it then."""
+    returns = func._schema.returns
+    return bool(returns) and returns[0].alias_info is not None and returns[0].alias_info.is_write
+
+
+def _check_history(args: tuple[Any, ...]) -> None:
+    """Raise NotYetError where autograd is about to record a write to a tensor from outside of the trace, which would
+    have a history of traced tensors then."""
+    target = args[0]
+    if not isinstance(target, torch.Tensor) or not torch.is_grad_enabled():
+        return
+    origin = record_of(target).storage.origin if is_traced(target) else ("captured", 0)
+    if origin is None or origin[0] != "captured":  # views of what is closed over have the history of that
+        return
+    if any(isinstance(one, torch.Tensor) and one.requires_grad for one in tree_leaves(args)):
+        raise NotYetError(
+            f"gradients of a write to a tensor that the function closes over, of shape {tuple(target.shape)}.",
+            loc=user_loc(),
+            remedy="write under torch.no_grad(), write what is detached, or return the new value.",
+        )
 
 
 @functools.cache

@@ -183,4 +183,4 @@ def steps(f: Function, start: str, stop: str, by: int = 1) -> Iterator[str]:
 def function(call: LibraryCall, name: str, params: Sequence[tuple[str, str]], result: str = "void") -> Function:
     """A function that the call's own text may call, ``@name``: made once."""
     call.parts.add(name)
-    return call.module.function(name, result, params, exported=False, attributes="noinline ")
+    return call.module.function(name, result, params, exported=False)

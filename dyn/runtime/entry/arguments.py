@@ -119,7 +119,9 @@ def tag(f: Function, tensor: str, bits: str, strides: str) -> None:
 
 def _define_sized(module: Module) -> None:
     """``i1 sized(record, dims, rank)``: whether sizes are those that the record wants."""
-    f = module.function("sized", "i1", [("ptr", "record"), ("ptr", "dims"), ("i64", "rank")], exported=False)
+    f = module.function(
+        "sized", "i1", [("ptr", "record"), ("ptr", "dims"), ("i64", "rank")], exported=False, inline=True
+    )
     wanted = f.load("ptr", "%record", NodeRecord.SIZES)
     f.ret_if(f.is_null(wanted), "i1", "true")
     with f.count("%rank") as axis:
@@ -140,7 +142,9 @@ def _define_array(module: Module) -> None:
     """
     _define_sized(module)
     _define_ndarray(module)
-    f = module.function("array", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False)
+    f = module.function(
+        "array", "i1", [("ptr", "object"), ("ptr", "record"), ("ptr", "frame")], exported=False, inline=True
+    )
     array = f.var("ptr", "%object")
     host = f.load("ptr", "%record", NodeRecord.HOST)
     with f.if_(f.icmp("ne", host, "null", "ptr")):
@@ -154,7 +158,9 @@ def _define_array(module: Module) -> None:
 
 
 def _define_ndarray(module: Module) -> None:
-    f = module.function("ndarray", "i1", [("ptr", "array"), ("ptr", "record"), ("ptr", "frame")], exported=False)
+    f = module.function(
+        "ndarray", "i1", [("ptr", "array"), ("ptr", "record"), ("ptr", "frame")], exported=False, inline=True
+    )
     array = "%array"
     f.ret_if(f.icmp("eq", is_type(f, array, "PyArray_Type"), "false", "i1"), "i1", "false")
     rank = f.load("i32", array, PyObjects.ARRAY_NDIM)

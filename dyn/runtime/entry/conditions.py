@@ -18,7 +18,7 @@ def define_test(module: Module) -> None:
     """Define ``test``."""
     for name in _CHECKED.values():
         module.declare(f"llvm.{name}.with.overflow.i64", "{ i64, i1 }", ["i64", "i64"])
-    f = module.function("test", "i1", [("ptr", "code"), ("ptr", "inputs")], exported=False, attributes="noinline ")
+    f = module.function("test", "i1", [("ptr", "code"), ("ptr", "inputs")], exported=False)
     stack = f.stack(f"[{TEST_DEPTH} x i64]")
     now, top = f.var("ptr", "%code"), f.var("ptr", stack)
     with f.loop() as loop:

@@ -16,7 +16,7 @@ def define_copies(module: Module) -> None:
     """
     _define_settle(module)
     _define_free_copies(module)
-    f = module.function("copy_tagged", "i1", [("ptr", "frame"), ("ptr", "rt")], exported=False, attributes="noinline ")
+    f = module.function("copy_tagged", "i1", [("ptr", "frame"), ("ptr", "rt")], exported=False)
     plan = f.load("ptr", "%frame", Frame.PLAN)
     leaves, sizes = f.load("i64", plan, Plan.LEAVES), f.load("ptr", plan, Plan.ITEM_SIZES)
     inputs, blocks = f.load("ptr", "%frame", Frame.INPUTS), f.load("ptr", "%frame", Frame.BLOCKS)
@@ -94,7 +94,7 @@ def _define_settle(module: Module) -> None:
 
 def _define_free_copies(module: Module) -> None:
     """``void free_copies(frame)``"""
-    f = module.function("free_copies", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("free_copies", "void", [("ptr", "frame")], exported=False)
     blocks = f.load("ptr", "%frame", Frame.BLOCKS)
     with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
         call(f, "void", "dyn_block_free", [("ptr", f.load("ptr", f.at(blocks, leaf, "ptr")))])

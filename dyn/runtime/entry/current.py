@@ -18,7 +18,7 @@ def define_is_current(module: Module) -> None:
     _define_dict(module)
     _define_words(module)
     _define_tensors(module)
-    f = module.function("is_current", "i1", [("ptr", "version")], exported=False, attributes="noinline ")
+    f = module.function("is_current", "i1", [("ptr", "version")], exported=False)
     records, good = f.load("ptr", "%version", Version.DICTS), f.var("i1", "true")
     with f.count(f.load("i64", "%version", Version.DICT_COUNT)) as number:
         record = f.at(records, f.mul(number, str(DictRecord.BYTES)))
@@ -67,7 +67,7 @@ def _define_dict(module: Module) -> None:
 def _define_words(module: Module) -> None:
     """``i1 same_words(record)``: whether a tensor's impl has the words that it had; ``void keep_words(record)``."""
     first, count = 8 * TensorRecord.FIRST_WORD, TensorRecord.WORD_COUNT
-    f = module.function("same_words", "i1", [("ptr", "record")], exported=False)
+    f = module.function("same_words", "i1", [("ptr", "record")], exported=False, inline=True)
     kept = f.load("ptr", "%record", TensorRecord.WORDS)
     f.ret_if(f.is_null(kept), "i1", "false")
     impl, differ = _impl(f), "0"

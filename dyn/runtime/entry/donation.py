@@ -165,7 +165,7 @@ def _bounds(f: Function, leaf: str, item_size: str) -> tuple[str, str]:
 
 def _define_give(module: Module) -> None:
     """``void give(frame)``: tag the inputs whose memory is given to results, and count them."""
-    f = module.function("give", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("give", "void", [("ptr", "frame")], exported=False)
     reuses, count, size = _reuses(f)
     candidates = f.var("i64", "0")
     # The holder's own, and one of this call's.
@@ -221,7 +221,7 @@ def _refuse_shared(f: Function) -> None:
 
 def _define_take_out(module: Module) -> None:
     """``void take_out(frame)``: empty the holders among the arguments, and label them; ``void put_back(frame)``."""
-    f = module.function("take_out", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("take_out", "void", [("ptr", "frame")], exported=False)
     records, count, size = _donated(f)
     with f.count(count) as number:
         record, place, holder, slot = _held(f, records, number, size)
@@ -239,7 +239,7 @@ def _define_take_out(module: Module) -> None:
                 drop(f, before)
     f.ret()
 
-    f = module.function("put_back", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("put_back", "void", [("ptr", "frame")], exported=False)
     records, count, size = _donated(f)
     with f.count(count) as number:
         record, place, holder, slot = _held(f, records, number, size)
@@ -274,7 +274,7 @@ def _define_take(module: Module) -> None:
     Such a result is the argument's array, or a view of it in its own shape. The program may have had reason to ask for
     memory all the same.
     """
-    f = module.function("take", "i1", [("ptr", "frame"), ("ptr", "outputs")], exported=False, attributes="noinline ")
+    f = module.function("take", "i1", [("ptr", "frame"), ("ptr", "outputs")], exported=False)
     outputs = f.load("ptr", f.load("ptr", "%frame", Frame.VERSION), Version.OUTPUTS)
     reuses, count, size = _reuses(f)
     with f.count(count) as number:
@@ -310,7 +310,7 @@ def _define_use_up(module: Module) -> None:
     There is an exception where it is not.
     """
     params = [("ptr", "frame"), ("i1", "good")]
-    f = module.function("use_up", "i1", params, exported=False, attributes="noinline ")
+    f = module.function("use_up", "i1", params, exported=False)
     records, count, size = _donated(f)
     good = f.var("i1", "%good")
     with f.count(count) as number:
@@ -335,7 +335,7 @@ def _define_failed(module: Module) -> None:
 
     It may where nothing has been written to the arguments.
     """
-    f = module.function("failed", "i1", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("failed", "i1", [("ptr", "frame")], exported=False)
     function = f.load("ptr", f.load("ptr", "%frame", Frame.VERSION), Version.FAILED)
     arguments = f.stack("[4 x ptr]")
     inputs = f.load("ptr", "%frame", Frame.INPUTS)

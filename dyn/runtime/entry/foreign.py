@@ -18,7 +18,7 @@ def define_foreign(module: Module) -> None:
     _define_dense(module)
     _define_dlpack(module)
     _define_buffer(module)
-    f = module.function("read_all", "i1", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("read_all", "i1", [("ptr", "frame")], exported=False)
     plan = f.load("ptr", "%frame", Frame.PLAN)
     leaves, records = f.load("i64", plan, Plan.LEAVES), f.load("ptr", plan, Plan.RECORDS)
     objects = f.load("ptr", "%frame", Frame.OBJECTS)

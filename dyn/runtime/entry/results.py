@@ -91,7 +91,7 @@ def _define_new_array(module: Module, block_name: str) -> None:
     """
     _define_over(module, block_name)
     params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
-    f = module.function("new_array", "ptr", params, exported=False)
+    f = module.function("new_array", "ptr", params, exported=False, inline=True)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
     rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
     many = f.icmp("sge", f.load("i64", f.load("ptr", "%frame", Frame.VERSION), Version.OUTPUT_COUNT), str(SHARED_COUNT))
@@ -176,7 +176,7 @@ def _define_new_tensor(module: Module) -> None:
     f.ret()
 
     params = [("ptr", "record"), ("ptr", "dims"), ("i64", "bytes"), ("ptr", "place")]
-    f = module.function("new_tensor", "ptr", params, exported=False, attributes="noinline ")
+    f = module.function("new_tensor", "ptr", params, exported=False)
     rank = f.load("i64", "%record", OutputRecord.RANK)
     block = call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")])
     f.ret_if(f.is_null(block), "ptr", "null")
@@ -228,7 +228,7 @@ def _define_let_go(module: Module) -> None:
 
     Other threads may then change the containers that the arrays came in, so each array is held.
     """
-    f = module.function("let_go", "void", [("ptr", "frame")], exported=False, attributes="noinline ")
+    f = module.function("let_go", "void", [("ptr", "frame")], exported=False)
     plan = f.load("ptr", "%frame", Frame.PLAN)
     leaves = f.load("i64", plan, Plan.LEAVES)
     inputs = f.load("ptr", "%frame", Frame.INPUTS)
@@ -332,7 +332,7 @@ def _define_put(module: Module) -> None:
 def define_wrap(module: Module) -> None:
     """``i1 wrap(version, results)``: arrays of the library that results are of, in their places; or an exception."""
     _define_put(module)
-    f = module.function("wrap", "i1", [("ptr", "version"), ("ptr", "results")], exported=False, attributes="noinline ")
+    f = module.function("wrap", "i1", [("ptr", "version"), ("ptr", "results")], exported=False)
     records = f.load("ptr", "%version", Version.OUTPUTS)
     with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
         record = f.at(records, f.mul(number, str(OutputRecord.BYTES)))

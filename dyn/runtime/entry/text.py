@@ -105,7 +105,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
         ("ptr", "kwnames"), ("ptr", "state"),
     ]  # fmt: skip
     # Not inlined: what it takes of the stack has to go when it returns.
-    f = module.function("attempt", "ptr", params, exported=False, attributes="noinline ")
+    f = module.function("attempt", "ptr", params, exported=False)
     same = f.icmp("eq", f.load("i64", "%plan", Plan.ARGUMENTS), "%nargs")
     same = f.and_(same, f.icmp("eq", f.load("i64", "%plan", Plan.KEYWORDS), "%keywords"), "i1")
     same = f.and_(same, f.icmp("eq", f.load("ptr", "%plan", Plan.CONFIG), "%config", "ptr"), "i1")

@@ -1,14 +1,15 @@
 """PyTorch's own samples of its operators, run on dyn: a command, for there are tens of thousands of them.
 
 ``python -m tests.interop.torch.opinfo`` runs each float32 sample of each operator of ``op_db`` by PyTorch and by
-``dyn.interop.torch.jit`` and compares, an operator's samples by one jitted function; a tenth of the operators by
-``torch.compile(backend="dyn")`` too; and some samples of each in other dtypes. It prints a table by dtypes, and the
-reasons of what did not pass, the most frequent ones first. ``--only NAME`` takes operators of that name (with commas
-between several), ``--shard 1/4`` the second of four parts, ``--dtype`` and ``--stage`` those of one kind alone.
+``dyn.interop.torch.jit`` and compares, an operator's samples by one jitted function; their gradients where PyTorch has
+them; a tenth of the operators by ``torch.compile(backend="dyn")`` too; and some samples of each in other dtypes. It
+prints a table by dtypes, and the reasons of what did not pass, the most frequent ones first. ``--only NAME`` takes
+operators of that name (with commas between several), ``--shard 1/4`` the second of four parts, ``--dtype`` and
+``--stage`` those of one kind alone.
 
 Outcomes are kept in ``--results FILE``: the next run takes only what has not passed, so that a run that was ended goes
-on where it was. ``--fresh`` runs all again. ``--write`` puts the totals into ``opinfo.json`` beside this file and into
-``docs/torch.md``.
+on where it was. ``--fresh`` runs all again, and ``--report`` nothing. ``--write`` puts the totals into ``opinfo.json``
+beside this file and into ``docs/torch.md``.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def run(task: Task) -> list[Outcome]:
     made: list[Outcome] = []
     for number in numbers:
         start = time.monotonic()
-        kind, reason = outcome(name, dtype, number, function)
+        kind, reason = outcome(name, dtype, number, function, stage)
         made.append(Outcome(name, key(name, dtype, stage, number), kind, reason, round(time.monotonic() - start, 3)))
     return made
 
@@ -70,12 +71,12 @@ def chosen(options: argparse.Namespace) -> list[tuple[str, str, str, list[int]]]
     made: list[tuple[str, str, str, list[int]]] = []
     for name in named[int(part) :: int(parts)]:
         for dtype in [options.dtype] if options.dtype else DTYPES:
-            numbers = list(range(len(samples(name, dtype))))
-            most = options.most if dtype == "float32" else min(options.most, _OF_OTHER_DTYPES)
-            numbers = numbers[:: max(1, -(-len(numbers) // most))]
             for stage in [options.stage] if options.stage else STAGES:
-                if stage == "forward" or (is_for_dynamo(name) and dtype == "float32"):
-                    made.append((name, dtype, stage, numbers))
+                if (stage != "forward" and dtype != "float32") or (stage == "dynamo" and not is_for_dynamo(name)):
+                    continue
+                numbers = list(range(len(samples(name, dtype, stage))))
+                most = options.most if dtype == "float32" else min(options.most, _OF_OTHER_DTYPES)
+                made.append((name, dtype, stage, numbers[:: max(1, -(-len(numbers) // most))]))
     return made
 
 
@@ -128,15 +129,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--results", type=Path, default=RESULTS, help="the file of outcomes, one a line")
     made.add_argument("--fresh", action="store_true", help="run again what has passed")
     made.add_argument("--write", action="store_true", help="write the totals")
+    made.add_argument("--report", action="store_true", help="run nothing: the totals of all outcomes in the file")
     return made
 
 
 def main() -> int:
     options = parser().parse_args()
-    wanted = chosen(options)
     known: dict[str, Outcome] = {o.name: o for o in read_outcomes(options.results)}
-    run_all(list(tasks(wanted, {} if options.fresh else known)), options, known)
-    outcomes = [known[key(name, dtype, stage, n)] for name, dtype, stage, numbers in wanted for n in numbers]
+    if options.report:
+        outcomes = list(known.values())
+    else:
+        wanted = chosen(options)
+        run_all(list(tasks(wanted, {} if options.fresh else known)), options, known)
+        outcomes = [known[key(name, dtype, stage, n)] for name, dtype, stage, numbers in wanted for n in numbers]
     made = summary(outcomes)
     print(text(made))
     if options.write:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     runs: dict[str, collections.Counter[str]] = {}
     others: dict[tuple[str, str], list[Outcome]] = {}
     by_operator: dict[str, set[str]] = {}
+    operators_of: dict[str, set[str]] = {}
     for one in outcomes:
         _, dtype, stage, _ = one.name.rsplit("/", 3)
+        operators_of.setdefault(f"{dtype}, {stage}", set()).add(one.group)
         runs.setdefault(f"{dtype}, {stage}", collections.Counter())[one.kind] += 1
         if one.kind not in (PASSED, REFUSED_BY_PYTORCH):
             others.setdefault((one.kind, _why(one)), []).append(one)
@@ -33,7 +36,9 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     core = {n: kinds for n, kinds in by_operator.items() if operators()[n].aten_name in core_operators()}
     return {
         "torch": torch.__version__.partition("+")[0],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "runs": {run: {kind: counts[kind] for kind in KINDS if counts[kind]} for run, counts in runs.items()},
+        "operators of runs": {run: len(names) for run, names in operators_of.items()},
         "operators": _operators(by_operator),
         "core": _operators(core),
         "others": [
@@ -84,13 +89,14 @@ def sentence(made: Mapping[str, Any]) -> str:
 
 def section(made: Mapping[str, Any]) -> Iterable[str]:
     """The part of the page: a table of counts, and what did not pass."""
-    yield sentence(made)
+    yield f"Run on {made['date']} with PyTorch {made['torch']}. {sentence(made)}"
     yield ""
     kinds = [kind for kind in KINDS if any(kind in counts for counts in made["runs"].values())]
-    yield f"| samples | {' | '.join(kinds)} |"
-    yield "|---|" + "---:|" * len(kinds)
+    yield f"| samples | operators | {' | '.join(kinds)} |"
+    yield "|---|---:|" + "---:|" * len(kinds)
     for run, counts in made["runs"].items():
-        yield f"| {run} | {' | '.join(f'{counts[k]:,}' if k in counts else '' for k in kinds)} |"
+        cells = [f"{counts[k]:,}" if k in counts else "" for k in kinds]
+        yield f"| {run} | {made['operators of runs'][run]} | {' | '.join(cells)} |"
     yield ""
     wrong = [one for one in made["others"] if one["kind"] not in FALLBACK]
     if wrong:

@@ -17,8 +17,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 import dyn.interop.torch as dyn_torch
 from dyn.errors import DynError, NotYetError, UnsupportedOpError
 
-#: The ways to run an operator on dyn. Dynamo is asked for a tenth of the operators, always the same ones.
-STAGES = ("forward", "dynamo")
+#: The ways to run an operator on dyn: its results, and their gradients too. Dynamo is asked for a tenth of the
+#: operators, always the same ones.
+STAGES = ("forward", "gradient", "dynamo")
 DTYPES = ("float32", "float64", "bfloat16", "int64", "bool")
 _DYNAMO_SHARE = 10
 
@@ -33,6 +34,10 @@ KINDS = (PASSED, *WRONG, *FALLBACK, "failed", "crashed", "hung", REFUSED_BY_PYTO
 UNWRITTEN = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
 }  # fmt: skip
+#: One is not enough: what dropout takes may be no more than zeros.
+_SEEDS = (1, 2, 3, 4)
+#: PyTorch has the equal ones of many elements, as they are in dtypes of few numbers, in an order of its own.
+_UNSTABLE = {(name, dtype) for name in ("sort", "argsort") for dtype in ("bool", "bfloat16")}
 #: In the place of tolerances: bit for bit.
 _EXACT = (-1.0, -1.0)
 #: The tests of PyTorch's that compare one way to compute an operator with another; their tolerances are ours.
@@ -72,19 +77,21 @@ def is_for_dynamo(name: str) -> bool:
 
 
 @lru_cache(maxsize=2)
-def samples(name: str, dtype: str) -> list[Any]:
-    """The samples of an operator, always the same ones; none for a dtype that it does not take."""
-    info = operators()[name]
-    if getattr(torch, dtype) not in info.dtypes:
+def samples(name: str, dtype: str, stage: str = "forward") -> list[Any]:
+    """The samples of an operator, always the same ones; none of a dtype that it does not take or differentiate."""
+    info, asks_gradients = operators()[name], stage == "gradient"
+    if getattr(torch, dtype) not in (info.backward_dtypes if asks_gradients else info.dtypes):
+        return []
+    if asks_gradients and not info.supports_autograd:
         return []
     _seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
+        return list(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=asks_gradients))
 
 
 def _seed(number: int) -> None:
-    torch.manual_seed(number)
+    torch.default_generator.manual_seed(number)  # torch.manual_seed may be taken away from operators
     np.random.seed(number)
     random.seed(number)
 
@@ -96,25 +103,31 @@ def compiled(name: str, stage: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    if stage == "forward":
+    if stage != "dynamo":
         return dyn_torch.jit(call, strict=True)
     torch._dynamo.reset()
     return torch.compile(call, backend="dyn", dynamic=True, options={"strict": True})
 
 
-def outcome(name: str, dtype: str, number: int, function: Callable[..., Any]) -> tuple[str, str]:
+def outcome(
+    name: str, dtype: str, number: int, function: Callable[..., Any], stage: str = "forward"
+) -> tuple[str, str]:
     """The kind of a sample's outcome, and why, where ``function`` is what dyn compiles."""
-    info, sample = operators()[name], samples(name, dtype)[number]
+    info, sample = operators()[name], samples(name, dtype, stage)[number]
     call = ((sample.input, *sample.args), sample.kwargs)
     what = _DETERMINED.get(info.aten_name, lambda results: results)
     try:
         wanted = _ran(info.op, call, 0)
         with unittest.mock.patch.object(torch, "manual_seed"):  # some operators seed themselves
-            is_determined = name not in UNWRITTEN and compared(wanted, _ran(info.op, call, 1), _EXACT) is None
+            is_determined = (
+                name not in UNWRITTEN
+                and (name, dtype) not in _UNSTABLE
+                and all(compared(wanted, _ran(info.op, call, seed), _EXACT) is None for seed in _SEEDS)
+            )
     except Exception as error:
         return REFUSED_BY_PYTORCH, f"{type(error).__name__}: {_line(str(error))}"
     try:
-        found = _ran(function, call, 0)
+        found = _ran(function, call, 0)  # with the same cotangents
     except Exception as error:
         return _refusal(error)
     difference = compared(wanted, found, None)
@@ -148,7 +161,9 @@ def _is_as_near(info: Any, call: Any, wanted: Any, found: Any) -> bool:
 
 
 def _in_float64(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
+    if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)
 
 
 def _of_svd(results: Any) -> Any:
@@ -172,11 +187,28 @@ _DETERMINED: dict[str, Callable[[Any], Any]] = {
 def _ran(function: Callable[..., Any], call: Any, seed: int) -> Any:
     """The results of a call, and the arguments afterwards: operations in place write there."""
     args, kwargs = tree_map(_copied, call)
+    inputs = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     _seed(seed)
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.set_grad_enabled(bool(inputs)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = function(*args, **kwargs)
-    return results, args, kwargs
+        gradients = _gradients(results, inputs)
+    return _detached(results), args, kwargs, gradients
+
+
+def _gradients(results: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The gradients of results by the inputs that require them, for cotangents that are always the same."""
+    outputs = [leaf for leaf in tree_flatten(results)[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not inputs or not outputs:
+        return ()
+    generator = torch.Generator().manual_seed(7)
+    cotangents = [torch.randn(one.shape, generator=generator, dtype=one.dtype) for one in outputs]
+    made = torch.autograd.grad(outputs, inputs, cotangents, allow_unused=True)
+    return [None if one is None else one.contiguous() for one in made]  # gradients may lie as they like
+
+
+def _detached(value: Any) -> Any:
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def _copied(value: Any) -> Any:
@@ -184,10 +216,11 @@ def _copied(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     if type(value) is not torch.Tensor or value.layout is not torch.strided:
-        return value.clone()
+        return value.detach().clone().requires_grad_(value.requires_grad)
     storage = value.untyped_storage().clone()
     made = torch.empty(0, dtype=value.dtype)
-    return made.set_(storage, value.storage_offset(), value.shape, value.stride())
+    made.set_(storage, value.storage_offset(), value.shape, value.stride())
+    return made.requires_grad_(value.requires_grad)
 
 
 def _refusal(error: BaseException) -> tuple[str, str]:

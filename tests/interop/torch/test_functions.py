@@ -39,6 +39,8 @@ def draw(argument: str, sizes: dict[str, int], generator: Any) -> Any:
         return torch.randint(-5, 6, shape, generator=generator)
     if kind == "n":
         return torch.randint(0, 3, shape, generator=generator)
+    if kind == "c":
+        return torch.randn(shape, generator=generator).to(memory_format=torch.channels_last)
     if kind == "b":
         return torch.rand(shape, generator=generator) < 0.5
     if kind == "d":
@@ -184,6 +186,10 @@ CASES = [
     case("grouped mm of columns",
          lambda x, y: F.grouped_mm(x, y, offs=torch.arange(3, dtype=torch.int32) * y.shape[0] // 2),
          "8 n", "n 8", sizes=(8, 4, 16)),
+    case("grouped mm of matrices", lambda x, y: torch._grouped_mm(x, y, offs=torch.tensor([4, 4, 16]).int()),
+         "3 4 8", "8 16"),
+    case("grouped mm to matrices", lambda x, y: torch._grouped_mm(x, y, offs=torch.tensor([0, 4, 7]).int()),
+         "4 8", "8 16"),
     case("softmax", lambda x: (x.softmax(-1), x.log_softmax(0)), "n m"),
     case("layer norm", lambda x, w, b: F.layer_norm(x, (5,), w, b), "n m 5", "5", "5"),
     case("cross entropy", lambda x, i: F.cross_entropy(x, i, reduction="none"), "n 3", "n:n"),
@@ -194,6 +200,31 @@ CASES = [
          sizes=(2, 1, 3)),
     case("grouped attention", lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), "b 4 n 4",
          "b 2 m 4", sizes=(2, 1, 3)),
+    case("gather by other ranks", lambda x, i, j: (x.gather(0, i[0]), x.gather(0, j), x[0].gather(0, i * 0)), "n",
+         "n:1", "n:0 n", sizes=(3, 7)),
+    case("truth values scattered", lambda m, i: [
+         m.scatter_reduce(0, i, ~m, "amax", include_self=False), m.scatter_reduce(0, i, ~m, "prod"),
+         m.scatter_add(0, i, ~m), m.index_add(0, i, ~m), m.sign(), m.sgn()], "b:3", "n:3"),
+    case("dropped integers", lambda x, m: torch.ops.aten.native_dropout_backward(x, m, 2.0), "i:n", "b:n"),
+    case("variances", lambda x, y: (F.gaussian_nll_loss(x, x, y.abs()), F.gaussian_nll_loss(x, y, y[:, :1].abs())),
+         "n m", "n m"),
+    case("index add to a number", lambda x, y: x.index_add(0, torch.tensor([0]), y, alpha=2), "", ""),
+    case("cat of channels last", lambda x, y: torch.cat([x, y], 1), "c:n 2 m 3", "c:n 3 m 3",
+         sizes=(2, 7)),
+    case("pairs of a transpose", lambda x: torch.view_as_real(torch.complex(x, x).t()), "n m"),
+    case("arange of bools", lambda x: torch.arange(False, True) + x, "n"),
+    case("covariance", lambda x, w: (torch.cov(x), torch.corrcoef(x), torch.cov(x, aweights=w.abs())), "n m", "m",
+         sizes=(2, 7)),
+    case("weighted covariance", lambda x, i: torch.cov(x, correction=0, fweights=i + 1), "n m", "n:m",
+         sizes=(2, 7)),
+    case("gamma family", lambda x, y: (torch.polygamma(3, x), torch.special.zeta(x.abs() + 1.5, y),
+         torch.igamma(x.abs(), y.abs() * 3), torch.igammac(x.abs(), y.abs() * 3)), "d:n", "n"),
+    case("Bessel functions", lambda x: [f(9 * x) for f in (torch.special.i0, torch.special.i0e, torch.special.i1,
+         torch.special.i1e)], "n"),
+    case("fractional pools", lambda x, y: (
+        F.fractional_max_pool2d(x, 2, (2, 1), _random_samples=x[:, :, 0, :2].sigmoid(), return_indices=True),
+        F.fractional_max_pool3d(y, (1, 2, 2), (1, 2, 2), _random_samples=x[:, :, 0, :3].sigmoid(), return_indices=True),
+    ), "n 2 m 5", "n 2 m 4 m", sizes=(4, 7)),
     case("average pool", lambda x: F.avg_pool2d(x, 2, padding=1, ceil_mode=True, count_include_pad=False), "1 2 n m",
          sizes=(2, 1, 7)),
     case("max pool", lambda x: F.max_pool2d(x, 2, 1, return_indices=True), "1 2 n m", sizes=(2, 7)),

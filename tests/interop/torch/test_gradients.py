@@ -182,13 +182,6 @@ def test_twice_with_retain_graph_and_not_without() -> None:
         y.backward()
 
 
-def test_second_derivatives_are_refused() -> None:
-    x = torch.randn(3, requires_grad=True)
-    y = dyn_torch.jit(torch.exp)(x).sum()
-    with pytest.raises(NotYetError, match=r"create_graph=True(.|\n)*call the function itself"):
-        torch.autograd.grad(y, x, create_graph=True)
-
-
 def test_what_was_kept_and_written_since_is_noticed() -> None:
     weight = torch.randn(3, requires_grad=True)
     y = dyn_torch.jit(lambda x: (x * weight).sum())(torch.randn(3, requires_grad=True))
@@ -265,3 +258,62 @@ def test_what_follows_from_less_is_not_kept() -> None:
     result = dyn_torch.jit(function)(x, w)
     kept = [tuple(t.shape) for t in result.grad_fn.saved_tensors]
     assert sorted(kept) == [(3, 4), (5, 3), (5, 4)]  # what is given, and one value: h
+
+
+def test_an_input_of_results_without_cotangents_gets_no_gradient() -> None:
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            hidden = self.body(x)
+            return hidden, self.one(hidden), self.other(x)
+
+    module = Heads()
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again, strict=True)
+    for picked in ((0,), (1,), (2,), (0, 2)):
+        x = torch.randn(4, 3)
+        for one, function in ((module, module), (again, compiled)):
+            one.zero_grad()
+            results = function(x)
+            torch.stack([results[number].square().sum() for number in picked]).sum().backward()
+        assert [p.grad is None for p in module.parameters()] == [p.grad is None for p in again.parameters()]
+        wanted, found = [[p.grad for p in one.parameters() if p.grad is not None] for one in (module, again)]
+        same(wanted, found, 1e-4)
+    assert compiled.cache_info().compiles == 1
+
+
+class Remembers(torch.nn.Module):
+    """A module that writes what depends on its weight to a buffer."""
+
+    def __init__(self, in_part: bool) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(1.0, 4.0))
+        self.register_buffer("memory", torch.zeros(3))
+        self.in_part = in_part
+
+    def forward(self, x: Any) -> Any:
+        memory = self.memory[:2] if self.in_part else self.memory
+        memory.add_(x[: memory.shape[0]] * self.weight[: memory.shape[0]])
+        return (self.memory * 2).sum()
+
+
+@pytest.mark.parametrize("in_part", [False, True])
+def test_recorded_writes_to_what_is_closed_over_are_pytorchs(in_part: bool) -> None:
+    wanted, x = Remembers(in_part), torch.ones(3)
+    wanted(x).backward()
+    given = Remembers(in_part)
+    with pytest.raises(NotYetError, match="a write to a tensor that the function closes over"):
+        dyn_torch.jit(given, strict=True)(x)
+    assert given.memory.tolist() == [0, 0, 0]
+    assert given.memory.is_leaf
+    with pytest.warns(dyn_torch.FallbackWarning, match="a write to a tensor that the function closes over"):
+        dyn_torch.jit(given)(x).backward()
+    assert given.weight.grad.tolist() == wanted.weight.grad.tolist()
+    assert given.memory.tolist() == wanted.memory.tolist()
+    without = Remembers(in_part)
+    with torch.no_grad():
+        dyn_torch.jit(without, strict=True)(x)
+    assert without.memory.tolist() == wanted.memory.tolist()

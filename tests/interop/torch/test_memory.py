@@ -90,6 +90,14 @@ def added_to_diagonals(x: Any) -> Any:
     return y
 
 
+def kept_sizes(x: Any) -> Any:
+    """Views of the sizes that there are, and a -1 that is one of them, of axes in another order."""
+    y = (x + 1).transpose(0, -1)
+    z = y.view(y.shape).reshape(y.shape[0], -1, y.shape[2])
+    z.select(0, 0).add_(1)
+    return y, z, z.transpose(2, 0).reshape(-1), x.permute(2, 0, 1)[1:].permute(1, 2, 0)
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Make]]] = {
     "a view of a transposed argument": (lambda x: (x[1:], x.t(), x), [turned(3, 4), turned(1, 4), turned(0, 4)]),
     "results lie as a transposed argument": (lambda x: (x + 1, x * x.sum(0)), [turned(3, 4), turned(5, 4), rows(4, 3)]),
@@ -107,6 +115,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Make]]] = {
     "several views of a result": (several_views, [rows(4, 3), turned(4, 3), rows(1, 2)]),
     "several views with channels last": (views_with_channels_last, [last(2, 3, 4, 5), last(3, 2, 2, 2)]),
     "views of what is closed over": (lambda x: (WEIGHT.t(), WEIGHT[1:], WEIGHT, x @ WEIGHT), [rows(2, 3), rows(1, 3)]),
+    "views of the sizes that there are": (kept_sizes, [rows(2, 4, 3), rows(1, 2, 5), turned(3, 2, 2), rows(3, 1, 1)]),
+    "other orders of no axes": (lambda x: (x.t(), x.transpose(0, -1) + 1, x.permute(())), [rows()]),
     "t_": (turned_in_place, [rows(4, 3), rows(1, 3), turned(4, 3)]),
     "unsqueeze_": (grown_in_place, [rows(4, 3), rows(1, 3)]),
     "squeeze_ and transpose_": (shrunk_in_place, [rows(4, 1, 3), rows(2, 1, 2)]),
@@ -175,17 +185,23 @@ def test_parts_of_one_tensor_that_do_not_overlap() -> None:
     same(whole, again)
 
 
-def test_overlapping_tensors_that_are_written_are_refused_before_anything_is() -> None:
+def test_overlapping_tensors_that_are_written_are_left_to_pytorch_before_anything_is() -> None:
     whole = torch.arange(6.0)
     with pytest.raises(UnsupportedOpError, match=r"tensor 0 .* \(4,\)\), which shares memory with tensor 1 of its arg"):
-        dyn_torch.jit(both_written)(whole[:4], whole[2:])
+        dyn_torch.jit(both_written, strict=True)(whole[:4], whole[2:])
     same(torch.arange(6.0), whole)
+    compiled, again = dyn_torch.jit(both_written), torch.arange(6.0)
+    with pytest.warns(dyn_torch.FallbackWarning, match="which shares memory with tensor 1"):
+        same(both_written(whole[:4], whole[2:]), compiled(again[:4], again[2:]))
+    same(whole, again)
+    same(torch.full((3,), 4.0), compiled(torch.ones(3), torch.ones(3)))  # others are dyn's as before
+    assert compiled.cache_info().compiles == 1
     weight = torch.ones(4)
 
     def grow(x: Any) -> Any:
         return weight.add_(x.sum())
 
-    compiled = dyn_torch.jit(grow)
+    compiled = dyn_torch.jit(grow, strict=True)
     compiled(torch.ones(2))
     with pytest.raises(UnsupportedOpError, match="a tensor that it closes over"):
         compiled(weight[:2])
@@ -203,6 +219,12 @@ def test_views_in_place_of_what_the_caller_has() -> None:
 def test_writes_to_memory_that_elements_share() -> None:
     with pytest.raises(UnsupportedOpError, match="several elements share memory"):
         dyn_torch.jit(lambda x: (x + 0)[:1].expand(3, -1).add_(1), strict=True)(torch.ones(4, 4))
+
+
+def test_t_of_more_than_two_axes() -> None:
+    for function in (torch.t, dyn_torch.jit(torch.t)):
+        with pytest.raises(RuntimeError, match="expects a tensor with <= 2 dimensions, but self is 3D"):
+            function(torch.ones(2, 3, 4))
 
 
 def test_tensors_of_other_rank_are_not_left_out() -> None:
@@ -228,3 +250,111 @@ def test_autocast_keeps_no_casts_of_weights() -> None:
             same(linear(x), compiled(x))
             linear.weight.mul_(3)
             assert type(linear(x)) is torch.Tensor
+
+
+def test_places_in_memory_are_those_of_the_tensor() -> None:
+    big = torch.arange(12.0)
+
+    def check(function: Any, strict: bool, tensors: Any) -> Any:
+        compiled = dyn_torch.jit(function, strict=strict)
+        for x in tensors:
+            made, wanted = compiled(x), function(x)
+            assert torch.equal(made, wanted)
+            assert made.stride() == wanted.stride()
+        return compiled
+
+    # Counted from the start of the memory, of arguments and of tensors that are closed over.
+    from_start = check(lambda x: x.as_strided((2, 2), (2, 1), 1) + 1, True, [big, torch.ones(6), big[:5]])
+    with pytest.raises(NotYetError, match="does not start where its memory does"):
+        from_start(big[2:])
+    assert check(lambda x: big[3:].as_strided((2, 2), (2, 1), 4) + x[0], True, [big]).cache_info().compiles == 1
+    # What is outside of a tensor, and in its memory, is not the program's.
+    by_rows = check(lambda x: x.as_strided((6,), (1,)) + 1, True, [big, big[2:]])
+    with pytest.raises(NotYetError, match="outside of the tensor"):
+        by_rows(big[:3])
+    with pytest.warns(dyn_torch.FallbackWarning, match="does not start where its memory does"):
+        check(lambda x: x.as_strided((2, 2), (2, 1), 1) + 1, False, [big[2:], big])
+    with pytest.warns(dyn_torch.FallbackWarning, match="outside of the tensor"):
+        check(lambda x: x.as_strided((6,), (1,)) + 1, False, [big[:3], big])
+
+
+def by_columns(x: Any) -> Any:
+    y = (x * 2).t()
+    y.reshape(3, 2, -1).mul_(3)
+    return y
+
+
+def merged(x: Any) -> Any:
+    made = x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
+    made += 1
+    return made * 2
+
+
+def merged_alone(x: Any) -> Any:
+    made = (x * 2).transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
+    made += 1
+    return made
+
+
+def turned_or_not(x: Any) -> Any:
+    y = x.t().contiguous()
+    y.mul_(2)
+    return y, x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "programs"),
+    [
+        (by_columns, [(4, 6), (2, 6), (3, 12)], 2),
+        (merged, [(2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 5), (3, 4, 2, 2)], 3),
+        (
+            merged_alone,
+            [(2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 5), (3, 4, 2, 2)],
+            1,
+        ),  # whether it was a view nobody sees
+        (turned_or_not, [(3, 4), (1, 4), (4, 1), (5, 6)], 3),
+        (lambda x: (x * 2).t().reshape(3, 2, -1) + 1, [(4, 6), (2, 6)], 1),
+        (lambda x: (x[..., None].to(memory_format=torch.channels_last) * 2).flatten(2), [(2, 3, 4), (5, 1, 2)], 2),
+    ],
+)
+def test_a_reshape_is_a_view_where_it_is_one_in_pytorch(function: Any, shapes: Any, programs: int) -> None:
+    compiled = dyn_torch.jit(function, strict=True)
+    for shape in shapes:
+        x = torch.randn(shape)
+        again = x.clone()
+        same(function(x), compiled(again))
+        assert torch.equal(x, again)
+    assert compiled.cache_info().compiles <= programs
+
+
+def test_a_reshape_by_a_size_of_data_is_not_written_to() -> None:
+    def written(x: Any) -> Any:
+        rows = (x[x > 0][:, None] * torch.ones(3)).t()
+        made = rows.reshape(-1)
+        made.mul_(2)
+        return made, rows + 1
+
+    with pytest.raises(NotYetError, match="a view or a copy by a size"):
+        dyn_torch.jit(written, strict=True)(torch.ones(5))
+
+
+def test_what_is_written_and_reached_in_two_ways_is_refused() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+
+    def argument_written(x: Any) -> Any:
+        x.add_(1)
+        return weight * 1
+
+    def gradient_written(x: Any) -> Any:
+        weight.grad.mul_(2)
+        return x + 1
+
+    with torch.no_grad():
+        with pytest.raises(UnsupportedOpError, match=r"tensor 0 of its arguments \(.*\), which it also closes over"):
+            dyn_torch.jit(argument_written, strict=True)(weight)
+        with pytest.raises(
+            UnsupportedOpError, match=r"a gradient of a tensor .* shares memory with tensor 0 of its arg"
+        ):
+            dyn_torch.jit(gradient_written, strict=True)(weight.grad)
+    assert weight.tolist() == weight.grad.tolist() == [1, 1, 1]

@@ -9,6 +9,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 F, nn = torch.nn.functional, torch.nn
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 
@@ -27,6 +28,29 @@ def test_what_dropout_dropped_gets_no_gradient() -> None:
             made.sum().backward()
             torch.testing.assert_close(x.grad, made.detach())
         assert compiled.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("is_reentrant", [False, True])
+def test_a_checkpoint_drops_again_what_it_dropped(is_reentrant: bool) -> None:
+    def f(x: Any, w: Any) -> Any:
+        def body(v: Any) -> Any:
+            return F.dropout(torch.tanh(v * w), 0.5)
+
+        return F.dropout(checkpoint(body, F.dropout(x * w, 0.5), use_reentrant=is_reentrant), 0.5)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for count in (40, 50, 0):
+        x, w = torch.randn(count, 10, requires_grad=True), torch.ones((), requires_grad=True)
+        made = compiled(x, w)
+        made.sum().backward()
+        kept = made.detach() != 0
+        wanted = torch.where(kept, 8 * (1 - torch.tanh(2 * x.detach()) ** 2), 0.0)
+        torch.testing.assert_close(x.grad, wanted, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(w.grad, 2 * (x.detach() * wanted).sum(), rtol=1e-3, atol=1e-3)
+    before = torch.get_rng_state()
+    first = torch.rand(3)
+    torch.set_rng_state(before)
+    assert torch.equal(first, torch.rand(3))
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

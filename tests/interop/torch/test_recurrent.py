@@ -115,7 +115,7 @@ def test_cells() -> None:
 def test_derivatives(name: str) -> None:
     module = MODULES[name]()
     weights = dict(module.named_parameters())
-    dtype = module.weight_ih_l0.dtype
+    dtype, flat = module.weight_ih_l0.dtype, module._flat_weights
 
     def derivatives(x: Any, given: dict[str, Any]) -> Any:
         with torch.enable_grad():
@@ -124,6 +124,7 @@ def test_derivatives(name: str) -> None:
             outputs, state = torch.func.functional_call(module, own, (x,))
             ends = state if isinstance(state, tuple) else (state,)
             loss = (outputs**2).sum() + sum((end * 3).sum() for end in ends)
+            module._flat_weights = flat  # functional_call leaves one of what it was given, and these may be traced
             return torch.autograd.grad(loss, [x, *own.values()])
 
     compiled = dyn_torch.jit(derivatives)

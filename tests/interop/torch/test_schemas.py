@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, tuple[Any, Callable[..., Any], int]] = {
 
 
 #: Who defines the operations that are known by their names.
-LIBRARIES = {"transformers": "transformers.integrations.moe"}
+LIBRARIES = {"transformers": "transformers.integrations.moe", "prims": "torch._inductor.inductor_prims"}
 
 
 def of_library(name: str) -> Any:

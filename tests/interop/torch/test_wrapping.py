@@ -175,3 +175,32 @@ def test_torch_says_that_it_compiles_while_anything_is_traced() -> None:
     in_threads(work, range(4))
     assert seen == [(True, False)] * 4
     assert settings() == before == (False, True)
+
+
+def test_compiled_modules_are_modules_and_parts_of_others() -> None:
+    module = Scale()
+    compiled = dyn_torch.jit(module)
+    assert isinstance(compiled, nn.Module)
+    parent = nn.Sequential(compiled, nn.Linear(3, 2))
+    names = ["0.weight", "0.count", "0.part.weight", "0.part.bias", "1.weight", "1.bias"]
+    assert list(parent.state_dict()) == names
+    assert [name for name, _ in parent.named_parameters()] == [name for name in names if name != "0.count"]
+    assert list(parent.modules()) == [parent, module, module.part, parent[1]]
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        assert not parent.eval()[0].training
+        same(nn.Sequential(module, parent[1])(x), parent(x))
+        parent.double()
+        same(nn.Sequential(module, parent[1])(x.double()), parent(x.double()))
+        parent.load_state_dict({name: torch.zeros_like(value) for name, value in parent.state_dict().items()})
+        assert not module.weight.any()
+    for other in (copy.deepcopy(parent), pickle.loads(pickle.dumps(parent))):
+        assert isinstance(other[0], dyn_torch.TorchJitted)
+        assert other[0].weight is not module.weight
+        assert list(other.state_dict()) == names
+    whole = dyn_torch.jit(parent.float(), strict=True)
+    parent(x).sum().backward()
+    wanted = [p.grad.clone() for p in parent.parameters()]
+    parent.zero_grad()
+    whole(x).sum().backward()
+    same(wanted, [p.grad for p in parent.parameters()])

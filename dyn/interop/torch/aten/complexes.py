@@ -9,8 +9,10 @@ import torch
 
 import dyn.numpy as dnp
 from dyn import lax
+from dyn.interop.torch.aten.pointwise import sign
 from dyn.interop.torch.aten.tables import common_order, converts, pointwise, view
-from dyn.interop.torch.tensors import Order, numpy_dtype, record_of
+from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.tensors import Record, numpy_dtype, record_of
 from dyn.trace.tracer import Tracer
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -29,12 +31,22 @@ def _pairs(a: Tracer) -> Tracer:
     return dnp.stack([dnp.real(a), dnp.imag(a)], axis=-1)
 
 
-@view("view_as_real.default", write=lambda whole, new: _of_pairs(new))
+def _order_of_pairs(record: Record) -> Order | None:
+    return None if record.order is None else (*record.order, len(record.order))
+
+
+def _order_of_complex(record: Record) -> Order | None:
+    """Pairs lie in memory one after the other: their axis is the innermost."""
+    order = record.order
+    return None if order is None or order[:-1] == tuple(range(len(order) - 1)) else order[:-1]
+
+
+@view("view_as_real.default", write=lambda whole, new: _of_pairs(new), order=_order_of_pairs, is_dense=True)
 def view_as_real(a: Tracer) -> Tracer:
     return _pairs(a)
 
 
-@view("view_as_complex.default", write=lambda whole, new: _pairs(new))
+@view("view_as_complex.default", write=lambda whole, new: _pairs(new), order=_order_of_complex, is_dense=True)
 def view_as_complex(a: Tracer) -> Tracer:
     return _of_pairs(a)
 
@@ -58,7 +70,7 @@ def angle(a: Any) -> Tracer:
 @pointwise("sgn.default", operands=1)
 def sgn(a: Any) -> Any:
     if a.dtype.kind != "c":
-        return dnp.sign(a)
+        return sign(a)
     size = dnp.abs(a)
     return dnp.where(size == 0, dnp.zeros_like(a), a / dnp.where(size == 0, dnp.ones_like(size), size))
 

@@ -123,6 +123,16 @@ def item(tracing: Tracing, tensor: Any) -> Any:
     return number_of(tracing.env, record_of(tensor).value)
 
 
+@composite("narrow.Tensor")
+def narrow(a: Any, dim: int, start: Any, length: Any) -> Any:
+    """``length`` elements of an axis from the place that a tensor says, which may count from the end."""
+    size = a.shape[dim]
+    place = torch.where(start < 0, start + size, start).item()
+    torch._check(place >= 0, lambda: "start of narrow() is a place on the axis")
+    torch._check(place + length <= size, lambda: "narrow() ends on the axis")
+    return a.narrow(dim, place, length)
+
+
 @in_place("equal.default")
 def equal(tracing: Tracing, tensor: Any, other: Any) -> Any:
     a, b = record_of(tensor).value, record_of(other).value

@@ -41,7 +41,12 @@ def scalar_tensor(value: Any, dtype: Any = None, **options: Any) -> Tracer:
     return dnp.asarray(value, dtype=_dtype(dtype))
 
 
-@converts("empty.memory_format", "zeros.default", "empty_permuted.default")
+@converts("empty_permuted.default", order=lambda args, kwargs: tuple(args[1]))
+def empty_permuted(sizes: Sequence[Any], order: Sequence[int], dtype: Any = None, **options: Any) -> Tracer:
+    return zeros(sizes, dtype=dtype)
+
+
+@converts("empty.memory_format", "zeros.default", "_efficientzerotensor.default")
 def zeros(sizes: Sequence[Any], *rest: Any, dtype: Any = None, **options: Any) -> Tracer:
     return dnp.zeros(tuple(sizes), dtype=_dtype(dtype))
 
@@ -102,8 +107,8 @@ def fill(a: Tracer, value: Any) -> Tracer:
 
 
 def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
-    given = [start, end, step]
-    integers = all(not isinstance(n, float) for n in given)
+    start, end, step = [int(n) if isinstance(n, bool) else n for n in (start, end, step)]
+    integers = all(not isinstance(n, float) for n in (start, end, step))
     dtype = _dtype(dtype, torch.int64 if integers else None)
     if not isinstance(step, int | float):  # a size
         return (dnp.arange(max_dim(-((start - end) // step), 0)) * step + start).astype(dtype)

@@ -175,7 +175,12 @@ def lu_unpack(
     return (order, *(_triangles(factors) if unpack_data else (nothing, nothing)))
 
 
-@converts("linalg_lu_solve.default", order=_ordered(True))
+def _solved_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Columns, or rows where the unknown is on the left."""
+    return columns(args[0].ndim) if kwargs.get("left", args[3] if len(args) > 3 else True) else None
+
+
+@converts("linalg_lu_solve.default", order=_solved_order)
 def lu_solve(factors: Tracer, pivots: Tracer, b: Tracer, left: bool = True, adjoint: bool = False) -> Tracer:
     if not left:
         # X A = B is A^T X^T = B^T; the adjoint of A^T is what conjugates.

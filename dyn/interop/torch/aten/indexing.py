@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
+from dyn.errors import ShapeError
 from dyn.interop.torch.aten.tables import axis_of, converts
+from dyn.shapes import RelKind, product
+from dyn.source import user_loc
+from dyn.trace.context import current_trace
 from dyn.trace.tracer import Tracer
 
 
@@ -26,9 +30,23 @@ def index_select(a: Tracer, axis: int, at: Tracer) -> Tracer:
 def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Tracer:
     if a.ndim == 0:
         return dnp.broadcast_to(a, at.shape)
+    if at.ndim == 0:
+        return dnp.take(a, at, axis=axis)
+    if at.ndim != a.ndim:
+        return _gathered_nothing(a, at)
     axis = axis_of(axis, a.ndim)
     first = tuple([slice(None) if i == axis else slice(0, n) for i, n in enumerate(at.shape)])
     return dnp.take_along_axis(a[first], at, axis=axis)
+
+
+def _gathered_nothing(a: Tracer, at: Tracer) -> Tracer:
+    """What is gathered at no places, which PyTorch takes in any number of axes."""
+    text = f"the index of gather has {at.ndim} axes and the tensor {a.ndim}, and so it has to be empty"
+    trace, count = current_trace(), product(at.dims)
+    if trace is None or (isinstance(count, int) and count != 0):
+        raise ShapeError(f"{text}.", loc=user_loc(), remedy="give the index as many axes as the tensor has.")
+    trace.demand(RelKind.EQ, count, 0, text)
+    return dnp.zeros(at.shape, dtype=a.dtype)
 
 
 def _places(indices: Sequence[Any]) -> tuple[Any, ...]:
@@ -44,7 +62,12 @@ def index(a: Tracer, indices: Sequence[Any]) -> Tracer:
 def index_put(a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: bool = False) -> Tracer:
     target = a.at[_places(indices)]
     values = values.astype(a.dtype)
-    return target.add(values) if accumulate else target.set(values)
+    return added(target, values) if accumulate else target.set(values)
+
+
+def added(target: Any, values: Any) -> Tracer:
+    """``x.at[…].add(values)``; of truth values whether one of them is true."""
+    return target.max(values) if values.dtype.kind == "b" else target.add(values)
 
 
 def along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
@@ -69,15 +92,17 @@ def scatter(a: Tracer, axis: int, at: Tracer, source: Any) -> Tracer:
 def scatter_add(a: Tracer, axis: int, at: Tracer, source: Tracer) -> Tracer:
     if a.ndim == 0:
         return dnp.add(a, source)
-    return a.at[along(a, axis, at)].add(source[tuple([slice(0, n) for n in at.shape])])
+    return added(a.at[along(a, axis, at)], source[tuple([slice(0, n) for n in at.shape])])
 
 
 @converts("index_add.default")
 def index_add(a: Tracer, axis: int, at: Tracer, source: Tracer, alpha: Any = 1) -> Tracer:
+    if a.ndim == 0:
+        return index_add(dnp.reshape(a, (1,)), 0, dnp.reshape(at, (-1,)), dnp.reshape(source, (-1,)), alpha)[0]
     index: list[Any] = [slice(None)] * a.ndim
     index[axis_of(axis, a.ndim)] = at
     scaled = source if isinstance(alpha, int) and alpha == 1 else source * dnp.asarray(alpha, dtype=source.dtype)
-    return a.at[tuple(index)].add(scaled)
+    return added(a.at[tuple(index)], scaled)
 
 
 @converts("tril.default")

@@ -86,28 +86,29 @@ def pdist(a: Tracer, p: float = 2.0) -> Tracer:
 
 @converts("_grouped_mm.default")
 def grouped_mm(a: Tracer, b: Tracer, offs: Tracer | None = None, bias: Any = None, out_dtype: Any = None) -> Tracer:
-    """Rows ``offs[i - 1]`` to ``offs[i]`` of ``a`` times matrix ``i`` of ``b``; rows after the last of them are 0.
-
-    Of two matrices it has a product for each group: of these columns of ``a`` and these rows of ``b``.
-    """
+    """Products of groups, of which ``offs`` has the ends: of rows of ``a`` and matrices of ``b``, of matrices of ``a``
+    and columns of ``b``, or of columns of ``a`` and rows of ``b``, a matrix for each. What is in no group is 0."""
     dtype = a.dtype if out_dtype is None else numpy_dtype(out_dtype)
     if offs is None:
         return dnp.matmul(a, b).astype(dtype)
-    if a.ndim != 2:
-        raise NotYetError(f"groups of a matrix of rank {a.ndim} times one of rank {b.ndim}.", loc=user_loc())
     starts = dnp.concatenate([dnp.zeros((1,), dtype=offs.dtype), offs[:-1]])
+    shapes = {(2, 3): (a.shape[0], b.shape[-1]), (3, 2): (a.shape[-2], b.shape[1]), (2, 2): (a.shape[0], b.shape[1])}
+    shape = shapes.get((a.ndim, b.ndim))
+    if shape is None:
+        raise NotYetError(f"groups of an array of rank {a.ndim} times one of rank {b.ndim}.", loc=user_loc())
 
-    def rows(i: Any, made: Any) -> Any:
-        group = slice(starts[i], offs[i])
-        return made.at[group].set(dnp.matmul(a[group], b[i]).astype(dtype))
+    def group(i: Any, made: Any) -> Any:
+        own: Any = slice(starts[i], offs[i])
+        if b.ndim == 3:
+            place, product = own, dnp.matmul(a[own], b[i])
+        elif a.ndim == 3:
+            place, product = (slice(None), own), dnp.matmul(a[i], b[:, own])
+        else:
+            place, product = i, dnp.matmul(a[:, own], b[own])
+        return made.at[place].set(product.astype(dtype))
 
-    def product(i: Any, made: Any) -> Any:
-        group = slice(starts[i], offs[i])
-        return made.at[i].set(dnp.matmul(a[:, group], b[group]).astype(dtype))
-
-    if b.ndim == 3:
-        return lax.fori_loop(0, b.shape[0], rows, dnp.zeros((a.shape[0], b.shape[2]), dtype=dtype))
-    return lax.fori_loop(0, offs.shape[0], product, dnp.zeros((offs.shape[0], a.shape[0], b.shape[1]), dtype=dtype))
+    groups = offs.shape[0]
+    return lax.fori_loop(0, groups, group, dnp.zeros(shape if a.ndim + b.ndim > 4 else (groups, *shape), dtype=dtype))
 
 
 # transformers' own forms of it, for compilers: each is a loop in Python that nothing else looks into.

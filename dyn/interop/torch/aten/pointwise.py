@@ -45,6 +45,12 @@ def mul(a: Any, b: Any) -> Any:
     return dnp.logical_and(a, b) if a.element_type.name == "bool" else a * b
 
 
+@pointwise("prims::fma", operands=3)
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c``, which may be rounded twice: Inductor's, which Dynamo writes ``addcmul_`` and its kin with."""
+    return a * b + c
+
+
 @pointwise("div.Tensor", "div.Scalar", operands=2, promotion=_FLOAT)
 def div(a: Any, b: Any) -> Any:
     return dnp.true_divide(a, b)
@@ -146,8 +152,15 @@ for _name, _function in {
     "log10": dnp.log10, "log1p": dnp.log1p, "sqrt": dnp.sqrt,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=1, promotion=_FLOAT)(_function)
+
+
+def sign(a: Any) -> Any:
+    """-1, 0 or 1; of truth values these themselves."""
+    return a if a.dtype.kind == "b" else dnp.sign(a)
+
+
 for _name, _function in {
-    "neg": dnp.negative, "sign": dnp.sign, "floor": dnp.floor, "ceil": dnp.ceil, "trunc": dnp.trunc,
+    "neg": dnp.negative, "sign": sign, "floor": dnp.floor, "ceil": dnp.ceil, "trunc": dnp.trunc,
     "bitwise_not": dnp.bitwise_not, "round": dnp.round, "positive": dnp.positive,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=1)(_function)
@@ -227,6 +240,8 @@ def masked_fill(a: Any, mask: Any, value: Any) -> Any:
 
 @converts("_to_copy.default", order=named_order)
 def to_copy(a: Tracer, dtype: Any = None, **options: Any) -> Any:
+    if not isinstance(a, Tracer):  # PyTorch hands a number on as it is, where it batches operations
+        a = dnp.asarray(a)
     return a if dtype is None else a.astype(numpy_dtype(dtype))
 
 

@@ -10,7 +10,9 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.convolutions import spread
 from dyn.interop.torch.aten.tables import common_order, converts
-from dyn.trace.dims import max_dim, min_dim
+from dyn.shapes import RelKind
+from dyn.trace.context import current_trace
+from dyn.trace.dims import max_dim, min_dim, unwrap_dim
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
@@ -243,3 +245,51 @@ def _max_unpool(rank: int) -> None:
 
 _max_unpool(2)
 _max_unpool(3)
+
+
+# ---- windows at random places ----------------------------------------------------------------------------------------
+
+
+def _random_starts(sample: Tracer, size: Any, count: Any, window: Any) -> Tracer:
+    """Where ``count`` windows begin on an axis, for a number from 0 to 1 of each plane, which sets them off."""
+    trace, least, given = current_trace(), unwrap_dim(count + window - 1), unwrap_dim(size)
+    if trace is not None and least is not None and given is not None:
+        trace.demand(RelKind.GE, given, least, "windows of fractional_max_pool start at different places")
+    number = dnp.arange(count)
+    step = dnp.asarray(size - window, dtype=sample.dtype) / dnp.asarray(max_dim(count - 1, 1), dtype=sample.dtype)
+    offset = sample[..., None]
+    starts = ((number + offset) * step).astype("int64") - (offset * step).astype("int64")
+    return dnp.where(number == count - 1, size - window, starts)
+
+
+def _fractional_max_pool(rank: int) -> None:
+    @converts(f"fractional_max_pool{rank}d.default")
+    def fractional_max_pool(
+        a: Tracer, window: Sequence[Any], counts: Sequence[Any], samples: Tracer
+    ) -> tuple[Tracer, Tracer]:
+        if a.ndim == rank + 1:
+            return tuple([made[0] for made in fractional_max_pool(a[None], window, counts, samples)])
+        sizes, window = a.shape[-rank:], spread(window, rank)
+        flat: Any = dnp.zeros((), dtype="int64")
+        for axis, (size, long, count) in enumerate(zip(sizes, window, counts, strict=True)):
+            # Of images the first number is for columns.
+            sample = samples[: a.shape[0], :, rank - 1 - axis if rank == 2 else axis]
+            places = _random_starts(sample, size, count, long)[..., None] + dnp.arange(long)
+            shape = [*a.shape[:2], *[1] * (2 * rank)]
+            shape[2 + axis], shape[2 + rank + axis] = count, long
+            flat = flat * size + dnp.reshape(places, tuple(shape))
+        flat = dnp.reshape(flat, (*a.shape[:2], *counts, math.prod(window)))
+        planes = dnp.reshape(a, (*a.shape[:2], -1))
+        batch, channel = (dnp.arange(n) for n in a.shape[:2])
+        ones = (1,) * (rank + 1)
+        taken = planes[dnp.reshape(batch, (-1, 1, *ones)), dnp.reshape(channel, (1, -1, *ones)), flat]
+        best = dnp.argmax(taken, axis=-1, keepdims=True)
+        return tuple([dnp.take_along_axis(one, best, axis=-1)[..., 0] for one in (taken, flat)])
+
+    @converts(f"fractional_max_pool{rank}d_backward.default")
+    def fractional_max_pool_backward(cotangent: Tracer, a: Tracer, window: Any, counts: Any, at: Tracer) -> Tracer:
+        return unpool(cotangent, at, a.shape, rank)
+
+
+_fractional_max_pool(2)
+_fractional_max_pool(3)

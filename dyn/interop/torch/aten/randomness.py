@@ -234,7 +234,8 @@ def native_dropout(key: Any, a: Tracer, p: Any, train: bool | None) -> tuple[Tra
 
 @converts("native_dropout_backward.default", order=_of_first)
 def native_dropout_backward(cotangent: Tracer, kept: Tracer, scale: float) -> Tracer:
-    # A product, as PyTorch's: infinity that is dropped is NaN.
+    # A product, as PyTorch's: infinity that is dropped is NaN. With the scale it is a float.
+    cotangent = cotangent.astype("float32") if cotangent.dtype.kind in "biu" else cotangent
     return cotangent * kept.astype(cotangent.dtype) * dnp.asarray(scale, dtype=cotangent.dtype)
 
 

@@ -15,7 +15,7 @@ import torch
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import NotYetError
-from dyn.interop.torch.composites import composite, current_tracing
+from dyn.interop.torch.composites import composite, current_tracing, refuse_second_derivatives
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -101,6 +101,7 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
+        refuse_second_derivatives("a recurrent layer")
         found = _tensors(ctx.pullback(tuple(current_tracing().values(cotangents))))
         wanted = ctx.needs_input_grad[1:]
         return None, *[one if asked else None for one, asked in zip(found, wanted, strict=True)]

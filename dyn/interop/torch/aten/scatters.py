@@ -8,7 +8,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.interop.torch.aten import shapes
-from dyn.interop.torch.aten.indexing import along
+from dyn.interop.torch.aten.indexing import added, along
 from dyn.interop.torch.aten.tables import common_order, converts
 from dyn.interop.torch.aten.tables import operation as operation_named
 from dyn.interop.torch.tracing import VIEWS
@@ -18,10 +18,14 @@ _ = shapes  # whose views are read below
 
 
 def _least(dtype: Any) -> Any:
+    if dtype.kind == "b":
+        return False
     return dnp.iinfo(dtype).min if dtype.kind in "iu" else -math.inf
 
 
 def _greatest(dtype: Any) -> Any:
+    if dtype.kind == "b":
+        return True
     return dnp.iinfo(dtype).max if dtype.kind in "iu" else math.inf
 
 
@@ -38,6 +42,8 @@ _REDUCTIONS: dict[str, tuple[str, Any]] = {
 
 
 def _reduced(a: Tracer, index: Any, values: Any, reduce: str, include_self: bool) -> Tracer:
+    if a.dtype.kind == "b":  # sums and products of truth values are maxima and minima
+        reduce = {"sum": "amax", "add": "amax", "prod": "amin", "multiply": "amin"}.get(reduce, reduce)
     method, identity = _REDUCTIONS[reduce]
     start = a if include_self else a.at[index].set(dnp.asarray(identity(a.dtype), dtype=a.dtype))
     made = getattr(start.at[index], method)(values)
@@ -89,7 +95,7 @@ def masked_scatter(a: Tracer, mask: Tracer, source: Tracer) -> Tracer:
 def put(a: Tracer, at: Tracer, source: Tracer, accumulate: bool = False) -> Tracer:
     target = dnp.reshape(a, (-1,)).at[dnp.reshape(at, (-1,))]
     values = dnp.reshape(source, (-1,))
-    return dnp.reshape(target.add(values) if accumulate else target.set(values), a.shape)
+    return dnp.reshape(added(target, values) if accumulate else target.set(values), a.shape)
 
 
 @converts("take.default")

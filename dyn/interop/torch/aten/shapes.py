@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop.torch import conditions
-from dyn.interop.torch.aten.tables import axis_of, converts, view
+from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, view
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import Record, inverse
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
@@ -19,6 +19,8 @@ from dyn.trace.tracer import Tracer
 
 #: Whether an axis is squeezed is asked for the user, as PyTorch asks it.
 ASKS_FOR_OTHERS = True
+
+Axes = Callable[..., list[int]]
 
 #: PyTorch's word for "to the end" in a slice.
 _END = 2**63 - 1
@@ -106,14 +108,36 @@ def squeeze(a: Tracer, axes: Any = None) -> Tracer:
 # ---- other orders of axes --------------------------------------------------------------------------------------------
 
 
-def _permuted_order(record: Record, axes: Sequence[int]) -> Order | None:
-    rank = len(axes)
-    before = record.order or tuple(range(rank))
-    where = inverse([axis_of(axis, rank) for axis in axes])
-    return _rows_first([where[axis] for axis in before])
+def _permutation(name: str) -> Callable[[Axes], Axes]:
+    """Register the axes of the tensor, in the order of a view's, as that view; by the rank and the call's arguments."""
+
+    def register(axes: Axes) -> Axes:
+        def write(whole: Tracer, new: Tracer, *rest: Any) -> Tracer:
+            return dnp.transpose(new, inverse(axes(new.ndim, *rest)))
+
+        def order(record: Record, *rest: Any) -> Order | None:
+            where = inverse(axes(_rank(record), *rest))
+            return _rows_first([where[axis] for axis in record.order or range(len(where))])
+
+        def place(dims: list[Dim], strides: list[Dim], offset: Dim, *rest: Any) -> tuple[list[Dim], Dim]:
+            return [strides[axis] for axis in axes(len(strides), *rest)], offset
+
+        @view(name, write=write, order=order, is_dense=True, place=place, is_placed=True)
+        def read(a: Tracer, *rest: Any) -> Tracer:
+            return dnp.transpose(a, axes(a.ndim, *rest))
+
+        return axes
+
+    return register
 
 
-def _swap(rank: int, a: int, b: int) -> list[int]:
+@_permutation("permute.default")
+def permute(rank: int, axes: Sequence[int]) -> list[int]:
+    return [axis_of(axis, rank) for axis in axes]
+
+
+@_permutation("transpose.int")
+def transpose(rank: int, a: int, b: int) -> list[int]:
     axes = list(range(rank))
     if rank:
         a, b = axis_of(a, rank), axis_of(b, rank)
@@ -121,34 +145,11 @@ def _swap(rank: int, a: int, b: int) -> list[int]:
     return axes
 
 
-@view(
-    "permute.default",
-    write=lambda whole, new, axes: dnp.transpose(new, inverse([axis_of(axis, new.ndim) for axis in axes])),
-    order=_permuted_order,
-    is_dense=True,
-)
-def permute(a: Tracer, axes: Sequence[int]) -> Tracer:
-    return dnp.transpose(a, [axis_of(axis, a.ndim) for axis in axes]) if a.ndim else a
-
-
-@view(
-    "transpose.int",
-    write=lambda whole, new, i, j: dnp.transpose(new, _swap(new.ndim, i, j)) if new.ndim else new,
-    order=lambda record, i, j: _permuted_order(record, _swap(_rank(record), i, j)),
-    is_dense=True,
-)
-def transpose(a: Tracer, i: int, j: int) -> Tracer:
-    return dnp.transpose(a, _swap(a.ndim, i, j)) if a.ndim else a
-
-
-@view(
-    "t.default",
-    write=lambda whole, new: dnp.transpose(new),
-    order=lambda record: _permuted_order(record, range(_rank(record))[::-1]),
-    is_dense=True,
-)
-def t(a: Tracer) -> Tracer:
-    return dnp.transpose(a)
+@_permutation("t.default")
+def t(rank: int) -> list[int]:
+    if rank > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {rank}D")
+    return list(range(rank))[::-1]
 
 
 def _rank(record: Record) -> int:
@@ -275,7 +276,13 @@ def diagonal(a: Tracer, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tracer
 # ---- put together ----------------------------------------------------------------------------------------------------
 
 
-@converts("cat.default")
+def _common_channels_last(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """Channels last, where all tensors that are put together lie so; rows otherwise."""
+    order = common_order(args[0], kwargs)
+    return order if order in CHANNELS_LAST.values() else None
+
+
+@converts("cat.default", order=_common_channels_last)
 def cat(tensors: Sequence[Tracer], axis: int = 0) -> Tracer:
     rank = max(tensor.ndim for tensor in tensors)
     kept = [tensor for tensor in tensors if tensor.ndim == rank]

@@ -7,8 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.interop.torch.aten.tables import Promotion, common_order, converts, pointwise, takes_call
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.aten.tables import Promotion, converts, pointwise
 from dyn.trace.tracer import Tracer
 
 _FLOAT = Promotion.INT_TO_FLOAT
@@ -29,14 +28,6 @@ def _erfcx(a: Any) -> Any:
 _FRACTION_TERMS = 50
 
 
-def _i0(a: Any) -> Any:
-    return dnp.i0(a)
-
-
-def _i1(a: Any) -> Any:
-    return dnp.exp(dnp.abs(a)) * lax.bessel_i1e(a)
-
-
 def _digamma(a: Any) -> Any:
     """At 0 infinite, with the sign that it has beside it: PyTorch's convention."""
     return dnp.where(a == 0, dnp.copysign(dnp.full_like(a, dnp.inf), -a), lax.digamma(a))
@@ -48,29 +39,19 @@ def _normal_quantile(a: Any) -> Any:
 
 for _name, _function in {
     "lgamma": lax.lgamma, "digamma": _digamma, "erfc": lax.erfc, "erfinv": lax.erf_inv,
-    "i0": _i0, "special_i0e": lax.bessel_i0e, "special_i1": _i1, "special_i1e": lax.bessel_i1e,
-    "special_erfcx": _erfcx, "special_modified_bessel_i0": _i0, "special_modified_bessel_i1": _i1,
+    "special_erfcx": _erfcx,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=1, promotion=_FLOAT)(_function)
 for _name, _function in {
     "acos": dnp.arccos, "acosh": dnp.arccosh, "asin": dnp.arcsin, "asinh": dnp.arcsinh, "atan": dnp.arctan,
     "atanh": dnp.arctanh, "cosh": dnp.cosh, "sinh": dnp.sinh, "tan": dnp.tan, "exp2": dnp.exp2, "log2": dnp.log2,
     "log10": dnp.log10, "trunc": dnp.trunc, "cbrt": dnp.cbrt, "erf": lax.erf, "erf_inv": lax.erf_inv,
-    "erfc": lax.erfc, "erfcx": _erfcx, "lgamma": lax.lgamma, "digamma": _digamma, "bessel_i0": _i0,
-    "bessel_i0e": lax.bessel_i0e, "bessel_i1": _i1, "bessel_i1e": lax.bessel_i1e, "ndtri": _normal_quantile,
+    "erfc": lax.erfc, "erfcx": _erfcx, "lgamma": lax.lgamma, "digamma": _digamma, "ndtri": _normal_quantile,
     "bitwise_not": dnp.bitwise_not, "conj_physical": dnp.conj,
 }.items():  # fmt: skip
     pointwise(f"prims::{_name}.default", operands=1)(_function)
 for _name, _function in {"isfinite": dnp.isfinite, "signbit": dnp.signbit}.items():
     pointwise(f"prims::{_name}.default", operands=1, promotion=Promotion.ALWAYS_BOOL)(_function)
-
-
-@takes_call("polygamma.default", order=lambda args, kwargs: common_order(args[1:], kwargs))
-def polygamma(tracing: Tracing, n: int, a: Any) -> Any:
-    value = tracing.value(a)
-    computed = value.astype("float32") if value.dtype.itemsize < 4 or value.dtype.kind in "iub" else value
-    made = lax.polygamma(n, computed)
-    return made.astype(value.dtype) if value.dtype.kind not in "iub" else made
 
 
 @converts("frexp.Tensor", "prims::frexp.default")
@@ -99,19 +80,18 @@ for _name in ("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self"):
     pointwise(_name, operands=2, promotion=_FLOAT)(_xlogy)
 for _name in ("default", "other_scalar", "self_scalar"):
     pointwise(f"special_xlog1py.{_name}", operands=2, promotion=_FLOAT)(_xlog1py)
-    pointwise(f"special_zeta.{_name}", operands=2, promotion=_FLOAT)(lax.zeta)
 for _name, _function in {
     "fmax": dnp.fmax, "fmin": dnp.fmin, "gcd": dnp.gcd, "nextafter": dnp.nextafter, "hypot": dnp.hypot,
     "heaviside": dnp.heaviside, "lcm": dnp.lcm,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=2)(_function)
 for _name, _function in {
-    "logaddexp": dnp.logaddexp, "logaddexp2": dnp.logaddexp2, "igamma": lax.igamma, "igammac": lax.igammac,
+    "logaddexp": dnp.logaddexp, "logaddexp2": dnp.logaddexp2,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=2, promotion=_FLOAT)(_function)
 for _name, _function in {
     "fmax": dnp.fmax, "fmin": dnp.fmin, "gcd": dnp.gcd, "nextafter": dnp.nextafter, "hypot": dnp.hypot,
-    "igamma": lax.igamma, "igammac": lax.igammac, "zeta": lax.zeta, "bitwise_and": dnp.bitwise_and,
+    "bitwise_and": dnp.bitwise_and,
     "bitwise_or": dnp.bitwise_or, "bitwise_xor": dnp.bitwise_xor, "shift_left": dnp.left_shift,
     "shift_right_arithmetic": dnp.right_shift,
 }.items():  # fmt: skip

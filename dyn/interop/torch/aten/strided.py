@@ -10,9 +10,12 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
+from dyn.interop.torch import conditions
 from dyn.interop.torch.aten.tables import in_place, takes_call
+from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import Record, Step, ViewCall, inverse, record_of
 from dyn.interop.torch.tracing import Tracing
+from dyn.shapes import dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -32,6 +35,10 @@ def _again(tensor: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch
     return tensor.as_strided(sizes, strides, tensor.storage_offset() + offset)
 
 
+#: What is asked of places is asked by the operation that the user calls.
+ASKS_FOR_OTHERS = True
+
+
 def _whole(tensor: Any) -> Record:
     """The record of the tensor whose memory it is."""
     record = record_of(tensor).root
@@ -41,13 +48,28 @@ def _whole(tensor: Any) -> Record:
     return record
 
 
+def _require_inside(tracing: Tracing, whole: Record, size: Any, stride: Any, offset: Any) -> None:
+    """Raise NotYetError where places are outside of the tensor: its memory may go on there, and the program ends."""
+    sizes, strides, start = [as_dim(n) for n in size], [as_dim(n) for n in stride], as_dim(offset)
+    last = sum([(n - 1) * step for n, step in zip(sizes, strides, strict=True)], start=start)
+    has_any = dim_min(dim_max(product(sizes), 0), 1)
+    count = product(whole.value.dims)
+    inside = conditions.joined(
+        True, conditions.ordered(">=", start * has_any, 0), conditions.ordered(">=", count, (last + 1) * has_any)
+    )
+    if isinstance(inside, bool) or inside.symbols() <= tracing.trace.sizes.keys():
+        if not conditions.decide(inside, tracing.trace):
+            raise NotYetError("as_strided of elements outside of the tensor.", loc=user_loc(),
+                              remedy="call it of the tensor that has them.")  # fmt: skip
+    else:
+        inside.require(tracing.trace)
+
+
 @in_place("as_strided.default")  # of what the record says, and not of the value alone
 def as_strided(tracing: Tracing, a: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-    offset = a.storage_offset() if storage_offset is None else storage_offset
     whole = _whole(a)
-    if storage_offset is not None and whole.storage.origin is not None:
-        raise NotYetError("as_strided with storage_offset= of a tensor from outside, which counts from elsewhere.",
-                          loc=user_loc(), remedy="leave storage_offset= out.")  # fmt: skip
+    offset = a.storage_offset() if storage_offset is None else storage_offset - tracing.start_of(whole)
+    _require_inside(tracing, whole, size, stride, offset)
     known = tracing.known_view(whole, size, stride, offset)
     if known is not None:
         return tracing.strided(a, known, size, stride, offset)
@@ -79,3 +101,10 @@ def as_strided_scatter(
     places = _places(tracing.value(list(size)), tracing.value(list(stride)), tracing.value(storage_offset or 0))
     flat = dnp.reshape(record.value, (math.prod(record.value.shape),))
     return dnp.reshape(flat.at[places].set(tracing.value(source)), record.value.shape)
+
+
+@in_place("_has_same_storage_numel.default")
+def has_same_storage_numel(tracing: Tracing, a: Any, b: Any) -> bool:
+    """Whether the memory of two tensors is known to be as large; where it is not, PyTorch makes a tangent anew."""
+    sizes = [product(record_of(one).storage.value.dims) for one in (a, b)]
+    return conditions.known(conditions.equal(*sizes), tracing.trace) is True

@@ -122,7 +122,7 @@ def common_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     return orders.pop() if len(orders) == 1 else None
 
 
-_CHANNELS_LAST = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
+CHANNELS_LAST = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
 
 
 def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
@@ -130,22 +130,22 @@ def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     wanted = kwargs.get("memory_format")
     if wanted in (None, torch.preserve_format):
         return common_order(args[:1], kwargs)
-    return _CHANNELS_LAST.get(wanted)
+    return CHANNELS_LAST.get(wanted)
 
 
 def view(
     *names: str, write: Callable[..., Tracer] | None = None, order: Callable[..., Order | None] | None = None,
-    is_dense: bool = False, in_rows: bool = False, place: Callable[..., Any] | None = None,
+    is_dense: bool = False, in_rows: bool = False, place: Callable[..., Any] | None = None, is_placed: bool = False,
 ) -> Callable[[Function], Function]:  # fmt: skip
     """Register a function of a value and sizes as what a view reads.
 
     ``write(whole, new, *rest)`` is the whole value once the view is ``new``; ``order(record, *rest)`` the order of the
-    view's axes in memory, rows where it is left out. What ``is_dense``, ``in_rows`` and ``place`` say: :class:`View`.
+    view's axes in memory, rows where it is left out. What the others say: :class:`View`.
     """
 
     def register(function: Function) -> Function:
         for name in names:
-            VIEWS[operation(name)] = View(function, write, order, is_dense, in_rows, place)
+            VIEWS[operation(name)] = View(function, write, order, is_dense, in_rows, place, is_placed)
         return function
 
     return register

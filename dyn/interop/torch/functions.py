@@ -1,0 +1,122 @@
+"""Functions of PyTorch that are called otherwise in a trace, above its own code in C++, which asks for numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from dyn.interop.torch.function_modes import FunctionMode
+from dyn.interop.torch.sizes import Environment, SizesNeeded, as_dim
+from dyn.interop.torch.subscripts import subscripted
+from dyn.interop.torch.tensors import is_traced, record_of
+from dyn.shapes import evaluate, free_symbols
+
+#: What is asked of sizes right below is asked by the function that is called here.
+CALLS_USERS = True
+
+
+def _equal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Whether all elements are equal: a truth value that the program knows, and Python does not."""
+    return _of_two(*args, **kwargs)
+
+
+def _of_two(input: Any, other: Any) -> Any:
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"expected tensors of one dtype, not {input.dtype} and {other.dtype}")
+    return input.shape == other.shape and (input == other).all().item()
+
+
+def _all_close(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return torch.isclose(*args, **kwargs).all().item()
+
+
+def _gaussian_nll_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _of_variances(*args, **kwargs)
+
+
+def _of_variances(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """PyTorch's loss, where the program demands that variances are not negative: Python would ask for it."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * torch.ones_like(input)
+    else:
+        torch.ops.aten._assert_async.msg(~(var < 0).any(), "var of gaussian_nll_loss has no negative entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var[..., None]
+        elif input.ndim != var.ndim or sum(b for a, b in zip(input.shape, var.shape, strict=True) if a != b) != 1:
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+_OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    torch.Tensor.__getitem__: subscripted,
+    torch.Tensor.__setitem__: subscripted,
+    torch.equal: _equal,
+    torch.Tensor.equal: _equal,
+    torch.allclose: _all_close,
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.Tensor.allclose: _all_close,
+}
+
+
+_CONTIGUOUS = frozenset({torch.Tensor.contiguous})
+#: Functions whose result is a view or a copy, by the sizes.
+_VIEWS_OR_COPIES = frozenset({
+    torch.Tensor.reshape, torch.reshape, torch.Tensor.reshape_as, torch.Tensor.flatten, torch.flatten,
+    torch.Tensor.ravel, torch.ravel, *_CONTIGUOUS,
+})  # fmt: skip
+
+
+class Functions(FunctionMode):
+    """While it is active, some functions are called otherwise."""
+
+    def __init__(self, operations: Container[Any], env: Environment) -> None:
+        super().__init__(operations)
+        self._env = env
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _VIEWS_OR_COPIES:
+            return self._view_or_copy(func, args, kwargs or {})
+        otherwise = _OTHERWISE.get(func)
+        return self.call(func, args, kwargs or {}) if otherwise is None else otherwise(func, args, kwargs or {})
+
+    def _view_or_copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        before = self._env.defaults
+        with self._env.deciding():
+            made = func(*args, **kwargs)
+        source = args[0] if args else kwargs.get("input")
+        if self._env.defaults > before and is_traced(made) and is_traced(source):
+            memories = record_of(source).storage, record_of(made).storage
+            if memories[0] is not memories[1]:
+                if func not in _CONTIGUOUS and self._is_laid_otherwise(source, made):
+                    raise SizesNeeded
+                memories[0].may_be(memories[1])
+        return made
+
+    def _is_laid_otherwise(self, source: Any, copy: Any) -> bool:
+        """Whether a copy that was made by a default has other strides than what PyTorch makes in this call."""
+        sizes = self._env.trace.sizes
+        given = [tuple(map(as_dim, one)) for one in (source.shape, source.stride(), copy.shape, copy.stride())]
+        if any(not free_symbols(dim) <= sizes.keys() for dims in given for dim in dims):
+            return False
+        shape, strides, wanted, found = [[evaluate(dim, sizes) for dim in dims] for dims in given]
+        with _disable_current_modes():
+            made = torch.empty_strided(shape, strides, device="meta").reshape(wanted)
+        return made.numel() > 0 and any(
+            size > 1 and a != b for size, a, b in zip(wanted, made.stride(), found, strict=True)
+        )

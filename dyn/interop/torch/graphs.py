@@ -1,0 +1,320 @@
+"""Graphs of PyTorch's as functions of tensors alone, and which graphs are the same but for their sizes.
+
+Dynamo traces anew for sizes 0 and 1, and where a size stops being always the same. Most graphs that come of it differ
+from an earlier one in nothing but numbers where that has symbols: its program, which is one for every size, is theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._graph_pickler import GraphPickler, Options
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.node import Node
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from dyn.interop.torch.tensors import float_of
+
+#: A symbol of PyTorch's (``sympy.Symbol``), an expression over them (``sympy.Expr``), and a size: one, or a number.
+Symbol = Any
+Expression = Any
+Size = Any
+
+
+class Kind(Enum):
+    """Kind of an argument of a graph: the form in which the compiled function of tensors gets it."""
+
+    TENSOR = "itself"
+    INT = "as the sizes of a tensor without elements"
+    FLOAT = "as a tensor of it"
+    STATIC = "as a part of the key"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lowered:
+    """A graph as a function of those of its arguments that it needs, and then of ``carried``, each an INT.
+
+    ``graph`` takes the same arguments without those carried, and then ``sizes``, which follow from the rest.
+    """
+
+    graph: torch.fx.GraphModule
+    #: The arguments of the graph as it came, by number, and what they are passed as.
+    kept: tuple[tuple[int, Kind], ...]
+    #: The shapes of those that are tensors; None for others.
+    shapes: tuple[tuple[Size, ...] | None, ...]
+    #: Where each symbol is read: an axis of an argument, by its number among ``kept``.
+    axes: Mapping[Symbol, tuple[int, int]]
+    #: The symbols that no tensor has, and the arguments, by number, that they are.
+    carried: Mapping[Symbol, int]
+    #: All symbols that are arguments, with the arguments' numbers.
+    numbered: Mapping[Symbol, int]
+    sizes: tuple[Expression, ...]
+    #: All of the graph that is no size; None where graphs cannot be compared.
+    structure: Hashable
+    #: The sizes in it, in their order: those of the arguments first.
+    numbers: tuple[Size, ...]
+
+    def __call__(self, *given: Any) -> Any:
+        """The graph's results. Numbers are among the arguments as tensors that carry them (:func:`carrier`)."""
+        rest = len(self.kept)
+        known: dict[Any, Any] = {symbol: given[number].shape[axis] for symbol, (number, axis) in self.axes.items()}
+        known.update(zip(self.carried, map(_carried_int, given[rest:]), strict=True))
+        own = [_argument(kind, one) for (_, kind), one in zip(self.kept, given[:rest], strict=True)]
+        return self.graph(*own, *[sympy_interp(PythonReferenceAnalysis, dict(known), size) for size in self.sizes])
+
+    def saved(self) -> dict[str, Any]:
+        """All of it as what can be pickled, but for what compares it: other processes know other graphs."""
+        graph = torch.fx.Graph()
+        made: dict[Node, Node] = {}
+        for node in self.graph.graph.nodes:
+            made[node] = graph.node_copy(node, made.__getitem__)
+            made[node].meta = {name: node.meta[name] for name in ("stack_trace",) if name in node.meta}
+        bare = torch.fx.GraphModule(self.graph, graph)
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**fields, "graph": GraphPickler.dumps(bare, Options(ops_filter=None)), "structure": None, "numbers": ()}
+
+    @staticmethod
+    def loaded(saved: dict[str, Any]) -> Lowered:
+        """The graph of :meth:`saved`."""
+        graph: Any = GraphPickler.loads(saved["graph"], FakeTensorMode(shape_env=ShapeEnv()))
+        graph.recompile()
+        return Lowered(**{**saved, "graph": graph})
+
+
+def carrier(kind: Kind, argument: Any) -> Any:
+    """An argument of a call as one of the compiled function. A tensor of n by 0 takes no memory, and n is its size."""
+    if kind is Kind.INT:
+        return torch.empty((max(argument, 0), max(-argument, 0), 0))
+    return torch.tensor(argument, dtype=torch.float64) if kind is Kind.FLOAT else argument
+
+
+def _carried_int(given: Any) -> Any:
+    return given.shape[0] - given.shape[1]
+
+
+def _argument(kind: Kind, given: Any) -> Any:
+    if kind is Kind.INT:
+        return _carried_int(given)
+    return float_of(given) if kind is Kind.FLOAT else given
+
+
+# ---- lowering --------------------------------------------------------------------------------------------------------
+
+
+def lowered(graph: torch.fx.GraphModule) -> Lowered:
+    """A graph of Dynamo's or AOTAutograd's, whose numbers are known by the fake tensors of its nodes.
+
+    What its symbols are known to be, constants among them, PyTorch has checked before each call (*guards*).
+    """
+    return _Lowering(graph).lowered()
+
+
+def value_of(node: Node) -> Any:
+    """What stands for the result of a node: a fake tensor or a symbolic number, where anything does."""
+    return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
+
+
+class _Lowering:
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        self.old = graph
+        self.nodes = list(graph.graph.nodes)
+        self.inputs = [node for node in self.nodes if node.op == "placeholder"]
+        values = [value_of(node) for node in self.inputs]
+        #: Where symbols are found: on axes of arguments, used ones first, or as arguments of their own.
+        self.axes: dict[Symbol, tuple[int, int]] = {}
+        by_use = sorted(range(len(values)), key=lambda number: not self.inputs[number].users)
+        for number in by_use:
+            value = values[number]
+            if isinstance(value, torch.Tensor):
+                for axis, size in enumerate(value.shape):
+                    if isinstance(size, torch.SymInt) and expression(size).is_symbol:
+                        self.axes.setdefault(expression(size), (number, axis))
+        self.numbers: dict[Symbol, int] = {}
+        for number, value in enumerate(values):
+            if isinstance(value, torch.SymInt) and expression(value).is_symbol:
+                self.numbers.setdefault(expression(value), number)
+        self.values = values
+        #: The numbers that stand for nodes: those that are constants, and those that follow from the arguments.
+        self.constants: dict[Node, Any] = {}
+        self.computed: dict[Node, Expression] = {}
+        for node in self.nodes:
+            self._classify(node)
+
+    def _classify(self, node: Node) -> None:
+        value = value_of(node)
+        if node.op == "output" or not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return
+        found = expression(value)
+        if found.is_number or found in (sympy.true, sympy.false):
+            kind = int if isinstance(value, torch.SymInt) else float if isinstance(value, torch.SymFloat) else bool
+            self.constants[node] = kind(found)
+        elif isinstance(value, torch.SymInt) and all(s in self.axes or s in self.numbers for s in found.free_symbols):
+            self.computed[node] = found
+
+    def lowered(self) -> Lowered:
+        live = dict.fromkeys([n for n in self.nodes if n not in self.constants and n not in self.computed])
+        sizes: dict[Expression, int] = {}
+        for node in live:
+            for needed in node.all_input_nodes:
+                if needed in self.computed:
+                    sizes.setdefault(self.computed[needed], len(sizes))
+        symbols = sorted({s for size in sizes for s in size.free_symbols}, key=str)
+        on_axes = {symbol: self.axes[symbol] for symbol in symbols if symbol in self.axes}
+        carried = {symbol: self.numbers[symbol] for symbol in symbols if symbol not in self.axes}
+        needed_for_sizes = {number for number, _ in on_axes.values()}
+        kept = [
+            (number, _kind(value))
+            for number, (node, value) in enumerate(zip(self.inputs, self.values, strict=True))
+            if number in needed_for_sizes or (node in live and not live.keys().isdisjoint(node.users))
+        ]
+        places = {number: place for place, (number, _) in enumerate(kept)}
+        new, made = torch.fx.Graph(), dict[Node, Any](self.constants)
+        for number, _ in kept:
+            made[self.inputs[number]] = new.node_copy(self.inputs[number])
+        as_nodes = [new.placeholder(str(size) if size.is_symbol else f"size_{n}") for size, n in sizes.items()]
+        made |= {node: as_nodes[sizes[size]] for node, size in self.computed.items() if size in sizes}
+        for node in live:
+            if node.op != "placeholder":
+                made[node] = new.node_copy(node, made.__getitem__)
+        shapes = [_shape(self.values[number]) for number, _ in kept]
+        structure = _Structure(self, list(live), kept, shapes)
+        return Lowered(
+            torch.fx.GraphModule(self.old, new),
+            tuple(kept),
+            tuple(shapes),
+            {symbol: (places[number], axis) for symbol, (number, axis) in on_axes.items()},
+            carried,
+            self.numbers,
+            tuple(sizes),
+            structure.key,
+            tuple(structure.numbers),
+        )
+
+
+def expression(value: Any) -> Any:
+    """The expression of a symbolic number over symbols of PyTorch's."""
+    return value.node.expr
+
+
+def _shape(value: Any) -> tuple[Size, ...] | None:
+    if not isinstance(value, torch.Tensor):
+        return None
+    found = [size if isinstance(size, int) else expression(size) for size in value.shape]
+    return tuple([size if isinstance(size, int) or not size.is_number else int(size) for size in found])
+
+
+def _kind(value: Any) -> Kind:
+    if isinstance(value, torch.Tensor):
+        return Kind.TENSOR
+    if isinstance(value, torch.SymInt):
+        return Kind.INT
+    return Kind.FLOAT if isinstance(value, torch.SymFloat) else Kind.STATIC
+
+
+# ---- comparison ------------------------------------------------------------------------------------------------------
+
+
+class _Structure:
+    """Collects all of a graph that is no size as a key, and its sizes."""
+
+    def __init__(
+        self, lowering: _Lowering, live: Sequence[Node], kept: Sequence[tuple[int, Kind]], shapes: Any
+    ) -> None:
+        self.lowering = lowering
+        self.numbers: list[Size] = [size for shape in shapes if shape is not None for size in shape]
+        self._places = {lowering.inputs[number]: place for place, (number, _) in enumerate(kept)}
+        rows: list[Any] = []
+        for number, kind in kept:
+            value = lowering.values[number]
+            rows.append((kind, value.dtype, value.ndim, value.device) if kind is Kind.TENSOR else kind)
+        for node in live:
+            if node.op == "placeholder":
+                continue
+            target = _attribute(lowering.old, node.target) if node.op in ("get_attr", "call_module") else node.target
+            rows.append((node.op, target, self._leaf(node.args), self._leaf(node.kwargs)))
+            self._places[node] = len(self._places)
+        self.key: Hashable = tuple(rows)
+        try:
+            hash(self.key)
+        except TypeError:
+            self.key = None
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            if value in self._places:
+                return _At(self._places[value])
+            value = self.lowering.computed.get(value, self.lowering.constants.get(value))
+        if isinstance(value, sympy.Expr) or type(value) is int:
+            self.numbers.append(value)
+            return _NUMBER
+        if isinstance(value, float):
+            return float, repr(value)
+        if isinstance(value, tuple | list):
+            return tuple, tuple([self._leaf(one) for one in value])
+        if isinstance(value, dict):
+            return dict, tuple([(name, self._leaf(one)) for name, one in value.items()])
+        if isinstance(value, slice):
+            return slice, self._leaf(value.start), self._leaf(value.stop), self._leaf(value.step)
+        return type(value), value
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """The result of a node, by its place."""
+
+    place: int
+
+
+#: In the place of a size.
+_NUMBER = Kind.INT
+
+
+def _attribute(graph: torch.fx.GraphModule, target: Any) -> Any:
+    """What a graph has by a name, which is the same for itself alone. The graph keeps it alive."""
+    return "attribute", id(operator.attrgetter(target)(graph))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How a graph is another one: the sizes for that one's symbols, where its own symbols are ``equal`` in pairs."""
+
+    sizes: Mapping[Symbol, Size]
+    equal: tuple[tuple[Symbol, Symbol], ...] = ()
+
+
+def match(known: Lowered, new: Lowered) -> Match | None:
+    """How ``new``, of the same structure as ``known``, is that graph at certain sizes; None where it is another one.
+
+    Dynamo takes sizes that are equal at its first trace for one size, and for two in a later one: that they are equal
+    is then left to be asked of each call.
+    """
+    found: dict[Symbol, Size] = {}
+    same: dict[Symbol, Symbol] = {}
+    later: list[tuple[Expression, Size]] = []
+    for own, other in zip(known.numbers, new.numbers, strict=True):
+        if isinstance(own, int):
+            if own != other:
+                return None
+        elif not own.is_symbol:
+            later.append((own, other))
+        elif (first := found.setdefault(own, other)) != other:
+            if first not in new.numbered or other not in new.numbered or same.setdefault(other, first) != first:
+                return None
+    symbols = {*known.carried, *known.axes, *[symbol for own, _ in later for symbol in own.free_symbols]}
+    if not symbols <= found.keys():
+        return None
+    if any(isinstance(size := found[symbol], sympy.Expr) and size not in new.numbered for symbol in known.carried):
+        return None
+    for own, other in later:
+        if own.subs(found) != (other if isinstance(other, int) else other.subs(same)):
+            return None
+    return Match(found, tuple(same.items()))

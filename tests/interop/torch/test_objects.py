@@ -1,0 +1,329 @@
+"""Objects, lists and dicts as arguments and results: what they hold goes in and out, and what changes is changed."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dyn.errors import NotYetError
+
+torch: Any = pytest.importorskip("torch")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+
+
+class Layer:
+    """Rows so far, as a cache of keys has them."""
+
+    def __init__(self) -> None:
+        self.rows: Any = None
+        self.is_ready = False
+
+    def update(self, x: Any) -> Any:
+        if not self.is_ready:
+            self.rows, self.is_ready = x.new_zeros((0, x.shape[1])), True
+        self.rows = torch.cat([self.rows, x])
+        return self.rows
+
+
+class Cache:
+    def __init__(self, layers: int) -> None:
+        self.layers = [Layer() for _ in range(layers)]
+        self.first = self.layers[0]
+
+
+@dataclass
+class Batch:
+    x: Any
+    weight: float
+
+
+def step(x: Any, cache: Cache, label: str = "sum") -> Any:
+    rows = [layer.update(x * (number + 1)) for number, layer in enumerate(cache.layers)]
+    return {label: sum(one.sum() for one in rows), "cache": cache}
+
+
+def test_a_cache_goes_in_and_out() -> None:
+    """The caller's own object has what PyTorch's would have, and is what is returned; lengths grow, programs do not."""
+    compiled = dyn_torch.jit(step, strict=True)
+    for _ in range(2):
+        theirs, ours = Cache(2), Cache(2)
+        layers = [*ours.layers]
+        for length in (3, 1, 0, 1, 2):
+            x = torch.randn(length, 2)
+            wanted, found = step(x, theirs), compiled(x, ours)
+            same(wanted["sum"], found["sum"])
+            same([one.rows for one in theirs.layers], [one.rows for one in ours.layers])
+            assert found["cache"] is ours
+            assert ours.layers[0] is ours.first is layers[0]
+    assert compiled.cache_info().compiles == 2  # an empty cache, and one that holds rows
+
+
+def test_objects_that_the_function_makes() -> None:
+    def function(x: Any) -> Any:
+        cache = Cache(1)
+        cache.first.update(x)
+        return cache, [cache.first], Batch(x * 2, 3.0), x.shape
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for length in (2, 1, 5):
+        x = torch.randn(length, 2)
+        cache, [layer], batch, shape = compiled(x)
+        assert cache.first is cache.layers[0] is layer
+        assert (type(batch), batch.weight, shape) == (Batch, 3.0, x.shape)
+        same((x, x * 2), (layer.rows, batch.x))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_objects_that_are_arguments_are_told_apart_by_what_they_hold() -> None:
+    compiled = dyn_torch.jit(lambda batch: batch.x.sum() * batch.weight, strict=True)
+    for weight in (2.0, 3.0, 2.0):
+        for length in (3, 1):
+            batch = Batch(torch.randn(length), weight)
+            same(batch.x.sum() * weight, compiled(batch))
+    assert compiled.cache_info().compiles == 2
+
+
+def test_gradients_come_through_objects() -> None:
+    def function(batch: Any) -> Any:
+        return Batch(batch.x.exp(), 1.0)
+
+    compiled = dyn_torch.jit(function, strict=True)
+    x = torch.randn(3, requires_grad=True)
+    compiled(Batch(x, 2.0)).x.sum().backward()
+    same(x.exp().detach(), x.grad)
+
+
+def test_what_a_function_changes_of_containers() -> None:
+    def function(rows: Any, named: Any, counts: Any, ordered: Any) -> Any:
+        rows.append(rows[0] * 2)
+        named["sum"] = rows[0].sum()
+        del named["old"]
+        counts["seen"].append(rows[0].shape[0])
+        ordered.move_to_end("a")
+        return rows, rows[0]
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for length in (3, 1):
+        x = torch.randn(length)
+        given = [x], {"old": 1}, defaultdict(list, seen=[]), OrderedDict(a=x, b=x)
+        again: Any = copy.copy(given[0]), dict(given[1]), defaultdict(list, seen=[]), OrderedDict(given[3])
+        function(*given)
+        rows, first = compiled(*again)
+        assert rows is again[0]
+        assert first is x
+        assert [*again[3]] == ["b", "a"]
+        same(given[:2], again[:2])
+        assert again[2] == {"seen": [length]}
+    assert compiled.cache_info().compiles == 1
+
+
+class Slotted:
+    """An object whose state is in no dict."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+def test_an_object_that_is_no_tree_is_refused() -> None:
+    def function(x: Any) -> Any:
+        return {"inner": [Slotted(x * 2)]}
+
+    with pytest.raises(NotYetError) as raised:
+        dyn_torch.jit(function, strict=True)(torch.ones(2))
+    assert str(raised.value).splitlines()[0] == (
+        "function() returns an object that holds tensors and is no tree: [...]['inner'][0] is a Slotted."
+    )
+    compiled = dyn_torch.jit(function)
+    with pytest.warns(dyn_torch.FallbackWarning, match="is a Slotted"):
+        same(2 * torch.ones(2), compiled(torch.ones(2))["inner"][0].x)
+
+
+def test_an_object_with_what_has_no_hash() -> None:
+    compiled = dyn_torch.jit(lambda cache: cache.first.rows * 2)
+    cache = Cache(1)
+    cache.first.rows, cache.layers = torch.ones(2), {1, 2}  # type: ignore[assignment]
+    with pytest.warns(dyn_torch.FallbackWarning, match="a Cache with tensors and an attribute that is neither"):
+        same(2 * torch.ones(2), compiled(cache))
+
+
+class Scaled(torch.nn.Module):
+    """A module with attributes that are no parameters."""
+
+    factor = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+        self.config = Batch(None, 3.0)
+        self.table = {"shift": 1.0}
+        self.unread = 0
+        self.mask: Any = None
+
+    def forward(self, x: Any) -> Any:
+        if self.mask is None:
+            self.mask = torch.full((2,), 0.5)
+        self.length, self.last = x.shape[0], x * 3
+        return self.linear(x) * self.factor * self.config.weight * self.mask + self.table["shift"]
+
+
+def test_attributes_that_forward_reads() -> None:
+    module = Scaled()
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again, strict=True)
+    changes: list[Any] = [
+        lambda m: None, lambda m: None, lambda m: setattr(m, "factor", 3.0), lambda m: delattr(m, "factor"),
+        lambda m: setattr(m, "factor", float("3")), lambda m: setattr(m.config, "weight", 4.0),
+        lambda m: m.table.update(shift=2.0), lambda m: setattr(m, "mask", torch.ones(2)),
+        lambda m: setattr(m, "unread", m.unread + 1),
+        lambda m: m.linear.register_forward_hook(lambda *given: given[2] * 2),
+    ]  # fmt: skip
+    compiles: list[int] = []
+    for change in changes:
+        change(module)
+        change(again)
+        for length in (3, 1):
+            x = torch.randn(length, 2)
+            with torch.no_grad():
+                same(module(x), compiled(x))
+            assert again.length == length
+            same(x * 3, again.last)
+        compiles.append(compiled.cache_info().compiles)
+    # Without a mask and with it; two changes lead back to what was compiled. What relies on a tensor that is replaced,
+    # or on hooks that are others, is forgotten.
+    assert compiles == [2, 2, 3, 3, 3, 4, 5, 2, 2, 1]
+
+
+def test_attributes_are_looked_at_by_the_native_entry() -> None:
+    class Times(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = 2.0
+
+        def forward(self, x: Any) -> Any:
+            return x * self.factor
+
+    times = Times()
+    compiled = dyn_torch.jit(times, strict=True)
+    x = torch.ones(3)
+    for factor in (2.0, 3.0, 2.0, float("2")):
+        times.factor = factor
+        for _ in range(3):
+            same(x * factor, compiled(x))
+    assert compiled._native_hits() > 4
+    assert compiled.cache_info().compiles == 2
+
+
+class Counter(torch.nn.Module):
+    count = 0
+
+    def forward(self, x: Any) -> Any:
+        self.count += 1
+        return x * self.count
+
+
+def test_a_counter_counts() -> None:
+    """Each call reads what the one before it has set: a few are compiled, and eager PyTorch makes the others."""
+    module = Counter()
+    compiled = dyn_torch.jit(module)
+    for count in range(1, 5):
+        same(torch.full((2,), float(count)), compiled(torch.ones(2)))
+    with pytest.warns(dyn_torch.FallbackWarning, match=r"Counter\.count is read and changed by each call"):
+        same(torch.full((2,), 5.0), compiled(torch.ones(2)))
+    same(torch.full((2,), 6.0), compiled(torch.ones(2)))
+    strict = dyn_torch.jit(Counter(), strict=True)
+    for _ in range(4):
+        strict(torch.ones(2))
+    with pytest.raises(NotYetError, match=r"Counter\.count"):
+        strict(torch.ones(2))
+
+
+def test_a_buffer_that_is_replaced_is_refused() -> None:
+    class Running(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            self.mean = self.mean * 0.5 + x.mean(0) * 0.5
+            return x - self.mean
+
+    module = Running()
+    with pytest.raises(
+        NotYetError, match=r"Running\.mean, a parameter, a buffer or a module, is replaced in the function"
+    ):
+        dyn_torch.jit(module, strict=True)(torch.ones(3, 2))
+    same(torch.zeros(2), module.mean)
+    with pytest.warns(dyn_torch.FallbackWarning, match=r"Running\.mean"):
+        dyn_torch.jit(module)(torch.ones(3, 2))
+    same(torch.full((2,), 0.5), module.mean)
+
+
+def test_an_entry_of_a_modules_dict_that_is_replaced_is_refused() -> None:
+    class Noting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.noted: dict[str, Any] = {}
+
+        def forward(self, x: Any) -> Any:
+            self.noted["sum"] = x.sum()
+            return x * 2
+
+    module = Noting()
+    with pytest.raises(NotYetError, match="the entry 'sum' of a dict is replaced"):
+        dyn_torch.jit(module, strict=True)(torch.ones(3))
+    assert module.noted == {}
+
+
+KEPT: list[Any] = []
+
+
+def test_tensors_that_are_kept_outside_are_refused() -> None:
+    """Of hooks that keep activations, and of lists that a function closes over, nothing is left behind."""
+    seen: list[Any] = []
+    named: dict[str, Any] = {}
+
+    def closing(x: Any) -> Any:
+        seen.append(x * 2)
+        return x + 1
+
+    def keeping(x: Any) -> Any:
+        KEPT.append(x * 2)
+        return x + 1
+
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    module[0].register_forward_hook(lambda module, given, made: named.update(last=made))
+    cases: list[tuple[Any, Any, Any]] = [(closing, seen, list), (keeping, KEPT, list), (module, named, dict)]
+    for function, kept, kind in cases:
+        x = torch.ones(3, 2)
+        with pytest.raises(
+            NotYetError, match=f"a tensor is kept in a {kind.__name__} that the function, or a hook of a module, closes"
+        ):
+            dyn_torch.jit(function, strict=True)(x)
+        assert kept == kind()
+        compiled = dyn_torch.jit(function)
+        with pytest.warns(dyn_torch.FallbackWarning, match="a tensor is kept"):
+            same(function(x), compiled(x))
+        assert len(kept) == (1 if kind is dict else 2)
+        for one in kept if kind is list else kept.values():
+            assert type(one) is torch.Tensor
+
+
+def test_what_else_is_kept_outside_is_kept_once() -> None:
+    calls: list[int] = []
+
+    def function(x: Any) -> Any:
+        calls.append(1)
+        return x + 1
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for _ in range(3):
+        compiled(torch.ones(2))
+    assert calls == [1]

@@ -1,0 +1,310 @@
+"""What PyTorch's programs do beside computing: hooks, tensors that are kept, state that is saved, settings."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dyn.errors import NotYetError, UnsupportedOpError
+
+torch: Any = pytest.importorskip("torch")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402
+
+FallbackWarning = dyn_torch.FallbackWarning
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+
+
+def net() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+
+
+def gradients(model: Any, x: Any) -> Any:
+    x = x.clone().requires_grad_()
+    for parameter in model.parameters():
+        parameter.grad = None
+    made = model(x)
+    (made * made).sum().backward()
+    return made.detach(), x.grad, [parameter.grad for parameter in model.parameters()]
+
+
+# ---- hooks -----------------------------------------------------------------------------------------------------------
+
+
+def forward_pre_hook(model: Any) -> None:
+    model[2].register_forward_pre_hook(lambda module, given: (given[0] * 2,))
+
+
+def forward_hook(model: Any) -> None:
+    model[0].register_forward_hook(lambda module, given, made: made + given[0].sum())
+
+
+def full_backward_hook(model: Any) -> None:
+    model[2].register_full_backward_hook(lambda module, of_inputs, of_outputs: (of_inputs[0] * 3,))
+
+
+def full_backward_pre_hook(model: Any) -> None:
+    model[2].register_full_backward_pre_hook(lambda module, of_outputs: (of_outputs[0].clamp(-1, 1),))
+
+
+def tensor_hook(model: Any) -> None:
+    def hooked(module: Any, given: Any, made: Any) -> None:
+        if made.requires_grad:
+            made.register_hook(lambda cotangent: cotangent * 2)
+
+    model[1].register_forward_hook(hooked)
+
+
+def parameter_hook(model: Any) -> None:
+    def double(parameter: Any) -> None:
+        parameter.grad.mul_(2)
+
+    model[0].weight.register_hook(lambda cotangent: cotangent * 5)
+    model[2].weight.register_post_accumulate_grad_hook(double)
+
+
+HOOKS = [
+    forward_pre_hook, forward_hook, full_backward_hook, full_backward_pre_hook, tensor_hook, parameter_hook,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("install", HOOKS, ids=lambda install: install.__name__)
+def test_hooks(install: Callable[[Any], None]) -> None:
+    model, again = net(), net()
+    compiled = dyn_torch.jit(again, strict=True)
+    same(gradients(model, torch.ones(2, 3)), gradients(compiled, torch.ones(2, 3)), 1e-4)
+    install(model)
+    install(again)
+    for n in (3, 1, 0):
+        x = torch.randn(n, 3)
+        same(gradients(model, x), gradients(compiled, x), 1e-4)
+
+
+def test_hooks_of_results_and_arguments_are_the_callers() -> None:
+    seen: list[Any] = []
+    compiled = dyn_torch.jit(lambda x: x.exp(), strict=True)
+    for _ in range(2):
+        x = torch.randn(3).requires_grad_()
+        x.register_hook(seen.append)
+        made = compiled(x)
+        made.register_hook(lambda cotangent: cotangent * 2)
+        made.sum().backward()
+        same(2 * x.detach().exp(), seen.pop())
+
+
+def test_tensors_that_are_kept_are_real_ones() -> None:
+    kept: list[Any] = []
+
+    def keeps_result(model: Any) -> None:
+        model[0].register_forward_hook(lambda module, given, made: kept.append(made))
+
+    def keeps_gradient(model: Any) -> None:
+        model[0].register_full_backward_hook(lambda module, of_inputs, of_outputs: kept.append(of_outputs[0]))
+
+    def sets_attribute(model: Any) -> None:
+        model[0].register_forward_hook(lambda module, given, made: setattr(module, "last", made * 2))
+
+    for install in (keeps_result, keeps_gradient):
+        model = net()
+        install(model)
+        kinds = (UnsupportedOpError, NotYetError)
+        with pytest.raises(kinds, match=r"keeps a traced tensor|a tensor is kept in a list"):
+            dyn_torch.jit(copy.deepcopy(model), strict=True)(torch.ones(2, 3))
+        compiled, x = dyn_torch.jit(model), torch.randn(2, 3)
+        with pytest.warns(FallbackWarning, match=r"keeps a traced tensor|a tensor is kept in a list"):
+            compiled(x)
+        with warnings.catch_warnings():  # with gradients it is another trace, and is said again
+            warnings.simplefilter("ignore", FallbackWarning)
+            compiled(x.clone().requires_grad_())
+            kept.clear()
+            found = gradients(compiled, x)
+        same(gradients(net(), x), found, 1e-4)
+        assert all(type(one) is torch.Tensor for one in kept)
+    model = net()
+    sets_attribute(model)
+    compiled = dyn_torch.jit(model, strict=True)
+    for x in (torch.randn(2, 3), torch.randn(4, 3)):  # an attribute is set by each call
+        same(gradients(net(), x), gradients(compiled, x), 1e-4)
+        assert type(model[0].last) is torch.Tensor
+        torch.testing.assert_close(model[0].last, 2 * torch.nn.functional.linear(x, model[0].weight, model[0].bias))
+
+
+# ---- functions of autograd's own -------------------------------------------------------------------------------------
+
+
+class Scaled(torch.autograd.Function):
+    """A derivative of one's own, with what it needs set up apart, and an output that has none."""
+
+    @staticmethod
+    def forward(x: Any, factor: float) -> Any:
+        return x * factor, (x > 0).sum(0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.factor = inputs[1]
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return (cotangents[0] * ctx.factor * 7 * x if ctx.needs_input_grad[0] else None), None
+
+
+def test_functions_with_a_context_that_is_set_up() -> None:
+    def f(x: Any) -> Any:
+        made, count = Scaled.apply(x * 2, 3.0)
+        return made * count
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n in (2, 1, 0, 5):
+        x, y = [torch.randn(n, 3).requires_grad_()] * 2
+        wanted, found = torch.autograd.grad(f(x).sum(), x), torch.autograd.grad(compiled(y).sum(), y)
+        same(wanted, found, 1e-4)
+        with torch.no_grad():
+            same(f(x), compiled(x), 1e-4)
+    assert compiled.cache_info().compiles == 2
+
+
+# ---- state and settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_training_goes_on_from_a_checkpoint(optimizer: str) -> None:
+    data = [torch.randn(n, 3) for n in (4, 1, 3, 2, 5, 4)]
+
+    def step(model: Any, optimiser: Any, x: Any) -> float:
+        optimiser.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimiser.step()
+        return loss.item()
+
+    def start(model: Any) -> Any:
+        return getattr(torch.optim, optimizer)(model.parameters(), lr=0.05)
+
+    plain = net()
+    whole = start(plain)
+    wanted = [step(plain, whole, x) for x in data]
+    first = dyn_torch.jit(net(), strict=True)
+    optimiser = start(first)
+    found = [step(first, optimiser, x) for x in data[:3]]
+    file = io.BytesIO()
+    torch.save({"model": first.state_dict(), "optimiser": optimiser.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file)
+    second = dyn_torch.jit(net(), strict=True)
+    with torch.no_grad():
+        second(data[0])  # compiled for other weights
+    second.load_state_dict(saved["model"])
+    optimiser = start(second)
+    optimiser.load_state_dict(saved["optimiser"])
+    found += [step(second, optimiser, x) for x in data[3:]]
+    torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), rtol=1e-4, atol=1e-4)
+
+
+def test_modes_of_autograd_and_autocast_take_turns() -> None:
+    model = net()
+    compiled = dyn_torch.jit(model, strict=True)
+    x = torch.randn(2, 3)
+    for _ in range(2):
+        with torch.inference_mode():
+            made = compiled(x)
+            same(model(x), made, 1e-4)
+            assert made.is_inference() or not made.requires_grad
+        with torch.no_grad():
+            assert not compiled(x).requires_grad
+        for dtype in (torch.bfloat16, torch.float16):
+            with torch.autocast("cpu", dtype):
+                assert compiled(x).dtype is dtype
+                same(model(x).float(), compiled(x).float(), 2e-2)
+        same(gradients(model, x), gradients(compiled, x), 1e-4)
+
+
+def test_complex_tensors() -> None:
+    def f(z: Any, w: Any) -> Any:
+        made = torch.fft.fft(z * w.conj()) + z.abs() * torch.exp(1j * z.angle())
+        return made, torch.view_as_real(made), made.real.sum(), torch.complex(z.real, w.imag)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n in (4, 1, 3):
+        inputs = [torch.randn(n, 3, dtype=torch.complex64).requires_grad_() for _ in range(2)]
+        results = [f(*inputs), compiled(*inputs)]
+        same([one.detach() for one in results[0]], [one.detach() for one in results[1]], 1e-4, in_strides=False)
+        pulled = [torch.autograd.grad(one[0].abs().sum() + one[2], inputs) for one in results]
+        same(pulled[0], pulled[1], 1e-3, in_strides=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(
+            f(*[one.detach().conj() for one in inputs])[2], compiled(*[one.detach().conj() for one in inputs])[2], 1e-4
+        )
+
+
+# ---- tensors of classes of their own ---------------------------------------------------------------------------------
+
+
+class Int8(torch.Tensor):
+    """A weight of 8 bits with a scale for each row, as torchao writes them."""
+
+    @staticmethod
+    def __new__(cls, quantized: Any, scale: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, quantized.shape, dtype=scale.dtype)
+
+    def __init__(self, quantized: Any, scale: Any) -> None:
+        self.quantized, self.scale = quantized, scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["quantized", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return cls(inner["quantized"], inner["scale"])
+
+    @classmethod
+    def of(cls, weight: Any) -> Any:
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        return cls((weight / scale).round().to(torch.int8), scale)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.linear:
+            x, weight, bias = args
+            return (x @ weight.quantized.to(x.dtype).t()) * weight.scale.t() + bias
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].quantized.detach(), args[0].scale.detach())
+        plain = torch.utils._pytree.tree_map_only(cls, lambda one: one.quantized * one.scale, args)
+        return func(*plain, **(kwargs or {}))
+
+
+class ByDispatch(Int8):
+    """The same, that knows only of operations of the dispatcher."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+def test_weights_of_8_bits() -> None:
+    for kind in (Int8, ByDispatch):
+        layer = torch.nn.Linear(3, 4)
+        layer.weight = torch.nn.Parameter(kind.of(layer.weight.detach()), requires_grad=False)
+        compiled = dyn_torch.jit(layer, strict=kind is Int8)
+        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FallbackWarning)
+            for n in (2, 1, 0):
+                x = torch.randn(n, 3)
+                same(layer(x), compiled(x), 1e-4)
+            layer.weight.scale.mul_(2)  # the tensors inside are read at each call
+            same(layer(x + 1), compiled(x + 1), 1e-4)
+        assert len(caught) == (kind is ByDispatch)
+        assert compiled.cache_info().compiles == (kind is Int8)

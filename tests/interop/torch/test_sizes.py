@@ -1,0 +1,114 @@
+"""Questions of sizes that have a default, and floats that are made of sizes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.interop.torch.sizes import _small_ratio  # noqa: E402  # pyright: ignore[reportPrivateUsage]
+
+F = torch.nn.functional
+Shape = tuple[int, ...]
+
+
+def check(function: Callable[..., Any], calls: Iterable[tuple[Shape, ...]]) -> int:
+    """Compare calls on tensors of such shapes; how many programs there are for them."""
+    compiled = dyn_torch.jit(function, strict=True)
+    for shapes in calls:
+        arguments = [torch.randn(shape) for shape in shapes]
+        torch.testing.assert_close(compiled(*arguments), function(*arguments))
+    return compiled.cache_info().compiles
+
+
+# ---- defaults --------------------------------------------------------------------------------------------------------
+
+
+def test_a_broadcast_that_the_default_refuses_is_one_more_program() -> None:
+    # The default takes no size for 1. One program is for equal sizes, one for each tensor that is repeated.
+    calls = [((3, 4), (3, 4)), ((1, 4), (3, 4)), ((3, 4), (3, 1)), ((1, 5), (7, 5)), ((2, 6), (2, 1)), ((0, 4), (0, 4))]
+    assert check(lambda a, b: torch.broadcast_tensors(a, b)[0] + 1, calls) == 3
+
+
+def test_batches_of_one_are_repeated() -> None:
+    calls = [((3, 2, 4), (3, 4, 5)), ((1, 2, 4), (3, 4, 5)), ((6, 2, 4), (1, 4, 5)), ((2, 1, 4), (1, 4, 1))]
+    assert check(torch.matmul, calls) <= 3
+    assert check(torch.cosine_similarity, [((3, 4), (3, 4)), ((1, 4), (3, 4)), ((5, 1, 4), (1, 3, 4))]) <= 4
+
+
+def test_what_the_default_refuses_is_not_refused_where_the_function_catches_it() -> None:
+    def caught(a: Any, b: Any) -> Any:
+        try:
+            return torch.broadcast_tensors(a, b)[0] * 1
+        except RuntimeError:
+            return a * 2
+
+    assert check(caught, [((3, 4), (3, 4)), ((1, 4), (3, 4)), ((3, 4), (2, 4)), ((5, 4), (5, 1))]) == 4
+
+
+def test_what_pytorch_refuses_is_its_error() -> None:
+    compiled = dyn_torch.jit(lambda a, b: torch.broadcast_tensors(a, b)[0] + 1, strict=True)
+    with pytest.raises(RuntimeError, match="broadcast"):
+        compiled(torch.randn(3, 1), torch.randn(2, 4))
+
+
+# ---- floats ----------------------------------------------------------------------------------------------------------
+
+FACTORS = (0.7, 1.7, 0.1, 1 / 3, 1 / 49, 0.3, 0.55, 1.1, 2 / 3, 0.999, 0.07, 100.1, 0.123456789)
+
+
+@pytest.mark.parametrize("rounds_up", [False, True])
+def test_ratios_have_the_floors_of_the_floats_that_they_stand_for(rounds_up: bool) -> None:
+    draw, rounded = random.Random(0), math.ceil if rounds_up else math.floor
+    found = {factor: _small_ratio(factor, rounds_up) for factor in FACTORS}
+    assert found[0.7] == ((7, 10) if rounds_up else None)  # 170 * 0.7 < 119
+    assert found[1.7] == (17, 10)
+    assert found[0.123456789] is None
+    for factor, ratio in found.items():
+        if ratio is None:
+            continue
+        p, q = ratio
+        most = (1 << 51) // p
+        sizes = [*range(1000), *[draw.randrange(most) for _ in range(300)]]
+        sizes += [q * draw.randrange(most // q) for _ in range(300)] + [q << k for k in range(25)]
+        for n in sizes:
+            assert rounded(n * factor) == (-(-n * p // q) if rounds_up else n * p // q), (factor, n)
+
+
+def test_a_size_by_a_float_is_a_size_of_one_program() -> None:
+    def scaled(x: Any, factor: float) -> tuple[Any, ...]:
+        n = x.shape[0]
+        sizes = [torch.sym_int(n * factor), torch.sym_int(n / 7 * factor), torch.sym_int((n - 5) * factor)]
+        return *sizes, x.new_zeros(sizes[0]), x[: sizes[0]] + 1
+
+    for factor in (0.7, 1.7):
+        compiled = dyn_torch.jit(scaled, strict=True)
+        for n in (10, 0, 1, 2, 3, 49, 170, 1000):
+            x = torch.zeros(n)
+            made, wanted = compiled(x, factor), scaled(x, factor)
+            assert made[:3] == wanted[:3]
+            assert [a.shape for a in made[3:]] == [a.shape for a in wanted[3:]]
+        assert compiled.cache_info().compiles == 1
+
+
+def test_integers_of_floats_of_sizes_are_guards() -> None:
+    def integers(x: Any) -> Any:
+        n = x.shape[0]
+        return int(n * 0.7), math.ceil(n * 2.3), int(n / 49 * 49), round(n * 0.5), int(n / 1.7), int(-n * 0.7)
+
+    compiled = dyn_torch.jit(integers, strict=True)
+    for n in (0, 1, 3, 5, 49, 170):
+        assert compiled(torch.zeros(n)) == integers(torch.zeros(n))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_images_are_scaled_by_a_float_in_one_program(mode: str) -> None:
+    for factor in (0.7, 1.7):
+        shapes = [((1, 3, 10, 30),), ((2, 1, 17, 2),)]
+        assert check(lambda x, factor=factor: F.interpolate(x, scale_factor=factor, mode=mode), shapes) == 1
