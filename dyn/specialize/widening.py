@@ -13,6 +13,7 @@ from dataclasses import replace
 from dyn.errors import DynError
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
+from dyn.ir.external import Callee, callees
 from dyn.ir.identity import function_identity
 from dyn.ir.nested import in_regions
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, restate_demands, simplify
@@ -141,12 +142,15 @@ def _measured(function: Function) -> list[Symbol]:
     return sorted([symbol for symbol in function.symbols() if symbol.measured], key=lambda s: s.uid)
 
 
-def _form(function: Function) -> str:
-    """The digest of what the ops of a function compute, where its facts hold."""
+def _form(function: Function) -> tuple[str, tuple[Callee, ...]]:
+    """The digest of what the ops of a function compute, where its facts hold, and the functions outside that it calls.
+
+    A digest knows those by their numbers alone: of equal code each program calls its own.
+    """
     for step in _CANONICAL:
         function = step(function)
     refined = _Refined(function.facts).function(function, Facts.EMPTY)
-    return function_identity(refined, OWN_OPS).structure
+    return function_identity(refined, OWN_OPS).structure, callees(refined.ops)
 
 
 class _Refined(Redimension):

@@ -217,6 +217,27 @@ def test_many_versions() -> None:
     assert compiles_after(f, lambda x: x + len(x) if len(x) < 6 else x, [(n,) for n in (*range(9), *range(9))]) == 7
 
 
+def test_functions_outside_that_each_way_calls() -> None:
+    @dyn.jit
+    def f(x: Any) -> Any:
+        like = dyn.ShapeDtypeStruct(x.shape, "float32")
+        many = x.shape[0] > 1
+        return dyn.pure_callback((lambda a: a + 1) if many else (lambda a: a * 10), like, x)
+
+    assert compiles_after(f, lambda x: x + 1 if len(x) > 1 else x * 10) == 2
+
+
+def test_what_each_way_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    @dyn.jit
+    def f(x: Any) -> Any:
+        dyn.debug.print("many: {}" if x.shape[0] > 1 else "few: {}", dnp.sum(x))
+        return x
+
+    for n in (3, 1, 0, 2):
+        f(numbers(n))
+    assert capsys.readouterr().out.split("\n") == ["many: 6.0", "few: 1.0", "few: 0.0", "many: 3.0", ""]
+
+
 def test_donated_memory() -> None:
     @dyn.jit(donate_argnums=0)
     def f(x: Any) -> Any:
