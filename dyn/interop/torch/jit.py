@@ -53,7 +53,8 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
     proved, or a guard: a call whose sizes go another way is traced again. Arguments that are no tensors are static.
     Parameters, and other tensors that it closes over, are read at each call; what it writes to them, to buffers or to
     arguments is written. It is traced again for another dtype, rank, layout or tree of arguments, under another
-    autocast, when gradients are asked for, and when a module in it changes between ``train()`` and ``eval()``.
+    autocast, when gradients are asked for, when a module in it changes between ``train()`` and ``eval()``, and when an
+    attribute of a module that it has read changes.
 
     An operation that dyn has no form of runs in eager PyTorch, in the midst of the program. A call that cannot be
     traced or compiled at all is made by PyTorch, and so are later ones like it; calls with tensors that are not dense
@@ -73,7 +74,7 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
 
     Returns:
         A function of the same arguments, which returns what ``function`` returns: tensors of the same dtypes and
-        strides, with memory and gradients as PyTorch's have them. Second derivatives are refused.
+        strides, with memory and gradients as PyTorch's have them. For second derivatives ``function`` is called again.
 
     Raises:
         ShapeError: for arguments that do not fit together, or not what is declared.
@@ -468,7 +469,7 @@ class TensorProgram:
             return
         hidden = (*self.hidden, *hidden)
         values = [one.read() for one in hidden]
-        self._hidden_types = tuple([None if one is None else _type(one, ()) for one in values])
+        self._hidden_types = _types(values)
         self.hidden = hidden
         self.jitted = self._jitted([one for one in values if one is not None])
 
@@ -581,7 +582,7 @@ class TensorProgram:
         if not self.modules.are_attributes_same():
             return False
         try:
-            now = tuple([None if one is None else _type(one, ()) for one in [one.read() for one in self.hidden]])
+            now = _types([one.read() for one in self.hidden])
         except UnsupportedOpError:
             return False
         return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
@@ -714,6 +715,11 @@ class TensorProgram:
                 found._forget_calls()
 
         return ended
+
+
+def _types(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorType | None, ...]:
+    """The types of hidden arguments, each a tensor of its own."""
+    return tuple([None if one is None else _type(one, ()) for one in hidden])
 
 
 def _plain(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

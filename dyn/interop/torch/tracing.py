@@ -127,10 +127,10 @@ class Tracing(TorchDispatchMode):
         self._views: dict[Any, Record] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
-        #: The regions that are being traced, each in the one before it.
-        self.scopes: list[Scope] = []
         #: Is told of each of them, before it is used.
         self.on_capture: Callable[[torch.Tensor], None] = lambda tensor: None
+        #: The regions that are being traced, each in the one before it.
+        self.scopes: list[Scope] = []
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
