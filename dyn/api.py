@@ -434,8 +434,8 @@ class Lowered:
         ``"stablehlo"`` is the program as it was traced (``dyn.interop.stablehlo.dump``).
         """
         from dyn.ir.printer import print_function
-        from dyn.lower.kernel_text import kernel_text
-        from dyn.lower.launch import walk_launches
+        from dyn.schedule.kernel_text import kernel_text
+        from dyn.schedule.launch import walk_launches
 
         if dialect == "dhlo":
             return print_function(self.optimized.function)

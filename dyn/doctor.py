@@ -28,7 +28,7 @@ from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
 from dyn.backends.families import host_backend
 from dyn.backends.rocm import RocmBackend
 from dyn.backends.trust import refusal
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 
 
 class State(Enum):

@@ -24,16 +24,16 @@ from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
-from dyn.lower.donate import donate
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
-from dyn.lower.kernel_text import kernel_hash, kernel_text
 from dyn.lower.lapack.routines import emit_library_call
-from dyn.lower.launch import Launch, walk_launches
-from dyn.lower.plan import lower_plan
-from dyn.lower.target import Target
 from dyn.ops.layout import propagate_transposes
 from dyn.record import Record
+from dyn.schedule.donate import donate
+from dyn.schedule.kernel_text import kernel_hash, kernel_text
+from dyn.schedule.launch import Launch, walk_launches
+from dyn.schedule.plan import lower_plan
+from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, substitute
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch

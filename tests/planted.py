@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dyn.lower.expressions import Rewriter
-from dyn.lower.kernel import Buffer, Expr, Kernel, Load, Stmt, Store
 from dyn.pipeline import Optimized
+from dyn.schedule.expressions import Rewriter
+from dyn.schedule.kernel import Buffer, Expr, Kernel, Load, Stmt, Store
 from dyn.shapes import Dim
 
 #: How far beside its place a buffer is touched, in elements; None where it is touched as it should be.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dyn.backends.base import Binary, Source
 from dyn.errors import BackendUnavailableError, CompileError
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 
 _INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
 #: Each operation is rounded by itself, subnormals are kept, division and square root are exact.

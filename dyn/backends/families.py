@@ -15,10 +15,10 @@ from dyn.backends.loading import loading
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86 import host_target as x86_host_target
 from dyn.errors import NotYetError
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 
 if TYPE_CHECKING:
-    from dyn.lower.kernel import Kernel
+    from dyn.schedule.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)

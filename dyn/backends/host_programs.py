@@ -28,8 +28,8 @@ from dyn.ir.external import Callee
 from dyn.runtime.limits import UNANSWERED
 
 if TYPE_CHECKING:
-    from dyn.lower.donate import Reuse
     from dyn.lower.host import HostProgram
+    from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
 

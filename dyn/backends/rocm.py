@@ -15,7 +15,7 @@ from typing import NoReturn
 from dyn.backends.base import Binary, Source
 from dyn.backends.hsaco import KernelMetadata, read_kernels
 from dyn.errors import BackendUnavailableError, CompileError, NotYetError
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 
 _INSTALL = "apt-get install --no-install-recommends hipcc (no GPU is needed to compile)."
 #: A bare code object, not a bundle of several; each operation on floats is rounded by itself.

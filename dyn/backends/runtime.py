@@ -61,7 +61,7 @@ class NativeRuntime:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[symbol])  # pyright: ignore[reportArgumentType]  # ctypes' own types
 
     def split_from(self, awake: int, asleep: int, piece: int) -> None:
-        """Set the work from which launches use several threads, in units of ``dyn.lower.cost``: see ``dyn_launch``."""
+        """Set from what work on launches use several threads, in units of ``dyn.schedule.cost``: see ``dyn_launch``."""
         long = ctypes.c_int64
         self.function("dyn_launch_configure", None, long, long, long)(awake, asleep, max(piece, 1))
 

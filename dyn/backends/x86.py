@@ -35,8 +35,8 @@ from dyn.backends.once import Once
 from dyn.backends.workers import run_apart
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.forking import lock, whole
-from dyn.lower.target import Target
 from dyn.runtime.address_space import reserve
+from dyn.schedule.target import Target
 
 T = TypeVar("T")
 

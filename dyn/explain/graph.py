@@ -10,8 +10,8 @@ from dyn.explain.report import group_row, saved_bytes
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value, attrs_key
 from dyn.ir.opdef import OpKind
-from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
+from dyn.schedule.launch import Launch, by_group
 from dyn.shapes import format_dim
 
 #: With more parameters than this, those that one kernel reads alone are rows of its box.

@@ -11,8 +11,8 @@ from dyn.explain.report import FactRow, GroupRow, Report, Status
 from dyn.explain.style import style
 from dyn.explain.words import counted
 from dyn.ir.printer import print_function
-from dyn.lower.kernel_text import kernel_text
-from dyn.lower.launch import walk_launches
+from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.launch import walk_launches
 
 #: Code longer than this is cut: a notebook keeps what it shows.
 _MOST_CODE = 24_000

@@ -11,9 +11,9 @@ from dyn.backends.binaries import Origin
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
 from dyn.lower.host import HostProgram, InRegion, site_text
-from dyn.lower.launch import Launch, by_group
 from dyn.pipeline import Optimized
 from dyn.record import Record
+from dyn.schedule.launch import Launch, by_group
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, format_shape, product
 from dyn.source import Loc
 from dyn.stitch.groups import Group, GroupKind

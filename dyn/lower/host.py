@@ -14,9 +14,9 @@ from dyn.errors import NotYetError
 from dyn.ir.binding import AxisCheck, Bind, bind_function
 from dyn.ir.core import Dense, Function, Op, Value, attr_dims
 from dyn.ir.measured import size_demand
-from dyn.lower.donate import Reuse
-from dyn.lower.launch import Body, Launch, divides, walk_launches
 from dyn.lower.layout import LoopPlaces, Place, Scope, lay_out
+from dyn.schedule.donate import Reuse
+from dyn.schedule.launch import Body, Launch, divides, walk_launches
 from dyn.shapes import (
     Declaration,
     Dim,

@@ -10,8 +10,8 @@ from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
 from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
-from dyn.lower.launch import walk_launches
 from dyn.lower.layout import Place
+from dyn.schedule.launch import walk_launches
 from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes.expr import atom_dim
 

@@ -19,8 +19,8 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Dense, Value
 from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
-from dyn.lower.donate import stored_results
-from dyn.lower.launch import Body, Launch, divides
+from dyn.schedule.donate import stored_results
+from dyn.schedule.launch import Body, Launch, divides
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 

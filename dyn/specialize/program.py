@@ -24,17 +24,17 @@ from dyn.forking import lock
 from dyn.ir.core import Function, buffers
 from dyn.ir.external import Callee, callees
 from dyn.ir.identity import Identity, function_identity
-from dyn.lower.target import Target
 from dyn.ops import OWN_OPS
 from dyn.record import Record
+from dyn.schedule.target import Target
 from dyn.specialize.code import CODES, Code
 from dyn.trace.function import TracedFunction
 
 if TYPE_CHECKING:
     from dyn.backends.base import Source
-    from dyn.lower.donate import Reuse
     from dyn.lower.host import HostProgram
     from dyn.pipeline import Optimized
+    from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
 
@@ -225,7 +225,7 @@ def _reuses(code: Code) -> tuple[Reuse, ...]:
     if not code.reuses:
         return ()
     with loading():
-        from dyn.lower.donate import Reuse
+        from dyn.schedule.donate import Reuse
 
     return tuple(Reuse(output, input) for output, input in code.reuses)
 

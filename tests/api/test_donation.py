@@ -15,8 +15,8 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, IRError, ShapeError
-from dyn.lower.kernel import Buffer, Const, Kernel, Update, check
 from dyn.numpy._indexing import scatter_update
+from dyn.schedule.kernel import Buffer, Const, Kernel, Update, check
 from tests.donated import REFUSED, numbers
 
 Array = np.ndarray[Any, Any]
@@ -388,7 +388,7 @@ def test_a_number_donated_in_vain_is_not_worth_a_word() -> None:
 
 
 def test_matching_hundreds_of_arrays_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dyn.lower.donate import _Matcher
+    from dyn.schedule.donate import _Matcher
 
     asked = 0
     fits = _Matcher.fits

@@ -447,5 +447,5 @@ def test_a_new_process_finds_everything_and_lowers_nothing(tmp_path: Path) -> No
         warm = run(seed)
         assert warm["stages"] == ["trace", "find", "load"]
         assert warm["origins"] == ["from disk"]
-        assert warm["lowered"] == ["dyn.lower", "dyn.lower.abi", "dyn.lower.target"]
+        assert warm["lowered"] == ["dyn.lower", "dyn.lower.abi", "dyn.schedule.target"]
         assert (warm["sums"], warm["failed"]) == (cold["sums"], cold["failed"])

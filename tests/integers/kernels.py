@@ -8,8 +8,8 @@ import numpy as np
 
 from dyn import dtypes, integers
 from dyn.dtypes import DType
-from dyn.lower.expressions import ExprBuilder
-from dyn.lower.kernel import Apply, Buffer, Expr, Index, Kernel, Load, Loop, Role, Store
+from dyn.schedule.expressions import ExprBuilder
+from dyn.schedule.kernel import Apply, Buffer, Expr, Index, Kernel, Load, Loop, Role, Store
 from dyn.shapes import Dim, as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
 from tests.integers.edges import (
     FLOATS,

@@ -22,7 +22,7 @@ from dyn.errors import ShapeError
 from dyn.integers import INT64, sized
 from dyn.lower.host import build_host
 from dyn.lower.host_llvm.emit import emit_guards
-from dyn.lower.plan import lower_plan
+from dyn.schedule.plan import lower_plan
 from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate
 from dyn.stitch.plan import stitch
 from tests.integers.edges import edges

@@ -7,8 +7,8 @@ from functools import lru_cache
 import pytest
 
 from dyn.dtypes import DType
-from dyn.lower.kernel import Role
-from dyn.lower.target import Target
+from dyn.schedule.kernel import Role
+from dyn.schedule.target import Target
 from tests.integers import kernels
 from tests.integers.edges import FLOATS, INTEGERS, Array
 from tests.integers.kernels import Run

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.kernel import (
+from dyn.ops.scalar import COMPARISONS, Scalar
+from dyn.schedule.kernel import (
     Apply,
     Buffer,
     Carry,
@@ -24,7 +25,6 @@ from dyn.lower.kernel import (
     Stmt,
     Store,
 )
-from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
 
 F32, I32, I64, BOOL = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_

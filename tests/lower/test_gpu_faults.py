@@ -12,7 +12,7 @@ import pytest
 
 from dyn.lower.gpu.dialect import CUDA, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
-from dyn.lower.kernel import Kernel
+from dyn.schedule.kernel import Kernel
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
 from tests.shim.run import ShimError, ShimModule

@@ -16,10 +16,10 @@ from dyn.backends.reference import bind_symbols, run_reference
 from dyn.backends.rocm import RocmBackend
 from dyn.lower.gpu.dialect import CUDA, HIP
 from dyn.lower.gpu.emit import KernelText, emit_kernel
-from dyn.lower.launch import Variant
-from dyn.lower.target import Target
 from dyn.pipeline import Optimized, optimize
 from dyn.record import Record
+from dyn.schedule.launch import Variant
+from dyn.schedule.target import Target
 from dyn.shapes import evaluate, substitute
 from tests.shim.run import ShimModule
 

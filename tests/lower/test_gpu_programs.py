@@ -19,11 +19,11 @@ from dyn.ir.core import Function, Value
 from dyn.ir.printer import print_function
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
-from dyn.lower.kernel_text import kernel_text
-from dyn.lower.launch import Launch, Variant
-from dyn.lower.target import Target
 from dyn.pipeline import Optimized, optimize
 from dyn.record import Record
+from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.launch import Launch, Variant
+from dyn.schedule.target import Target
 from dyn.shapes import Symbol, evaluate
 from dyn.trace.function import TracedFunction
 from tests.shim.run import ShimModule

@@ -16,9 +16,9 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
-from dyn.lower.kernel import Kernel, check
 from dyn.ops import bits, elementwise
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Kernel, check
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
 from tests.lower.float8_inputs import dense

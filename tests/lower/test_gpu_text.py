@@ -16,9 +16,9 @@ from dyn.lower.gpu.dialect import CUDA, HIP, dialect_of, gpu_target
 from dyn.lower.gpu.emit import emit_kernel
 from dyn.lower.gpu.indices import dim_text
 from dyn.lower.gpu.scalars import C_TYPES, TABLE, apply, literal
-from dyn.lower.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, TileContract, TileSchedule, check
-from dyn.lower.target import Target
 from dyn.ops.scalar import COMPARISONS, Scalar
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, TileContract, TileSchedule, check
+from dyn.schedule.target import Target
 from dyn.shapes import as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
 from dyn.shapes.expr import Atom
 from tests.lower import gpu_kernels

@@ -15,7 +15,7 @@ from dyn.lower.host import Fault, HostProgram, build_host
 from dyn.lower.host_errors import render_failure
 from dyn.lower.host_llvm.emit import emit_host
 from dyn.lower.layout import aligned
-from dyn.lower.plan import lower_plan
+from dyn.schedule.plan import lower_plan
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, evaluate, floordiv
 from dyn.shapes import symbol as new_symbol
 from dyn.stitch.plan import stitch

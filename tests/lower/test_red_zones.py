@@ -15,9 +15,9 @@ from dyn import pipeline
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.errors import OverrunError
-from dyn.lower.kernel import Buffer
 from dyn.pipeline import Optimized, compile_program, optimize
 from dyn.record import Record
+from dyn.schedule.kernel import Buffer
 from dyn.shapes import Dim
 from dyn.specialize.code import CODES
 from dyn.trace.function import TracedFunction

@@ -9,15 +9,15 @@ import pytest
 
 from dyn import dtypes
 from dyn.backends.x86 import target_for
-from dyn.lower.expressions import ExprBuilder, Parameters
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel as emit_gpu
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import HostText
-from dyn.lower.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Store, check, walk_exprs
-from dyn.lower.kernel_text import kernel_hash, kernel_text
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
+from dyn.schedule.expressions import ExprBuilder, Parameters
+from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Store, check, walk_exprs
+from dyn.schedule.kernel_text import kernel_hash, kernel_text
 from dyn.shapes import Atom, Dim, Opaque, as_dim, dim_max, dim_min, expr, floordiv, symbol, walk
 
 I64 = dtypes.int64

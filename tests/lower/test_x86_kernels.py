@@ -12,9 +12,9 @@ from dyn import dtypes
 from dyn.backends.x86 import host_target
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
-from dyn.lower.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
 from tests.lower.x86_run import F32, SIZES, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
 

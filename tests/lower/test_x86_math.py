@@ -14,9 +14,9 @@ import scipy.special
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.target import Target
 from dyn.lower.x86.bounds import BOUNDS, Bound
 from dyn.ops.scalar import Scalar
+from dyn.schedule.target import Target
 from tests.integers.edges import assert_equal, wanted
 from tests.lower.x86_run import F32, ap, compile_kernels, elementwise, runnable
 

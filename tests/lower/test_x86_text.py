@@ -11,9 +11,9 @@ import pytest
 
 from dyn.backends.base import Source
 from dyn.backends.x86 import X86Backend, target_for
-from dyn.lower.target import Target
 from dyn.lower.x86.emit import emit_kernel, link
 from dyn.lower.x86.llvm_text import FunctionText, render
+from dyn.schedule.target import Target
 from tests.lower import test_x86_kernels as kernels
 
 AVX512 = target_for("x86-64-v4")

@@ -15,7 +15,10 @@ import pytest
 from dyn import dtypes
 from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType
-from dyn.lower.kernel import (
+from dyn.lower.x86.emit import emit_kernel
+from dyn.lower.x86.tile_ints import known_factor
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import (
     Apply,
     Buffer,
     Const,
@@ -31,11 +34,8 @@ from dyn.lower.kernel import (
     TileContract,
     TileSchedule,
 )
-from dyn.lower.target import Target
-from dyn.lower.x86.emit import emit_kernel
-from dyn.lower.x86.schedule_contract import contract_schedules
-from dyn.lower.x86.tile_ints import known_factor
-from dyn.ops.scalar import Scalar
+from dyn.schedule.target import Target
+from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.lower.x86_run import Compiled, compile_kernels
 

@@ -11,7 +11,9 @@ from dyn import dtypes
 from dyn.backends.base import Source
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.dtypes import DType
-from dyn.lower.kernel import (
+from dyn.lower.x86.emit import KernelText, emit_kernel, link
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import (
     Apply,
     Buffer,
     Const,
@@ -28,9 +30,7 @@ from dyn.lower.kernel import (
     Store,
     check,
 )
-from dyn.lower.target import Target
-from dyn.lower.x86.emit import KernelText, emit_kernel, link
-from dyn.ops.scalar import Scalar
+from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, evaluate, symbol
 
 #: The sizes that kernels are tried at: nothing, one, around the vector widths, and many.

@@ -25,7 +25,7 @@ ROOMS = {
     "ir": 2,
     "ops": 3,
     "trace": 4, "stitch": 4,
-    "lower": 5,
+    "schedule": 5, "lower": 5,
     "runtime": 6, "backends": 6, "hosts": 6,
     "record": 7, "pipeline": 7, "explain": 7, "array": 7, "call": 7, "specialize": 7, "api": 7,
     "eager": 7, "transforms": 7, "custom": 7, "checkpoint_policies": 7, "checkpointing": 7, "tree": 7,
@@ -38,6 +38,7 @@ ROOMS = {
 LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
     ("frozen", "source", "errors", "dtypes", "short"),
+    ("schedule", "lower"),
     ("runtime", "backends"),
     ("runtime", "hosts"),
     ("record", "pipeline", "explain", "array", "call", "specialize", "api", "eager", "transforms", "custom"),
@@ -55,8 +56,15 @@ HEAVY = {"jax", "jaxlib", "torch", "tensorflow", "cuda", "scipy", "matplotlib"}
 
 # What belongs to one family of targets is known to the rooms that it lies in, to what says what a machine can run, and
 # to nobody else: who needs it asks for the family of a target.
-FAMILIES = ("dyn.lower.x86", "dyn.lower.gpu", "dyn.backends.x86", "dyn.backends.cuda", "dyn.backends.rocm")
-KNOW_FAMILIES = {"lower", "backends", "doctor"}
+FAMILIES = (
+    "dyn.schedule.x86",
+    "dyn.lower.x86",
+    "dyn.lower.gpu",
+    "dyn.backends.x86",
+    "dyn.backends.cuda",
+    "dyn.backends.rocm",
+)
+KNOW_FAMILIES = {"schedule", "lower", "backends", "doctor"}
 
 # Each is touched by one file only, in backends/; the rooms below generate text and start nothing.
 ONE_FILE_IN_BACKENDS = {"llvmlite", "cuda"}

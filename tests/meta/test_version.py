@@ -86,7 +86,7 @@ def test_no_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_process_whose_sources_have_changed_does_not_speak_for_others(sources: Path) -> None:
     assert version.is_unchanged()
-    file = sources / "lower" / "plan.py"
+    file = sources / "schedule" / "plan.py"
     later = version._IMPORTED + 1
     os.utime(file, ns=(later, later))
     assert not version.is_unchanged()

@@ -12,10 +12,10 @@ from dyn.dtypes import DType
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.types import TensorType
-from dyn.lower.target import Target
 from dyn.ops.gather import take_attrs
 from dyn.pipeline import Optimized, optimize
 from dyn.record import Record
+from dyn.schedule.target import Target
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast
 from dyn.shapes import symbol as new_symbol
 from dyn.source import Loc

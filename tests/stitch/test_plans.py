@@ -12,7 +12,7 @@ from dyn import dtypes
 from dyn.ir.core import Function
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes
 from dyn.ir.simplify import simplify
-from dyn.lower.plan import lower_plan
+from dyn.schedule.plan import lower_plan
 from dyn.stitch.groups import GroupKind, Plan
 from dyn.stitch.plan import stitch
 from tests.stitch.models import TARGET, Model, optimized, transformer

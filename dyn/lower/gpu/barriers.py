@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dyn.lower.kernel import Expr, Kernel, Load, Loop, Role, Stmt, Store, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel import Expr, Kernel, Load, Loop, Role, Stmt, Store, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dyn.errors import UnsupportedOpError
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 
 
 @dataclass(frozen=True, slots=True)

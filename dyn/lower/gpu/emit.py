@@ -25,7 +25,7 @@ from dyn.lower.gpu.dialect import Dialect, dialect_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal
-from dyn.lower.kernel import (
+from dyn.schedule.kernel import (
     Const,
     Expr,
     Fold,
@@ -43,7 +43,7 @@ from dyn.lower.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.lower.target import Target
+from dyn.schedule.target import Target
 from dyn.shapes import Dim, floordiv
 from dyn.shapes.expr import Atom
 
@@ -92,7 +92,7 @@ def emit_kernel(kernel: Kernel, target: Target, *, block: int = BLOCK) -> Kernel
 
 
 class _Emitter:
-    """Writes one kernel. Names go by position, as in :mod:`dyn.lower.kernel_text`: equal kernels have equal texts."""
+    """Writes one kernel. Names go by position, as in ``dyn.schedule.kernel_text``: equal kernels have equal texts."""
 
     def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int) -> None:
         self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block

@@ -15,8 +15,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError, UnsupportedOpError
-from dyn.lower.kernel import Const
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Const
 
 Row = Callable[[DType, DType, tuple[str, ...]], str]
 

@@ -8,7 +8,7 @@ from dyn.ir.binding import AxisCheck
 from dyn.lower.host import Fault, HostProgram, InRegion
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import TENSOR, HostText
-from dyn.lower.launch import Body, Condition
+from dyn.schedule.launch import Body, Condition
 from dyn.shapes import Declaration, Relation, RelKind, Symbol, free_symbols
 from dyn.shapes.expr import atom_dim
 

@@ -47,7 +47,7 @@ from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import BLOCKS, DECLARATIONS, HostText
-from dyn.lower.launch import Launch, walk_launches
+from dyn.schedule.launch import Launch, walk_launches
 from dyn.shapes import Dim, Symbol, free_symbols
 
 

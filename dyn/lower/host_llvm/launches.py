@@ -12,8 +12,8 @@ from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
-from dyn.lower.launch import Body, Launch, Variant, walk_launches
 from dyn.lower.layout import LoopPlaces, Row
+from dyn.schedule.launch import Body, Launch, Variant, walk_launches
 from dyn.shapes import Dim
 
 

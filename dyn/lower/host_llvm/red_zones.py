@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dyn.lower.abi import FAIL
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.text import HostText
-from dyn.lower.launch import Launch, walk_launches
+from dyn.schedule.launch import Launch, walk_launches
 
 
 class RedZones:

@@ -10,7 +10,7 @@ from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.scope import Values
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import HostText
-from dyn.lower.launch import Body, Launch
+from dyn.schedule.launch import Body, Launch
 from dyn.shapes import Dim, free_symbols
 
 #: For each variant of a launch its kernel's number in ``ctx``, and its scratch bytes.

@@ -19,7 +19,17 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
-from dyn.lower.kernel import (
+from dyn.lower.x86 import loops, memory
+from dyn.lower.x86.casts import cast
+from dyn.lower.x86.indices import I64, Indices
+from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, render, vtype
+from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.scalars import apply
+from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.tile import emit_tile
+from dyn.lower.x86.varying import Varying
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import (
     Apply,
     Buffer,
     Const,
@@ -35,17 +45,7 @@ from dyn.lower.kernel import (
     Update,
     children,
 )
-from dyn.lower.target import Target
-from dyn.lower.x86 import loops, memory
-from dyn.lower.x86.casts import cast
-from dyn.lower.x86.indices import I64, Indices
-from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, render, vtype
-from dyn.lower.x86.machine import Machine
-from dyn.lower.x86.scalars import apply
-from dyn.lower.x86.scopes import Lanes, Scopes, Value
-from dyn.lower.x86.tile import emit_tile
-from dyn.lower.x86.varying import Varying
-from dyn.ops.scalar import Scalar
+from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, floordiv, linear_in
 
 #: What an element is in a register. Narrow floats are their bits, for nothing computes with them.

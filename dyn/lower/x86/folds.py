@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyn import dtypes
-from dyn.lower.kernel import Fold
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Fold
 
 I1 = vtype("i1")
 _REDUCE = {

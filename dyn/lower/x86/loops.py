@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
-from dyn.lower.kernel import Carry, Loop, Ref
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, Value
+from dyn.schedule.kernel import Carry, Loop, Ref
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter

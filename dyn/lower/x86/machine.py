@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dyn.lower.target import Target
 from dyn.lower.x86.llvm_text import FunctionText, VType, render
+from dyn.schedule.target import Target
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 #: What is assumed where a target names no features.

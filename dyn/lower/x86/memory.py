@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.kernel import Expr, Load, Store, Update
 from dyn.lower.x86.casts import cast
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Value
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Expr, Load, Store, Update
 from dyn.shapes import Dim, Symbol, linear_in
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
-from dyn.lower.kernel import Apply, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
 from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Apply, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, linear_in
 
 if TYPE_CHECKING:

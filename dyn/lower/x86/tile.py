@@ -30,12 +30,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dyn.lower.kernel import TileContract
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import Block, Packer, define, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Part, Rows
+from dyn.schedule.kernel import TileContract
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter

@@ -19,12 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.lower.expressions import expr_dims
-from dyn.lower.kernel import Buffer, Digits, Expr, Load, walk_exprs
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import Leaf, can_transpose, gather_leaf, transpose_leaf
+from dyn.schedule.expressions import expr_dims
+from dyn.schedule.kernel import Buffer, Digits, Expr, Load, walk_exprs
 from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.lower.kernel import TileContract
 from dyn.lower.x86.llvm_text import VType
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints, known_factor
+from dyn.schedule.kernel import TileContract
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyn.lower.kernel import (
+from dyn.schedule.kernel import (
     Expr,
     Index,
     Kernel,

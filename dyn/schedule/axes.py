@@ -1,0 +1,138 @@
+"""Loop nests: merging loops that run over memory in one stride, and dealing loops to roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dyn.schedule.kernel import Carry, Fold, Loop, Ref, Role, Stmt
+from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
+from dyn.shapes import symbol as new_symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop to be: its variable and its extent."""
+
+    var: Symbol
+    extent: Dim
+
+
+def axis(name: str, extent: Dim) -> Axis:
+    return Axis(new_symbol(name, "a loop variable"), extent)
+
+
+def index_of(axes: Sequence[Axis | None]) -> tuple[Dim, ...]:
+    """The index that some axes make; an axis of size 1 is None and its index 0."""
+    return tuple(0 if a is None else as_dim(a.var) for a in axes)
+
+
+def linearize(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
+    """The offset of an element of a dense row-major array, in elements."""
+    offset: Dim = 0
+    stride: Dim = 1
+    for i, size in zip(reversed(index), reversed(shape), strict=True):
+        offset = offset + i * stride
+        stride = stride * size
+    return offset
+
+
+def collapse(axes: list[Axis], dims: Sequence[Dim]) -> tuple[list[Axis], dict[Symbol, Dim]]:
+    """Merge neighbouring axes wherever every index moves through both in one stride.
+
+    Gives the axes that are left and what to substitute for the old variables. Two axes (i over I, j over J) are one
+    when in each index the coefficient of i is J times that of j: then i*J + j is all that counts.
+    """
+    axes = list(axes)
+    dims = list(dict.fromkeys(dims))
+    replaced: dict[Symbol, Dim] = {}
+    position = len(axes) - 2
+    while position >= 0:
+        outer, inner = axes[position], axes[position + 1]
+        if all(_one_stride(dim, outer, inner) for dim in dims):
+            merged = axis(f"{outer.var.name}{inner.var.name}", outer.extent * inner.extent)
+            change: dict[Symbol, Dim] = {outer.var: 0, inner.var: as_dim(merged.var)}
+            replaced = {s: substitute(d, change) for s, d in replaced.items()} | change
+            dims = list(dict.fromkeys(substitute(d, change) for d in dims))
+            axes[position : position + 2] = [merged]
+        position -= 1
+    return axes, replaced
+
+
+def _one_stride(dim: Dim, outer: Axis, inner: Axis) -> bool:
+    if isinstance(dim, int):
+        return True
+    symbols = free_symbols(dim)
+    if outer.var not in symbols and inner.var not in symbols:
+        return True
+    first, second = linear_in(dim, outer.var), linear_in(dim, inner.var)
+    if first is None or second is None:
+        return False
+    if inner.var in free_symbols(first[0]):
+        return False
+    return first[0] == second[0] * inner.extent
+
+
+def nest(axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Perfectly nested loops without folds."""
+    for a, role in zip(reversed(axes), reversed(roles), strict=True):
+        body = (Loop(role, a.var, a.extent, body),)
+    return body
+
+
+def fold_nest(
+    axes: Sequence[Axis],
+    inner: Role,
+    body: tuple[Stmt, ...],
+    folds: tuple[Fold, ...],
+    carries: tuple[Carry, ...] = (),
+) -> tuple[tuple[Stmt, ...], tuple[Fold, ...]]:
+    """Nested loops, the innermost in role ``inner`` and the others serial, each passing the folds outwards.
+
+    Gives the statements, and for each of ``folds`` the fold whose ref holds the whole reduction after them. What is
+    carried goes through all loops in the order of the iterations: ``init`` is where the first one starts, and ``ref``
+    holds what the last one leaves.
+    """
+    for depth, a in enumerate(reversed(axes)):
+        outermost = depth == len(axes) - 1
+        if depth:
+            folds = tuple(Fold(Ref(f.ref.name, f.ref.dtype), f.combine, f.init, f.ref) for f in folds)
+        own = carries
+        if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
+            own = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
+        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, folds, own),)
+        if not outermost:
+            carries = tuple(
+                Carry(c.ref, state, c.init, o.ref)
+                for c, o in zip(carries, own, strict=True)
+                if isinstance(state := o.init, Ref)
+            )
+    return body, folds
+
+
+def _like(ref: Ref) -> Ref:
+    return Ref(ref.name, ref.dtype)
+
+
+def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
+    """Axes as one, by division: for what does not lie in one stride and must be a single loop all the same."""
+    extent = product(a.extent for a in axes)
+    whole = axis("".join(a.var.name for a in axes), extent)
+    rest: Dim = as_dim(whole.var)
+    change: dict[Symbol, Dim] = {}
+    for position, a in reversed(list(enumerate(axes))):
+        size = 1 if a.extent == 0 else a.extent  # a loop of no steps, where no index is asked for
+        change[a.var] = rest if position == 0 else mod(rest, size)
+        rest = floordiv(rest, size)
+    return [whole], change
+
+
+def split(a: Axis, chunk: int) -> tuple[Axis, Axis, dict[Symbol, Dim]]:
+    """An axis as chunks and what lies in one: the outer axis, the inner axis, and what the variable becomes."""
+    if isinstance(a.extent, int) and a.extent <= chunk:
+        outer = axis("c", 1)
+        inner = axis(a.var.name, a.extent)
+    else:
+        outer = axis("c", floordiv(a.extent + chunk - 1, chunk))
+        inner = axis(a.var.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk))
+    return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}

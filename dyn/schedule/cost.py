@@ -1,0 +1,69 @@
+"""Cost of a GRID iteration, as a formula over the host's dims: a launch decides by it how many threads to use.
+
+The unit is a byte moved, which takes about 1/32 ns: 32 GB/s, where a core's caches give more and its share of the
+memory gives less. Arithmetic is counted in the same unit: a simple operation on an element is 1, a transcendental
+function several, four multiply-adds of a contraction 1. It is meant to be right within a factor of two or three, for
+sizes and threads change by hundreds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Apply, Expr, Load, Loop, Stmt, Store, TileContract, Update, stmt_exprs, walk_exprs
+from dyn.shapes import Dim, Symbol, floordiv, free_symbols, substitute
+
+#: Units an element, for functions that cost more than one instruction or two.
+_WEIGHT = {
+    Scalar.EXP: 8, Scalar.EXPM1: 16, Scalar.LOG: 16, Scalar.LOG1P: 20, Scalar.TANH: 16, Scalar.LOGISTIC: 12,
+    Scalar.ERF: 12, Scalar.ERF_INV: 40,
+    Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 20, Scalar.COS: 20, Scalar.POW: 48,
+    Scalar.DIV: 3, Scalar.REM: 8,
+}  # fmt: skip
+#: A gathered element is a line of its own.
+_GATHER = 16
+#: How many multiply-adds of a contraction make a unit.
+_MULTIPLY_ADDS = 4
+
+
+def iteration_cost(body: tuple[Stmt, ...], grid: Iterable[Symbol]) -> Dim:
+    """The cost of one iteration, the first: ``body`` is what the GRID loops over ``grid`` enclose."""
+    return _at_zero(_block(body), frozenset(grid))
+
+
+def _block(body: tuple[Stmt, ...]) -> Dim:
+    total: Dim = 0
+    for stmt in body:
+        total = total + _stmt(stmt)
+    return total
+
+
+def _stmt(stmt: Stmt) -> Dim:
+    own = sum(_node(expr) for expr in walk_exprs(stmt_exprs(stmt)))
+    if isinstance(stmt, Store):
+        return own + stmt.buffer.dtype.itemsize
+    if isinstance(stmt, Update):
+        return own + 2 * stmt.buffer.dtype.itemsize + (_GATHER if stmt.bound else 0)
+    if isinstance(stmt, Loop):
+        return stmt.extent * _at_zero(_block(stmt.body) + own, frozenset((stmt.var,)))
+    assert isinstance(stmt, TileContract)
+    rows, columns, reduced = stmt.row_extent, stmt.col_extent, stmt.red_extent
+    inside = frozenset((stmt.row, stmt.col, stmt.red))
+    operands = (rows + columns) * reduced * stmt.acc.dtype.itemsize
+    arithmetic = floordiv(rows * columns * reduced, _MULTIPLY_ADDS)
+    return arithmetic + operands + rows * columns * _at_zero(_block(stmt.epilogue), inside)
+
+
+def _node(expr: Expr) -> int:
+    if isinstance(expr, Load):
+        return expr.dtype.itemsize + (_GATHER if expr.bound else 0)
+    if isinstance(expr, Apply):
+        return _WEIGHT.get(expr.fn, 1)
+    return 0
+
+
+def _at_zero(dim: Dim, symbols: frozenset[Symbol]) -> Dim:
+    """A dim in the first iteration of some loops: ``min(8, n - 8*c)`` becomes ``min(8, n)``."""
+    present = free_symbols(dim) & symbols
+    return substitute(dim, dict.fromkeys(present, 0)) if present else dim

@@ -1,0 +1,243 @@
+"""Donated arguments: which results may lie where an argument lay, and what is saved by that.
+
+It is decided once for all shapes. A result takes the memory of a donated argument of the same dtype and, as the facts
+prove, the same number of bytes, if nothing reads the argument once something writes the result; or if the launch that
+does both first is *in place*:
+
+* each element of the result is stored after the only read of the argument's element of that place, in one iteration,
+  that of a contraction's epilogue too; or
+* it is a scatter that copies the argument before it updates the copy. It gets variants that leave the copy out, so that
+  a step costs what it changes, and not what there is.
+
+Whether the memory is free to be taken, each call says for itself: the host program is ready for both. A function
+outside of the program may raise, and then donated memory is as it was: nothing is taken that is written before the last
+call of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dyn.dtypes import DType
+from dyn.ir.core import Value
+from dyn.schedule.cost import iteration_cost
+from dyn.schedule.kernel import (
+    Buffer,
+    Kernel,
+    Load,
+    Loop,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    check,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.schedule.launch import Launch, Variant, walk_launches
+from dyn.shapes import Dim, free_symbols, substitute
+from dyn.stitch.groups import GroupKind, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """The result number ``output`` may lie where the argument number ``input`` lies."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Donations:
+    """The launches, some with variants in place; who takes what; and the arguments that no result could ever take."""
+
+    launches: tuple[Launch, ...]
+    reuses: tuple[Reuse, ...]
+    useless: tuple[int, ...]
+
+
+def stored_results(plan: Plan) -> tuple[Value, ...]:
+    """For each result of the function the value whose memory it is: itself, or what it is a view of."""
+    found: list[Value] = []
+    for result in plan.function.results:
+        base = result
+        while base not in plan.stored:
+            base = plan.producers[base].operands[0]
+        found.append(base)
+    return tuple(found)
+
+
+def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> Donations:
+    """Match results with donated arguments: each in its order takes one of its own shape, or else the first it can."""
+    # A call may still fail once a size is measured, when an argument's memory must be as it was.
+    if not donated or any(launch.measures is not None for launch in walk_launches(launches)):
+        return Donations(launches, (), tuple(donated))
+    matcher = _Matcher(plan, launches)
+    params, results = plan.function.params, plan.function.results
+    calls = [time for time, launch in enumerate(launches) if any(one.callee for one in walk_launches((launch,)))]
+
+    def fits(output: int, number: int) -> bool:
+        return matcher.fits(output, params[number]) and not (calls and matcher.written(output) <= calls[-1])
+
+    alike: dict[tuple[DType, Dim], list[int]] = {}
+    for number in donated:
+        alike.setdefault((params[number].dtype, params[number].type.nbytes), []).append(number)
+    free = dict.fromkeys(donated)
+    reuses: list[Reuse] = []
+    for output, result in enumerate(results):
+        # A training step has hundreds of results and of arguments: most are told apart by their sizes.
+        as_large = [n for kind, numbers in alike.items() if matcher.agree(result, *kind) for n in numbers if n in free]
+        in_order = sorted(as_large, key=lambda number: params[number].shape != result.shape)
+        chosen = next((number for number in in_order if fits(output, number)), None)
+        if chosen is not None:
+            del free[chosen]
+            reuses.append(Reuse(output, chosen))
+    useless = [n for n in free if not any(fits(output, n) for output in range(len(results)))]
+    return Donations(matcher.with_variants(reuses), tuple(reuses), tuple(useless))
+
+
+def update_in_place(
+    plan: Plan, launches: tuple[Launch, ...], carried: Sequence[int]
+) -> tuple[tuple[Launch, ...], frozenset[int]]:
+    """The launches of a loop's step, and which of the ``carried`` values it may write the next one of over.
+
+    Nobody else reads a carried value: where it can be taken, it is.
+    """
+    matcher = _Matcher(plan, launches)
+    found = [Reuse(i, i) for i in carried if matcher.fits(i, plan.function.params[i])]
+    changed: list[Launch] = []
+    for launch in matcher.with_variants(found):
+        inside = tuple([replace(v, in_place=None) for v in launch.variants if v.in_place is not None])
+        changed.append(replace(launch, variants=inside) if inside else launch)
+    return tuple(changed), frozenset(reuse.output for reuse in found)
+
+
+class _Matcher:
+    """Lifetimes of a plan's values, in launches; and the results that may lie in parameters' memory."""
+
+    def __init__(self, plan: Plan, launches: tuple[Launch, ...]) -> None:
+        self.function, self.launches = plan.function, launches
+        self.bases = stored_results(plan)
+        #: The first and the last launch that touches a value.
+        self.first: dict[Value, int] = {}
+        self.last: dict[Value, int] = {}
+        for time, launch in enumerate(launches):
+            for value in launch.buffers:
+                self.first.setdefault(value, time)
+                self.last[value] = time
+        self.equal: dict[tuple[Dim, Dim], bool] = {}
+
+    def fits(self, output: int, param: Value) -> bool:
+        """Whether a result may lie in a parameter's memory."""
+        result, base = self.function.results[output], self.bases[output]
+        if base.dtype is not param.dtype or not self.agree(result, param.dtype, param.type.nbytes):
+            return False
+        written, read = self.first[base], self.last.get(param, -1)
+        return read < written or (read == written and _is_in_place(self.launches[read], base, param))
+
+    def written(self, output: int) -> int:
+        """The launch that first writes a result."""
+        return self.first[self.bases[output]]
+
+    def agree(self, result: Value, dtype: DType, nbytes: Dim) -> bool:
+        """Whether a result is of a dtype, and as large as that."""
+        return result.dtype is dtype and self._equal(result.type.nbytes, nbytes)
+
+    def with_variants(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
+        """The launches, scatters that update a donated argument's memory with variants that copy nothing."""
+        changed = list(self.launches)
+        for reuse in reuses:
+            base, param = self.bases[reuse.output], self.function.params[reuse.input]
+            time = self.first[base]
+            launch = changed[time]
+            if self.last.get(param) == time and launch.group.kind is GroupKind.SCATTER:
+                at = launch.buffers.index(base)
+                inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
+                changed[time] = replace(launch, variants=(*inside, *launch.variants))
+        return tuple(changed)
+
+    def _equal(self, a: Dim, b: Dim) -> bool:
+        found = self.equal.get((a, b))
+        if found is None:
+            found = self.equal[a, b] = a == b or self.function.facts.eq(a, b).proved
+        return found
+
+
+def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
+    """Whether every kernel of a launch may have one memory for what it reads and what it writes."""
+    if launch.call is not None or launch.bodies or launch.buffers.count(read) != 1 or launch.when is not None:
+        return False
+    out, source = launch.buffers.index(written), launch.buffers.index(read)
+    allowed = _only_copies if launch.group.kind is GroupKind.SCATTER else _meets_itself
+    return all(allowed(v.kernel, v.kernel.buffers[out], v.kernel.buffers[source]) for v in launch.variants)
+
+
+def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
+    """Whether each iteration reads of ``source`` just the element that it stores to ``out``, before it does so."""
+    body, variables = kernel.body, set[object]()
+    while len(body) == 1 and isinstance(body[0], Loop) and not (body[0].folds or body[0].carries):
+        variables.add(body[0].var)
+        body = body[0].body
+    if len(body) == 1 and isinstance(body[0], TileContract):
+        # Its epilogue runs once for each row and column, when all of their products are summed up elsewhere.
+        tile = body[0]
+        if any(isinstance(e, Load) and e.buffer is source for e in walk_exprs((tile.lhs, tile.rhs))):
+            return False
+        variables |= {tile.row, tile.col}
+        body = tile.epilogue
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    places = [number for number, stmt in enumerate(stores) if stmt.buffer is out]
+    if len(stores) != len(body) or len(places) != 1:
+        return False
+    store = stores[places[0]]
+    # An index without one of the variables is one of many iterations: a later one would read what was stored.
+    if not variables <= set(free_symbols(store.index)) or any(_loads(s, source) for s in stores[places[0] + 1 :]):
+        return False
+    loads = [load for stmt in stores for load in _loads(stmt, source)]
+    return all(load.index == store.index and not load.bound for load in loads)
+
+
+def _only_copies(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
+    """Whether a scatter reads ``source`` for nothing but to copy it to the same places of ``out``."""
+    for stmt in walk_stmts(kernel.body):
+        loads = _loads(stmt, source)
+        if isinstance(stmt, Store) and stmt.buffer is out:
+            value = stmt.value
+            if not isinstance(value, Load) or value.buffer is not source:
+                return False
+            if value.index != stmt.index or value.bound or value.mask is not None:
+                return False
+        elif loads:
+            return False
+    return True
+
+
+def _loads(stmt: Stmt, source: Buffer) -> list[Load]:
+    return [e for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load) and e.buffer is source]
+
+
+def _without_copy(variant: Variant, at: int, output: int) -> Variant:
+    """A scatter's variant for a result that holds its operand's elements already."""
+    kernel = variant.kernel
+    body = _updates(kernel.body, kernel.buffers[at])
+    updating = replace(kernel, body=body, in_place=True, note=f"{kernel.note}, in place")
+    check(updating)
+    loops, block = updating.grid()
+    cost = iteration_cost(block, [loop.var for loop in loops])
+    cost = cost if isinstance(cost, int) else substitute(cost, dict(zip(kernel.dims, variant.dims, strict=True)))
+    return replace(variant, kernel=updating, cost=cost, note=f"{variant.note}, in place", in_place=output)
+
+
+def _updates(body: tuple[Stmt, ...], out: Buffer) -> tuple[Stmt, ...]:
+    """A body without its stores to ``out``, and without the loops that nothing is left in."""
+    left: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            inner = _updates(stmt.body, out)
+            if inner or stmt.folds or stmt.carries:
+                left.append(replace(stmt, body=inner))
+        elif isinstance(stmt, Update) or not (isinstance(stmt, Store) and stmt.buffer is out):
+            left.append(stmt)
+    return tuple(left)

@@ -1,0 +1,199 @@
+"""The elements of a group's values as kernel expressions.
+
+``Elements.at(value, index)`` follows a value back through the group's own ops, through views, and through the scalar
+ops that belong to no group, to loads of stored arrays. Nothing is computed twice for one index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dyn.dtypes import Kind
+from dyn.errors import IRError
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import Elements as ElementLoops
+from dyn.ir.opdef import Get, OpKind
+from dyn.ops.complex_parts import part_dtype
+from dyn.ops.scalar import Scalar
+from dyn.schedule.axes import linearize
+from dyn.schedule.expressions import ExprBuilder, Pair
+from dyn.schedule.kernel import Buffer, Expr, Store
+from dyn.shapes import Dim, Symbol, SymExpr, dim_min
+from dyn.shapes.walk import map_atoms, mentions
+from dyn.stitch.access import view_index
+from dyn.stitch.groups import Group, Plan
+
+Index = tuple[Dim, ...]
+#: How many ops are followed by recursion; beyond, what is still needed is computed first.
+_DEEPEST = 40
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Request:
+    """An element that is asked for."""
+
+    value: Value
+    index: Index
+    mask: Expr | None
+    other: Expr | None
+
+    def key(self) -> tuple[object, ...]:
+        return (self.value, self.index, id(self.mask), id(self.other))
+
+
+class _TooDeepError(Exception):
+    """Unwinds to the first request, which then has ``request`` computed first."""
+
+    def __init__(self, request: _Request) -> None:
+        self.request = request
+
+
+class Elements:
+    """Reads and computes elements for one kernel, and collects the buffers it reads.
+
+    ``stretched`` are the axes of stored arrays that an undecided broadcast may stretch: the axis's size, and the loop
+    variable that indexes it, None where that is no single one. With ``aligned`` each is taken to be as long as its
+    loop.
+    """
+
+    def __init__(self, plan: Plan, group: Group, *, aligned: bool = False) -> None:
+        self.aligned = aligned
+        self.stretched: dict[tuple[Dim, Symbol | None], None] = {}
+        self.plan = plan
+        self.group = group
+        self.k = ExprBuilder()
+        self.producers = plan.producers
+        self.members = {result: op for op in group.ops for result in op.results}
+        self.inputs: dict[Value, Buffer] = {}
+        #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
+        self.known: dict[Value, Callable[[Index], Expr]] = {}
+        self._memo: dict[tuple[object, ...], Expr | Pair] = {}
+        self._depth = 0
+
+    def storage(self, value: Value) -> Value | None:
+        """The stored value whose memory holds ``value``'s elements in ``value``'s order, if there is one."""
+        while value not in self.plan.stored or value in self.members:
+            op = self.producers.get(value)
+            if value in self.members or op is None or not op.opdef.keeps_order:
+                return None
+            value = op.operands[0]
+        return value
+
+    def at(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
+        """The element of ``value`` at ``index``; where ``mask`` is false, ``other``, and nothing is read."""
+        found = self.element(value, index, mask, other)
+        if isinstance(found, Pair):
+            raise IRError(f"{value!r} is complex where group {self.group.name} computes with it")
+        return found
+
+    def element(self, value: Value, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr | Pair:
+        """:meth:`at`, of complex values too, which are stored or taken apart."""
+        request = _Request(value, index, mask, other)
+        found = self._memo.get(request.key())
+        if found is not None:
+            return found
+        if self._depth == 0:
+            return self._unwind(request)
+        if self._depth > _DEEPEST:
+            raise _TooDeepError(request)
+        return self._compute(request)
+
+    def stores(self, buffer: Buffer, place: Dim, value: Value, index: Index) -> tuple[Store, ...]:
+        """Store the element of ``value`` at ``index`` as element ``place`` of a buffer: a complex one by its parts."""
+        return _stores(buffer, place, self.element(value, index))
+
+    def copies(self, buffer: Buffer, place: Dim, value: Value, offset: Dim) -> tuple[Store, ...]:
+        """Store what lies at an offset in the memory of ``value``, which has some, as element ``place`` of a buffer."""
+        stored = self.storage(value)
+        if stored is None:
+            raise IRError(f"{value!r} does not lie in memory, and group {self.group.name} copies it")
+        if value.dtype.kind is Kind.COMPLEX:
+            return _stores(buffer, place, self.k.load_pair(self._buffer(stored), offset, value.dtype, None))
+        return _stores(buffer, place, self.k.load(self._buffer(stored), offset, None, None))
+
+    def _unwind(self, request: _Request) -> Expr | Pair:
+        """Compute an element, however long the chain of ops behind it."""
+        pending = [request]
+        while True:
+            try:
+                found = self._compute(pending[-1])
+            except _TooDeepError as deep:
+                self._depth = 0
+                pending.append(deep.request)
+                continue
+            pending.pop()
+            if not pending:
+                return found
+
+    def _compute(self, request: _Request) -> Expr | Pair:
+        self._depth += 1
+        found = self._memo[request.key()] = self._element(request)
+        self._depth -= 1
+        return found
+
+    def _element(self, request: _Request) -> Expr | Pair:
+        value, index, mask, other = request.value, request.index, request.mask, request.other
+        while True:
+            known = self.known.get(value)
+            if known is not None:
+                return known(index)
+            stored = self.storage(value)
+            if stored is not None:
+                place = tuple(self._unstretched(i, size) for i, size in zip(index, value.shape, strict=True))
+                linear = linearize(place, value.shape)
+                if value.dtype.kind is Kind.COMPLEX:
+                    return self.k.load_pair(self._buffer(stored), linear, value.dtype, mask)
+                return self.k.load(self._buffer(stored), linear, mask, other)
+            op = self.producers.get(value)
+            if op is None or not isinstance(op.opdef.loops, ElementLoops):
+                raise IRError(f"{value!r} is not reachable from group {self.group.name}")
+            if op.opdef.kind is not OpKind.VIEW:
+                computed = op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
+                if mask is None or other is None or computed is other or isinstance(computed, Pair):
+                    return computed
+                return self.k.apply(Scalar.SELECT, [mask, computed, other], value.dtype)
+            index = view_index(op, index)
+            value = op.operands[0]
+
+    def _unstretched(self, index: Dim, size: Dim) -> Dim:
+        """An index without the factor that makes it 0 where the axis has size 1, when that is not wanted.
+
+        With as many elements as the loop has iterations the factor changes nothing: it is 1, or the index is 0 anyway.
+        """
+        factor = dim_min(size - 1, 1) if isinstance(size, SymExpr) else 1
+        atom = factor.is_atom if isinstance(factor, SymExpr) else None
+        if atom is None or not isinstance(index, SymExpr) or not mentions(index, atom):
+            return index
+        plain = map_atoms(index, lambda a: 1 if a is atom else None)
+        self.stretched[size, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
+        return plain if self.aligned else index
+
+    def _buffer(self, stored: Value) -> Buffer:
+        buffer = self.inputs.get(stored)
+        if buffer is None:
+            buffer = self.inputs[stored] = Buffer(stored.name if stored.name else "in", part_dtype(stored.dtype))
+        return buffer
+
+    def _getter(self, op: Op, mask: Expr | None, other: Expr | None) -> Get:
+        """Reader of an op's operands for its rule; an outer mask also holds for what the rule reads."""
+
+        def get(i: int, index: Index, inner: Expr | None = None, inner_other: Expr | None = None) -> Expr | Pair:
+            value = op.operands[i]
+            if mask is None:
+                return self.element(value, index, inner, inner_other)
+            if inner is None:
+                fill = other if other is not None and other.dtype is value.dtype else None
+                if fill is None and value.dtype.kind is not Kind.COMPLEX:
+                    fill = self.k.const(value.dtype, 0)
+                return self.element(value, index, mask, fill)
+            return self.element(value, index, self.k.both(mask, inner), inner_other)
+
+        return get
+
+
+def _stores(buffer: Buffer, place: Dim, found: Expr | Pair) -> tuple[Store, ...]:
+    """Store an element as number ``place`` of a buffer: a complex one by its parts."""
+    if not isinstance(found, Pair):
+        return (Store(buffer, place, found),)
+    return (Store(buffer, place * 2, found.real), Store(buffer, place * 2 + 1, found.imag))

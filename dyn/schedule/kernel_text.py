@@ -1,0 +1,192 @@
+"""Kernel IR as text: for people, for golden files, and, hashed, as a kernel's identity.
+
+Symbols, buffers and references print by position, not by the names they were made with, so that two kernels that
+compute the same thing print the same text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import (
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Ref,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    children,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.shapes import Dim, Symbol, format_dim
+
+_VARIABLE = {Role.GRID: "g", Role.LANE: "i", Role.SERIAL: "j"}
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The text of a kernel, its note included."""
+    header = f"// {kernel.note}\n" if kernel.note else ""
+    return header + _Printer(kernel).text()
+
+
+def kernel_hash(kernel: Kernel) -> str:
+    """Twenty hex digits that are equal for kernels of equal text; the name and the note do not count."""
+    return hashlib.sha256(_Printer(kernel).text().encode()).hexdigest()[:20]
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.symbols: dict[Symbol, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
+        self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.buffers)}
+        self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
+        self.refs: dict[int, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self.uses: Counter[int] = Counter()
+        for stmt in walk_stmts(kernel.body):
+            roots = stmt_exprs(stmt)
+            self.uses.update(id(r) for r in roots)
+            for expr in walk_exprs(roots):
+                self.uses.update(id(c) for c in children(expr))
+
+    def text(self) -> str:
+        buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}" for b in self.kernel.buffers)
+        dims = ", ".join(self.symbols[s] for s in self.kernel.dims)
+        self.lines.append(f"kernel({buffers})[{dims}] {{")
+        for buffer in self.kernel.scratch:
+            self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
+        self.block(self.kernel.body, 1, {})
+        return "\n".join([*self.lines, "}"]) + "\n"
+
+    def fresh(self, prefix: str) -> str:
+        name = f"{prefix}{self.counts[prefix]}"
+        self.counts[prefix] += 1
+        return name
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def dim(self, dim: Dim) -> str:
+        return format_dim(dim, self.symbols)
+
+    def block(self, body: tuple[Stmt, ...], depth: int, lets: dict[int, str]) -> None:
+        for stmt in body:
+            if isinstance(stmt, Store):
+                value = self.expr(stmt.value, depth, lets)
+                self.line(depth, f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.index)}] = {value}")
+            elif isinstance(stmt, Update):
+                self.update(stmt, depth, lets)
+            elif isinstance(stmt, Loop):
+                self.loop(stmt, depth, lets)
+            else:
+                self.tile(stmt, depth, lets)
+
+    def update(self, stmt: Update, depth: int, lets: dict[int, str]) -> None:
+        old = ""
+        if stmt.state is not None:
+            self.refs[id(stmt.state)] = self.fresh("o")
+            old = f" from {self.refs[id(stmt.state)]}"
+        value = self.expr(stmt.value, depth, lets)
+        bindings = ""
+        for symbol, bound in stmt.bound:
+            self.symbols.setdefault(symbol, self.fresh("v"))
+            bindings += f" with {self.symbols[symbol]} = {self.expr(bound, depth, lets)}"
+        place = f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.index)}{bindings}]"
+        how = "replaced" if stmt.combine is None else stmt.combine.text
+        where = "" if stmt.mask is None else f" where {self.expr(stmt.mask, depth, lets)}"
+        self.line(depth, f"update {place}{old} {how} by {value}{where}")
+
+    def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
+        inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]
+        var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
+        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)} {{")
+        inner = dict(lets)
+        for carry, init in zip(loop.carries, inits, strict=True):
+            name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
+            self.line(depth + 1, f"{name} = carried {carry.ref.dtype} from {init}")
+        self.block(loop.body, depth + 1, inner)
+        for fold in loop.folds:
+            value = self.expr(fold.value, depth + 1, inner)
+            name = self.refs[id(fold.ref)] = self.fresh("r")
+            init = self.literal(fold.init)
+            self.line(depth + 1, f"{name} = fold {fold.combine.text} from {init}: {value}")
+        values = [self.expr(carry.value, depth + 1, inner) for carry in loop.carries]
+        for carry, value in zip(loop.carries, values, strict=True):
+            self.line(depth + 1, f"{self.refs[id(carry.state)]} <- {value}")
+        self.line(depth, "}")
+
+    def tile(self, tile: TileContract, depth: int, lets: dict[int, str]) -> None:
+        row = self.symbols[tile.row] = self.fresh("m")
+        col = self.symbols[tile.col] = self.fresh("n")
+        red = self.symbols[tile.red] = self.fresh("k")
+        acc = self.refs[id(tile.acc)] = self.fresh("acc")
+        s = tile.schedule
+        packed = "packed" if s.pack_rhs else "direct"
+        if s.panels > 1:
+            packed = f"{s.panels} packed"
+        extents = f"{row} < {self.dim(tile.row_extent)}, {col} < {self.dim(tile.col_extent)}"
+        self.line(
+            depth,
+            f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} "
+            f"tile {s.rows}x{s.vectors} {packed} unroll {s.unroll} {{",
+        )
+        for digits in tile.digits:
+            parts: list[str] = []
+            for symbol, extent in digits.parts:
+                name = self.symbols[symbol] = self.fresh("p")
+                parts.append(f"{name} < {self.dim(extent)}")
+            self.line(depth + 1, f"digits of {self.dim(digits.value)}: {', '.join(parts)}")
+        self.line(depth + 1, f"lhs {self.expr(tile.lhs, depth + 1, {})}")
+        self.line(depth + 1, f"rhs {self.expr(tile.rhs, depth + 1, {})}")
+        self.block(tile.epilogue, depth + 1, dict(lets))
+        self.line(depth, "}")
+
+    def literal(self, const: Const) -> str:
+        return f"{const.value!r}:{const.dtype}"
+
+    def expr(self, root: Expr, depth: int, lets: dict[int, str]) -> str:
+        """The text of an expression; what is used more than once is named first, on lines of its own."""
+        done: dict[int, str] = {}
+        for expr in walk_exprs((root,)):
+            if id(expr) in lets:
+                done[id(expr)] = lets[id(expr)]
+                continue
+            text = self.node(expr, done)
+            if self.uses[id(expr)] > 1 and isinstance(expr, Apply | Load):
+                name = lets[id(expr)] = self.fresh("%")
+                self.line(depth, f"{name} = {text}")
+                text = name
+            done[id(expr)] = text
+        return done[id(root)]
+
+    def node(self, expr: Expr, done: dict[int, str]) -> str:
+        if isinstance(expr, Const):
+            return self.literal(expr)
+        if isinstance(expr, Ref):
+            return self.refs[id(expr)]
+        if isinstance(expr, Index):
+            return f"index({self.dim(expr.expr)}):{expr.dtype}"
+        if isinstance(expr, Load):
+            bindings = ""
+            for symbol, value in expr.bound:
+                self.symbols.setdefault(symbol, self.fresh("v"))
+                bindings += f" with {self.symbols[symbol]} = {done[id(value)]}"
+            text = f"{self.buffers[id(expr.buffer)]}[{self.dim(expr.index)}{bindings}]"
+            if expr.mask is not None and expr.other is not None:
+                text += f" where {done[id(expr.mask)]} else {done[id(expr.other)]}"
+            return text
+        args = ", ".join(done[id(a)] for a in expr.args)
+        suffix = f":{expr.dtype}" if expr.fn is Scalar.CAST else ""
+        return f"{expr.fn.text}({args}){suffix}"

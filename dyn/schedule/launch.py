@@ -1,0 +1,238 @@
+"""Launches of the host program: kernels with the conditions under which each is chosen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dyn.ir.core import Op, Value
+from dyn.ir.external import Callee, callee_of
+from dyn.ir.measured import bound_dim
+from dyn.schedule.cost import iteration_cost
+from dyn.schedule.expressions import Parameters, Rewriter
+from dyn.schedule.kernel import (
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    check,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, product
+from dyn.stitch.groups import Group, GroupKind
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``low <= dim`` and, unless ``high`` is None, ``dim <= high``."""
+
+    dim: Dim
+    low: int
+    high: int | None
+
+    def describe(self) -> str:
+        if self.high is None:
+            return f"{self.dim} >= {self.low}"
+        return f"{self.low} <= {self.dim} <= {self.high}" if self.low else f"{self.dim} <= {self.high}"
+
+    def decided(self, facts: Facts) -> bool | None:
+        """True or False where the facts settle it for every shape."""
+        low, high = facts.bounds(self.dim)
+        if low is not None and low >= self.low and (self.high is None or (high is not None and high <= self.high)):
+            return True
+        if (high is not None and high < self.low) or (self.high is not None and low is not None and low > self.high):
+            return False
+        return None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variant:
+    """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen.
+
+    ``cost`` is about what one GRID iteration costs, in the unit of ``dyn.schedule.cost``. Nothing but speed depends on
+    it. With ``in_place`` it is chosen only where the result of that number has taken the memory of a donated argument.
+    """
+
+    kernel: Kernel
+    dims: tuple[Dim, ...]
+    grid: Dim
+    cost: Dim
+    condition: Condition | None
+    note: str
+    in_place: int | None = None
+
+    def when(self) -> str:
+        """Condition under which it is chosen, as text: empty for always."""
+        place = "" if self.in_place is None else f"result {self.in_place} has its argument's memory"
+        return " and ".join(
+            part for part in (place, "" if self.condition is None else self.condition.describe()) if part
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Body:
+    """A region of a loop or a choice: its parameters, what it launches, and the values whose memory its results are.
+
+    Of a loop's step, ``in_place`` are the carried values whose next ones are written over them. ``demands`` has to hold
+    of the dims where it runs, and does not follow from what is known around it; it is ``conditional`` where its sizes
+    mean something only if it may run: it demands something, or divides by a size.
+    """
+
+    params: tuple[Value, ...]
+    launches: tuple[Launch, ...]
+    results: tuple[Value, ...]
+    in_place: frozenset[int] = frozenset()
+    demands: tuple[Relation, ...] = ()
+    conditional: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    """A group's kernels over the same buffers; the first variant whose condition holds runs.
+
+    A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
+    which has the same buffers, and ``bodies`` for the op's regions; nor what finds out a dim. A group may take several
+    launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
+    are no values of the function. Where ``when`` does not hold nothing is launched.
+    """
+
+    group: Group
+    buffers: tuple[Value, ...]
+    variants: tuple[Variant, ...]
+    temporaries: tuple[Value, ...] = ()
+    when: Condition | None = None
+    bodies: tuple[Body, ...] = ()
+
+    def dims(self) -> Iterator[Dim]:
+        """Dims by which the launch is chosen and sized, and those of its buffers; those of its conditional regions are
+        left out."""
+        for value in (*self.buffers, *self.temporaries):
+            yield from value.shape
+        if self.when is not None:
+            yield self.when.dim
+        for variant in self.variants:
+            if variant.condition is not None:
+                yield variant.condition.dim
+            yield from (*variant.dims, variant.grid)
+        for body in self.bodies:
+            if not body.conditional:
+                for launch in body.launches:
+                    yield from launch.dims()
+
+    def written(self) -> tuple[Value, ...]:
+        """The buffers that kernels or a library call write, and perhaps some of the group's that they only read."""
+        made = {*self.group.outputs, *self.temporaries}
+        return tuple(v for v in dict.fromkeys(self.buffers) if v in made)
+
+    @property
+    def measures(self) -> Symbol | None:
+        """The dim that is found out here."""
+        return bound_dim(self.group.ops[0]) if self.group.kind is GroupKind.MEASURE else None
+
+    @property
+    def call(self) -> Op | None:
+        """The op of a library call."""
+        return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+
+    @property
+    def callee(self) -> Callee | None:
+        """The function outside of the program that the launch calls, if it calls one."""
+        return None if self.call is None else callee_of(self.call)
+
+
+def divides(dim: Dim) -> bool:
+    """Whether a dim divides by something that may be 0."""
+    return isinstance(dim, SymExpr) and dim.divides
+
+
+def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
+    """Every launch, and after a loop or a choice those of its regions."""
+    for launch in launches:
+        yield launch
+        for body in launch.bodies:
+            yield from walk_launches(body.launches)
+
+
+def by_group(launches: Sequence[Launch]) -> tuple[Launch, ...]:
+    """Launches with those of one group taken together: for people, who think in groups."""
+    joined: list[Launch] = []
+    for group, run in itertools.groupby(launches, key=lambda launch: launch.group):
+        several = list(run)
+        if len(several) == 1:
+            joined += several
+            continue
+        inner = {value for launch in several for value in launch.temporaries}
+        buffers = dict.fromkeys(v for launch in several for v in launch.buffers if v not in inner)
+        variants = [
+            replace(v, condition=launch.when if v.condition is None else v.condition)
+            for launch in several
+            for v in launch.variants
+        ]
+        joined.append(Launch(group, tuple(buffers), tuple(variants)))
+    return tuple(joined)
+
+
+def bind_kernel(
+    body: tuple[Stmt, ...],
+    buffers: tuple[Buffer, ...],
+    scratch: tuple[Buffer, ...],
+    *,
+    name: str,
+    condition: Condition | None = None,
+    note: str = "",
+) -> Variant:
+    """A kernel made of statements that still mention the host's dims: those become size parameters."""
+    inner: set[Symbol] = set()
+    for stmt in walk_stmts(body):
+        if isinstance(stmt, Loop):
+            inner.add(stmt.var)
+        elif isinstance(stmt, TileContract):
+            inner |= {stmt.row, stmt.col, stmt.red}
+            inner.update(part for digits in stmt.digits for part, _ in digits.parts)
+        elif isinstance(stmt, Update):
+            inner.update(s for s, _ in stmt.bound)
+        for expr in walk_exprs(stmt_exprs(stmt)):
+            if isinstance(expr, Load):
+                inner.update(s for s, _ in expr.bound)
+    grid: list[Loop] = []
+    block = body
+    while len(block) == 1 and isinstance(block[0], Loop) and block[0].role is Role.GRID:
+        grid.append(block[0])
+        block = block[0].body
+    cost = iteration_cost(block, [loop.var for loop in grid])
+    parameters = Parameters(frozenset(inner))
+    sized = tuple(Buffer(b.name, b.dtype, b.space, parameters.rewrite(b.size)) for b in scratch)
+    renamed = {id(old): new for old, new in zip(scratch, sized, strict=True)}
+    rewritten = _Rename(parameters, renamed).block(body)
+    kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note)
+    check(kernel)
+    return Variant(kernel, tuple(parameters.symbols), product(loop.extent for loop in grid), cost, condition, note)
+
+
+class _Rename(Rewriter):
+    """Puts size parameters in place of host dims, and sized scratch buffers in place of the old ones."""
+
+    def __init__(self, parameters: Parameters, buffers: dict[int, Buffer]) -> None:
+        super().__init__(parameters.rewrite)
+        self.buffers = buffers
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        new = super().stmt(stmt)
+        if isinstance(new, Store) and id(new.buffer) in self.buffers:
+            return Store(self.buffers[id(new.buffer)], new.index, new.value)
+        return new
+
+    def node(self, expr: Expr) -> Expr:
+        new = super().node(expr)
+        if isinstance(new, Load) and id(new.buffer) in self.buffers:
+            return Load(self.buffers[id(new.buffer)], new.index, new.bound, new.mask, new.other)
+        return new

@@ -1,0 +1,148 @@
+"""A plan's groups as launches. Groups that compute the same from other arrays are lowered once.
+
+The layers of a model differ in their weights alone, so a model costs what one of its layers costs. What a group
+computes is written down as a *shape*: its ops and the inlined ones behind them, with values numbered as they are met.
+Two groups of equal shapes have equal kernels, and their arrays correspond number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dyn.ir.core import Op, Value, attrs_key, region_key
+from dyn.ir.nested import body_of, carries, unchanged
+from dyn.ir.opdef import Convolution
+from dyn.ir.types import TensorType
+from dyn.schedule.contract import lower_contract
+from dyn.schedule.convolution import lower_convolution
+from dyn.schedule.donate import stored_results, update_in_place
+from dyn.schedule.join import lower_join
+from dyn.schedule.launch import Body, Launch, divides
+from dyn.schedule.library import lower_library, memory_of
+from dyn.schedule.loops import lower_loops
+from dyn.schedule.running import lower_running
+from dyn.schedule.scatter import lower_scatter
+from dyn.schedule.split import lower_reductions
+from dyn.schedule.target import Target
+from dyn.schedule.windows import lower_windows
+from dyn.stitch.groups import Group, GroupKind, Plan
+
+
+def _lower_contraction(plan: Plan, group: Group, target: Target) -> Launch:
+    convolves = any(isinstance(op.opdef.loops, Convolution) for op in group.ops)
+    return (lower_convolution if convolves else lower_contract)(plan, group, target)
+
+
+def _single(lower: Callable[[Plan, Group, Target], Launch]) -> Callable[[Plan, Group, Target], tuple[Launch, ...]]:
+    return lambda plan, group, target: (lower(plan, group, target),)
+
+
+def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a loop or a choice, with those of its regions."""
+    (op,) = group.ops
+    bodies: list[Body] = []
+    for region, inner in zip(op.regions, group.bodies, strict=True):
+        launches, in_place = lower_plan(inner, target), frozenset[int]()
+        if carries(op) and region is body_of(op):
+            changing = [i for i, same in enumerate(unchanged(op)) if not same]
+            launches, in_place = update_in_place(inner, launches, changing)
+        asked = tuple([r for r in region.demands if not plan.function.facts.ask(r).proved])
+        conditional = bool(asked) or any(divides(dim) for launch in launches for dim in launch.dims())
+        bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place, asked, conditional))
+    return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
+
+
+_LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
+    GroupKind.LOOP: _single(lower_loops),
+    GroupKind.STITCH: lower_reductions,
+    GroupKind.COPY: _single(lower_loops),
+    GroupKind.JOIN: lower_join,
+    GroupKind.WINDOW: _single(lower_windows),
+    GroupKind.CONTRACT: _single(_lower_contraction),
+    GroupKind.LIBRARY: _single(lower_library),
+    GroupKind.CONTROL: _single(_lower_control),
+    GroupKind.MEASURE: _single(lower_library),
+    GroupKind.SCATTER: _single(lower_scatter),
+    GroupKind.RUNNING: _single(lower_running),
+}
+
+
+def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
+    """The launches of a plan's groups, in its order. Leaves kernels that check."""
+    known: dict[tuple[object, ...], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
+    launches: list[Launch] = []
+    for group in plan.groups:
+        # The groups in regions share kernels all the same, which are keyed by content.
+        if group.kind in (GroupKind.CONTROL, GroupKind.MEASURE):
+            launches += _LOWER[group.kind](plan, group, target)
+            continue
+        shape, numbers = group_shape(plan, group)
+        found = known.get(shape)
+        if found is None:
+            made = _LOWER[group.kind](plan, group, target)
+            known[shape] = made, numbers
+        else:
+            made = _for_other_arrays(group, found[0], found[1], list(numbers))
+        launches.extend(made)
+    return tuple(launches)
+
+
+def _for_other_arrays(
+    group: Group, launches: tuple[Launch, ...], numbers: dict[Value, int], values: list[Value]
+) -> tuple[Launch, ...]:
+    """The launches of a group of equal shape, over the arrays of this one: ``numbers`` says which of ``values``."""
+    own = {value: values[number] for value, number in numbers.items()}
+    own |= {value: Value(value.type) for launch in launches for value in launch.temporaries}
+    return tuple(
+        replace(
+            launch, group=group, buffers=tuple(own[v] for v in launch.buffers),
+            temporaries=tuple(own[v] for v in launch.temporaries),
+        )
+        for launch in launches
+    )  # fmt: skip
+
+
+def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Value, int]]:
+    """Structural key of a group's computation, whichever arrays it reads; and the number of each value in it."""
+    members = group.members()
+    numbers: dict[Value, int] = {}
+    shape: list[object] = []
+
+    def add(value: Value, *what: object) -> None:
+        numbers[value] = len(numbers)
+        shape.append((*what, _type_key(value.type)))
+
+    def add_op(op: Op) -> None:
+        for number, result in enumerate(op.results):
+            regions = tuple([region_key(region, numbers) for region in op.regions])
+            operands = tuple([numbers[v] for v in op.operands])
+            add(result, op.opdef.name, number, attrs_key(op.attrs), operands, regions)
+        if not op.results:
+            shape.append((op.opdef.name, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
+
+    def add_operands(op: Op) -> None:
+        stack = list(reversed([*op.reads()]))
+        while stack:
+            value = stack[-1]
+            if value in numbers:
+                stack.pop()
+            elif value in plan.stored and value not in members:
+                add(value, "stored")
+            else:
+                inner = plan.producers[value]
+                missing = [v for v in reversed([*inner.reads()]) if v not in numbers]
+                if missing:
+                    stack.extend(missing)
+                else:
+                    add_op(inner)
+
+    for op in group.ops:
+        add_operands(op)
+        add_op(op)
+    outputs = tuple([numbers[v] for v in group.outputs])
+    return (group.kind, group.space, group.reduced, outputs, *shape), numbers
+
+
+def _type_key(type: TensorType) -> tuple[object, ...]:
+    return type.dtype, type.shape

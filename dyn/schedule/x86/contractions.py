@@ -1,0 +1,104 @@
+"""Tiles that a contraction is compiled with on x86.
+
+Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a single tile of rows,
+which reads the right operand where it lies, once, and one for all others, which packs it.
+
+Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles are low and wide: the right
+operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns are read
+in three quarters of the time that pieces of 48 take; with hundreds of rows, where arithmetic decides, 4x96 and 8x48 are
+equals there. Elsewhere one low kernel packs the panels of several high tiles, which comes to the same. Reading it where
+it lies again for every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into few sets of
+the caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyn.dtypes import DType
+from dyn.schedule.kernel import TileSchedule
+from dyn.schedule.target import Target
+from dyn.schedule.x86.blocking import blocking
+from dyn.shapes import Dim
+
+#: Rows that one GRID iteration takes where the left operand is packed too: as many as its block in scratch has.
+PACKED_ROW_CHUNK = 96
+#: Vectors of columns that share a packed left operand.
+PACKED_VECTORS = 12
+
+#: Up to how many rows dot products beat transposing the right operand.
+DOT_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ContractVariant:
+    """A schedule, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
+
+    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles of the schedule.
+    """
+
+    schedule: TileSchedule
+    row_chunk: int
+    col_panel: int
+    min_rows: int
+    max_rows: int | None
+    note: str
+
+
+def contract_schedules(
+    target: Target,
+    dtype: DType,
+    *,
+    col_contiguous: bool,
+    red_contiguous: bool = False,
+    lhs_contiguous: bool = True,
+    cols: Dim | None = None,
+) -> tuple[ContractVariant, ...]:
+    """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
+
+    ``col_contiguous`` says that the right operand is a plain load of ``dtype`` in which neighbouring columns lie next
+    to each other, ``red_contiguous`` the same of the reduced dimension (a transposed weight); ``lhs_contiguous`` that
+    the left operand is such a load, with the reduced dimension contiguous. ``cols``, where it is a number, chooses
+    among tiles of the same speed one that divides it.
+
+    A packing variant adds up in the order of the reduced dimension, and so does a direct one for contiguous columns:
+    which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
+    """
+    lanes = target.lanes(dtype.itemsize)
+    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous)
+    own = blocking(target)
+    panels = own.panels if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
+    chunk = max((own.rows if lhs_contiguous else PACKED_ROW_CHUNK) // rows, 1) * rows
+    main = TileSchedule(rows, vectors, True, own.unroll, own.panels, own.depth, own.ahead)
+    note = f"packed {rows}x{vectors * lanes}"
+    direct = col_contiguous or (red_contiguous and lhs_contiguous)
+    if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
+        return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
+    low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
+    few = low_rows if col_contiguous else DOT_ROWS
+    low = TileSchedule(low_rows, low_vectors, pack_rhs=False, unroll=1)
+    low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
+    return (
+        ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note),
+        ContractVariant(main, chunk, panels * vectors * lanes, few + 1, None, note),
+    )
+
+
+def _tile(target: Target, dtype: DType, cols: Dim | None, *, wide: bool) -> tuple[int, int]:
+    """Accumulators in three quarters of the registers: enough in flight to hide the latency of a multiply-add, and
+    enough arithmetic for each load. ``wide`` says that long pieces of the right operand's rows are worth having."""
+    if dtype.itemsize < 4:  # products of bytes are computed in wider vectors
+        return 4, 1
+    if target.registers < 32:
+        return (6, 2) if target.vector_bytes == 32 else (4, 2)
+    if isinstance(cols, int):
+        lanes = target.lanes(dtype.itemsize)
+        for rows, vectors in ((4, 6), (8, 3), (6, 4), (12, 2)):
+            if cols % (vectors * lanes) == 0 and (vectors < 6 or (wide and blocking(target).low_tiles)):
+                return rows, vectors
+    return 8, 3
+
+
+def _low_tile(target: Target) -> tuple[int, int]:
+    """Low and wide: long pieces of each row of the right operand, which is read once."""
+    return (4, 6) if target.registers >= 32 else (4, 3)
