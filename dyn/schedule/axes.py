@@ -1,25 +1,48 @@
-"""Loop nests: merging loops that run over memory in one stride, and dealing loops to roles."""
+"""Axes of loop nests: fusing those that run over memory in one stride, cutting them, and loops around code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from dyn.schedule.kernel import Carry, Fold, Loop, Ref, Role, Stmt
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
 from dyn.shapes import symbol as new_symbol
 
 
+class AxisKind(Enum):
+    """What the iterations of an axis have to do with one another."""
+
+    #: Nothing: any order, all at once.
+    PARALLEL = "parallel"
+    #: Folded by monoids.
+    REDUCE = "reduce"
+    #: Folded in order, or writing places that may meet: never cut and never reordered.
+    FOLD = "fold"
+    #: Writing places of its own in each iteration of the axes outside of it, which it may not leave.
+    DISTINCT = "distinct"
+    #: Carried from one to the next, each with an element of its own.
+    SCAN = "scan"
+    #: The sum of a contraction.
+    CONTRACTED = "contracted"
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop to be: its variable and its extent."""
+    """A loop to be: its variable, its extent, and its kind."""
 
     var: Symbol
     extent: Dim
+    kind: AxisKind = AxisKind.PARALLEL
+
+    @property
+    def name(self) -> str:
+        return self.var.name
 
 
-def axis(name: str, extent: Dim) -> Axis:
-    return Axis(new_symbol(name, "a loop variable"), extent)
+def axis(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis:
+    return Axis(new_symbol(name, "a loop variable"), extent, kind)
 
 
 def index_of(axes: Sequence[Axis | None]) -> tuple[Dim, ...]:
@@ -38,7 +61,7 @@ def linearize(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
 
 
 def collapse(axes: list[Axis], dims: Sequence[Dim]) -> tuple[list[Axis], dict[Symbol, Dim]]:
-    """Merge neighbouring axes wherever every index moves through both in one stride.
+    """Merge neighbouring axes of one kind wherever every index moves through both in one stride.
 
     Gives the axes that are left and what to substitute for the old variables. Two axes (i over I, j over J) are one
     when in each index the coefficient of i is J times that of j: then i*J + j is all that counts.
@@ -49,8 +72,8 @@ def collapse(axes: list[Axis], dims: Sequence[Dim]) -> tuple[list[Axis], dict[Sy
     position = len(axes) - 2
     while position >= 0:
         outer, inner = axes[position], axes[position + 1]
-        if all(_one_stride(dim, outer, inner) for dim in dims):
-            merged = axis(f"{outer.var.name}{inner.var.name}", outer.extent * inner.extent)
+        if outer.kind is inner.kind and all(_one_stride(dim, outer, inner) for dim in dims):
+            merged = axis(f"{outer.name}{inner.name}", outer.extent * inner.extent, inner.kind)
             change: dict[Symbol, Dim] = {outer.var: 0, inner.var: as_dim(merged.var)}
             replaced = {s: substitute(d, change) for s, d in replaced.items()} | change
             dims = list(dict.fromkeys(substitute(d, change) for d in dims))
@@ -86,28 +109,27 @@ def fold_nest(
     body: tuple[Stmt, ...],
     folds: tuple[Fold, ...],
     carries: tuple[Carry, ...] = (),
-) -> tuple[tuple[Stmt, ...], tuple[Fold, ...]]:
+) -> tuple[Stmt, ...]:
     """Nested loops, the innermost in role ``inner`` and the others serial, each passing the folds outwards.
 
-    Gives the statements, and for each of ``folds`` the fold whose ref holds the whole reduction after them. What is
-    carried goes through all loops in the order of the iterations: ``init`` is where the first one starts, and ``ref``
-    holds what the last one leaves.
+    The refs of ``folds`` hold the whole reductions after the loops. What is carried goes through all loops in the order
+    of the iterations: ``init`` is where the first one starts, and ``ref`` holds what the last one leaves.
     """
     for depth, a in enumerate(reversed(axes)):
         outermost = depth == len(axes) - 1
-        if depth:
-            folds = tuple(Fold(Ref(f.ref.name, f.ref.dtype), f.combine, f.init, f.ref) for f in folds)
-        own = carries
+        own, own_carries = folds, carries
         if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
-            own = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
-        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, folds, own),)
+            own = tuple(Fold(_like(f.ref), f.combine, f.init, f.value) for f in folds)
+            own_carries = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
+        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, own, own_carries),)
         if not outermost:
+            folds = tuple(Fold(f.ref, f.combine, f.init, o.ref) for f, o in zip(folds, own, strict=True))
             carries = tuple(
                 Carry(c.ref, state, c.init, o.ref)
-                for c, o in zip(carries, own, strict=True)
+                for c, o in zip(carries, own_carries, strict=True)
                 if isinstance(state := o.init, Ref)
             )
-    return body, folds
+    return body
 
 
 def _like(ref: Ref) -> Ref:
@@ -117,7 +139,7 @@ def _like(ref: Ref) -> Ref:
 def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
     """Axes as one, by division: for what does not lie in one stride and must be a single loop all the same."""
     extent = product(a.extent for a in axes)
-    whole = axis("".join(a.var.name for a in axes), extent)
+    whole = axis("".join(a.name for a in axes), extent)
     rest: Dim = as_dim(whole.var)
     change: dict[Symbol, Dim] = {}
     for position, a in reversed(list(enumerate(axes))):
@@ -127,12 +149,12 @@ def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
     return [whole], change
 
 
-def split(a: Axis, chunk: int) -> tuple[Axis, Axis, dict[Symbol, Dim]]:
+def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol, Dim]]:
     """An axis as chunks and what lies in one: the outer axis, the inner axis, and what the variable becomes."""
-    if isinstance(a.extent, int) and a.extent <= chunk:
-        outer = axis("c", 1)
-        inner = axis(a.var.name, a.extent)
+    if isinstance(a.extent, int) and isinstance(chunk, int) and a.extent <= chunk:
+        outer = axis(name, 1, a.kind)
+        inner = axis(a.name, a.extent, a.kind)
     else:
-        outer = axis("c", floordiv(a.extent + chunk - 1, chunk))
-        inner = axis(a.var.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk))
+        outer = axis(name, floordiv(a.extent + chunk - 1, chunk), a.kind)
+        inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}

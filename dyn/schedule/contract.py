@@ -17,7 +17,7 @@ from dyn.schedule.expressions import Rewriter, expr_dims, stmt_dims
 from dyn.schedule.families import ContractVariant, Reach, contract_schedules
 from dyn.schedule.kernel import Buffer, Digits, Expr, Fold, Load, Ref, Role, Stmt, TileContract
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
-from dyn.schedule.loops import permuted_stores
+from dyn.schedule.nests import permuted_stores
 from dyn.schedule.target import Target
 from dyn.shapes import free_symbols, linear_in, substitute
 from dyn.stitch.groups import Group, Plan
@@ -174,9 +174,9 @@ class _DotLowering(TileLowering):
         reduced, change = collapse(self._present(axes.reduced) or [axis("k", 1)], expr_dims((value,)))
         value = Rewriter(lambda dim: substitute(dim, change)).expr(value)
         fold = Fold(self.acc, Scalar.ADD, self.k.const(self.wide, 0), value)
-        done, (last,) = fold_nest(reduced, Role.LANE, (), (fold,))
+        done = fold_nest(reduced, Role.LANE, (), (fold,))
         batch = self._present(axes.batch)
-        stores = self.stores(last.ref, index_of([*axes.batch, *axes.rows, *axes.columns]))
+        stores = self.stores(self.acc, index_of([*axes.batch, *axes.rows, *axes.columns]))
         body = nest(batch, [Role.GRID] * len(batch), (*done, *stores))
         return self.launch((bind_kernel(body, self.buffers(), (), name=self.group.name, note="dot"),))
 

@@ -21,8 +21,9 @@ from dyn.schedule.elements import Index
 from dyn.schedule.expressions import Rewriter, expr_dims
 from dyn.schedule.kernel import Digits, Expr
 from dyn.schedule.launch import Launch
+from dyn.schedule.nests import window_nest
+from dyn.schedule.tables import fold_windows
 from dyn.schedule.target import Target
-from dyn.schedule.windows import lower_folds
 from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.stitch.groups import Group, Plan
 
@@ -52,7 +53,7 @@ class _ConvolutionLowering(TileLowering):
         lhs, rhs = self.op.operands
         geometry = Geometry.of(lhs.shape, rhs.shape, self.op.attrs)
         if geometry.groups != 1 and self._is_narrow(geometry):
-            return lower_folds(self.plan, self.group, self.target, self.op, loops.windows)
+            return fold_windows(window_nest(self.plan, self.group, self.op, loops.windows), self.target)
         return self._tiled(geometry)
 
     def _is_narrow(self, g: Geometry) -> bool:

@@ -66,6 +66,8 @@ class Elements:
         self.producers = plan.producers
         self.members = {result: op for op in group.ops for result in op.results}
         self.inputs: dict[Value, Buffer] = {}
+        #: Memory that the group's launches hand on to one another.
+        self.temporaries: dict[Value, Buffer] = {}
         #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
         self.known: dict[Value, Callable[[Index], Expr]] = {}
         self._memo: dict[tuple[object, ...], Expr | Pair] = {}
@@ -168,6 +170,10 @@ class Elements:
         plain = map_atoms(index, lambda a: 1 if a is atom else None)
         self.stretched[size, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
         return plain if self.aligned else index
+
+    def temporary(self, value: Value) -> Buffer:
+        """The buffer of a value that one launch of the group writes for another."""
+        return self.temporaries.setdefault(value, Buffer("parts", value.dtype))
 
     def _buffer(self, stored: Value) -> Buffer:
         buffer = self.inputs.get(stored)

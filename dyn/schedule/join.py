@@ -8,17 +8,18 @@ have one kernel, and a result of n pieces takes time and text in proportion to n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dyn.ir.core import Value
-from dyn.ops.complex_parts import part_dtype
-from dyn.schedule.axes import Axis, axis, collapse, index_of, linearize, nest, split
+from dyn.schedule.axes import Axis, axis, index_of, linearize
 from dyn.schedule.elements import Elements
-from dyn.schedule.expressions import stmt_dims
 from dyn.schedule.families import loop_schedule
-from dyn.schedule.kernel import Buffer, Role, Stmt
-from dyn.schedule.launch import Launch, Variant, bind_kernel
-from dyn.schedule.loops import substituted
+from dyn.schedule.kernel import Buffer, Stmt
+from dyn.schedule.launch import Launch, Variant
+from dyn.schedule.loops import Loops
+from dyn.schedule.nest import Nest, Stage, Write
+from dyn.schedule.nests import loop, present
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.shapes import symbol as new_symbol
@@ -58,43 +59,51 @@ class _Join:
         return tuple(made)
 
     def launch(self, piece: Value, sizes: dict[Symbol, Dim]) -> Launch:
-        elements = Elements(self.plan, self.group)
-        stored = elements.storage(piece)
         one_row = sizes[self.outer] == 1
+        stored = Elements(self.plan, self.group).storage(piece)
         if stored is None:
-            variant = self.variant(elements, piece, one_row=one_row)
-            inputs = tuple(elements.inputs)
+            loops = self.computed(piece)
+            inputs, variant = loops.elements.inputs, self.variant(loops)
         else:
-            inputs = (stored,)
-            known = self.copies.get(one_row)
-            variant = self.copies[one_row] = known or self.variant(elements, piece, one_row=one_row)
+            inputs, known = (stored,), self.copies.get(one_row)
+            variant = self.copies[one_row] = known or self.variant(self.copied(piece, one_row=one_row))
         dims = tuple([substitute(dim, sizes) for dim in variant.dims])
         bound = replace(variant, dims=dims, grid=substitute(variant.grid, sizes), cost=substitute(variant.cost, sizes))
         return Launch(self.group, (*inputs, self.op.result), (bound,))
 
-    def variant(self, elements: Elements, piece: Value, *, one_row: bool) -> Variant:
-        """The kernel of a piece, over the symbols of this class in place of its sizes."""
-        out = Buffer("out", part_dtype(piece.dtype))
-        if elements.storage(piece) is None:
-            axes: list[Axis | None] = [None if d == 1 else axis(f"i{n}", d) for n, d in enumerate(piece.shape)]
-            index = index_of(axes)
-            row = linearize(index[: self.axis], piece.shape[: self.axis])
-            column = linearize(index[self.axis :], piece.shape[self.axis :])
-            stores = elements.stores(out, self.place(row, column), piece, index)
-            loops = [a for a in axes if a is not None]
-        else:
-            rows, columns = axis("o", as_dim(self.outer)), axis("i", as_dim(self.length))
-            row, column = 0 if one_row else as_dim(rows.var), as_dim(columns.var)
-            stores = elements.copies(out, self.place(row, column), piece, row * as_dim(self.length) + column)
-            loops = [columns] if one_row else [rows, columns]
-        loops, change = collapse(loops, stmt_dims(stores))
-        body: tuple[Stmt, ...] = substituted(stores, change)
-        if loops:
-            outer, inner, cut = split(loops[-1], loop_schedule(self.target).elements)
-            body = nest([*loops[:-1], outer, inner], [Role.GRID] * len(loops) + [Role.LANE], substituted(body, cut))
-        note = f"{self.group.kind.value} {self.group.name}"
-        buffers = (*elements.inputs.values(), out)
-        return bind_kernel(body, buffers, (), name=self.group.name, note=note)
+    def computed(self, piece: Value) -> Loops:
+        """The loops of a piece that is computed where it is needed."""
+        axes = [loop(f"i{n}", d) for n, d in enumerate(piece.shape)]
+        index = index_of(axes)
+        row = linearize(index[: self.axis], piece.shape[: self.axis])
+        place = self.place(row, linearize(index[self.axis :], piece.shape[self.axis :]))
+
+        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+            return elements.stores(buffer, place, piece, index)
+
+        return self.loops(present(axes), statements)
+
+    def copied(self, piece: Value, *, one_row: bool) -> Loops:
+        """The loops of a piece that lies in memory, over the symbols of this class in place of its sizes."""
+        rows, columns = axis("o", as_dim(self.outer)), axis("i", as_dim(self.length))
+        row, column = 0 if one_row else as_dim(rows.var), as_dim(columns.var)
+        offset = row * as_dim(self.length) + column
+
+        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+            return elements.copies(buffer, self.place(row, column), piece, offset)
+
+        return self.loops((columns,) if one_row else (rows, columns), statements)
+
+    def loops(self, axes: tuple[Axis, ...], statements: Callable[[Elements, Buffer], tuple[Stmt, ...]]) -> Loops:
+        stage = Stage(writes=(Write(self.op.result, statements),))
+        return Loops(Nest(self.plan, self.group, axes, (stage,)))
+
+    def variant(self, loops: Loops) -> Variant:
+        """The kernel of a piece: lanes along its last axis, in chunks."""
+        if loops.fuse(loops.shared):
+            _, lanes = loops.split(loops.shared[-1], loop_schedule(self.target).elements)
+            loops.bind_lane(lanes)
+        return loops.variant(f"{self.group.kind.value} {self.group.name}")
 
     def place(self, row: Dim, column: Dim) -> Dim:
         """Place in the result of an element of a row of a piece."""

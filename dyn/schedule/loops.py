@@ -1,268 +1,288 @@
-"""LOOP, COPY and STITCH groups as kernels.
+"""Loops of one kernel in the making: a nest's stages as phases, and the transformations that give them their order and
+their roles.
 
-A group without reductions is one loop nest. A stitched one makes the sweeps that ``dyn.schedule.sweeps`` deals out: a
-GRID iteration a row with lanes along it where the last axis is reduced, and lanes side by side, each sweeping its
-column, where the last axis is kept. Reductions in order are swept by lanes side by side wherever their axes lie: a lane
-has all that one result is made of.
+:class:`Loops` begins as the nest says: shared loops around phases, everything serial. A schedule is a list of
+:class:`Step`, each of which changes the loops and checks that it may (:class:`ScheduleError` where it may not):
+
+=========  ===========================================================================================================
+step       what it does
+=========  ===========================================================================================================
+fuse       two neighbouring axes become one, where every index moves through both in one stride
+split      an axis becomes chunks of a size, and what lies in one
+reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
+sink       the last shared axis becomes the innermost of every phase instead
+bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
+=========  ===========================================================================================================
+
+What is kept on the chip instead of computed again (``keep``) and whether stretched axes are as long as their loops
+(``aligned``) is said before, for it is part of the phases' code. No step changes what is computed; the order in which a
+reduction combines follows from the role of its loops and their extents (``dyn.schedule.kernel``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from dyn.ir.core import Op, Value
-from dyn.ir.opdef import OpKind, OrderedReduction, Reduction
+from dyn.errors import IRError
+from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
-from dyn.ops.reduce import identity
-from dyn.schedule.axes import Axis, axis, collapse, fold_nest, index_of, linearize, nest, split
+from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, split
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
-from dyn.schedule.families import loop_schedule
-from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Loop, Ref, Role, Space, Stmt, Store
+from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Loop, Role, Space, Stmt, Store
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
-from dyn.schedule.regions import ordered_carries
-from dyn.schedule.sweeps import Sweep, Sweeps
-from dyn.schedule.target import Target
+from dyn.schedule.nest import Nest, Stage
 from dyn.shapes import Dim, Symbol, dim_max, product, substitute
-from dyn.stitch.access import Views, as_index, axis_symbols
-from dyn.stitch.groups import Group, Plan
 
 
-def lower_loops(plan: Plan, group: Group, target: Target) -> Launch:
-    """The launch of a group without a contraction."""
-    return LoopLowering(plan, group, target).run()
+class ScheduleError(IRError):
+    """A step that would change what a kernel computes, or that has no meaning for its loops."""
 
 
-class LoopLowering:
-    """Kernels of a group without a contraction: loops over its space, elements, stores, folds."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A transformation by its name, the axes that it takes, and its size or role: ``split i0i1 by 8192``."""
 
-    def __init__(
-        self, plan: Plan, group: Group, target: Target, *, aligned: bool = False, one_by_one: bool = False
-    ) -> None:
-        self.one_by_one = one_by_one
-        self.plan = plan
-        self.group = group
-        self.target = target
-        self.elements = Elements(plan, group, aligned=aligned)
-        self.extents: dict[Symbol, Dim] = {}
-        self.k = self.elements.k
-        self.outputs = {v: Buffer("out", part_dtype(v.dtype)) for v in group.outputs}
+    what: str
+    axes: tuple[str, ...]
+    how: str = ""
+
+    def __str__(self) -> str:
+        return " ".join([self.what, *self.axes, self.how]).rstrip()
+
+
+@dataclass(eq=False, slots=True)
+class Phase:
+    """A stage's code under its own loops, outermost first; the innermost has the role ``inner``, the others none."""
+
+    axes: list[Axis]
+    body: tuple[Stmt, ...]
+    folds: tuple[Fold, ...] = ()
+    carries: tuple[Carry, ...] = ()
+    inner: Role = Role.SERIAL
+
+    def statements(self) -> tuple[Stmt, ...]:
+        """The loops around the code."""
+        return fold_nest(self.axes, self.inner, self.body, self.folds, self.carries)
+
+    def dims(self) -> list[Dim]:
+        """Every index expression of the code."""
+        return stmt_dims((Loop(Role.SERIAL, _NONE, 1, self.body, self.folds, self.carries),))
+
+    def substitute(self, change: Mapping[Symbol, Dim]) -> None:
+        """Write the code over other variables."""
+        if change:
+            rewriter = Rewriter(lambda dim: substitute(dim, change))
+            self.body = rewriter.block(self.body)
+            self.folds, self.carries = rewriter.folds(self.folds), rewriter.carries(self.carries)
+
+
+_NONE = axis("none", 1).var
+#: The kinds of axes that lanes may go along.
+_ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT)
+
+
+@dataclass(eq=False)
+class Loops:
+    """The loops of a nest, as the steps so far have left them."""
+
+    nest: Nest
+    #: Values of the group's space that a stage, by its number, keeps on the chip for those after it.
+    keep: Mapping[int, Sequence[Value]] = field(default_factory=dict[int, Sequence[Value]])
+    aligned: bool = False
+    #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
+    loaded: Mapping[Value, tuple[Value, Dim]] = field(default_factory=dict[Value, tuple[Value, Dim]])
+
+    def __post_init__(self) -> None:
+        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned)
+        for value, (memory, place) in self.loaded.items():
+            self.elements.known[value] = self._from_memory(value, memory, place)
+        self.outputs: dict[Value, Buffer] = {}
         self.scratch: dict[Value, Buffer] = {}
-        self.space = group.space
-        self.reduced = sorted(group.reduced)
-        self.kept_axes = [a for a in range(len(self.space)) if a not in group.reduced]
-        self.axes: list[Axis | None] = [None] * len(self.space)
-        for a in self.kept_axes:
-            self.axes[a] = self.make_axis(f"i{a}", self.space[a])
-        by_rows = bool(self.reduced) and self.reduced[-1] == len(self.space) - 1
-        self.ordered = is_ordered(group)
-        scratch = by_rows and not self.ordered
-        self.sweeps = Sweeps(plan, group, scratch=scratch) if self.reduced or self.ordered else None
+        self.steps: list[Step] = []
+        self.shared = list(self.nest.shared)
+        self.lane: Axis | None = None
+        self._change: dict[Symbol, Dim] = {}
+        self.phases = [self._phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     # Code -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> Launch:
-        """One kernel; where a broadcast is undecided, a quick one for sizes that agree as well; and one for few rows
-        that are reduced in order."""
-        note = f"{self.group.kind.value} {self.group.name}"
-        variants = (self._variant(note, None),)
-        inputs = tuple(self.elements.inputs)
-        agree = self._agreement()
-        if agree is not None:
-            quick = LoopLowering(self.plan, self.group, self.target, aligned=True)
-            first = quick._variant(f"{note}, nothing stretched", agree)
-            if tuple(quick.elements.inputs) == inputs:
-                variants = (first, *variants)
-        few = self._few_rows()
-        decided = False if few is None else few.decided(self.plan.function.facts)
-        if decided is not False:
-            serial = LoopLowering(self.plan, self.group, self.target, one_by_one=True)
-            first = serial._variant(f"{note}, one by one", None if decided else few)
-            if tuple(serial.elements.inputs) == inputs:
-                variants = (first,) if decided else (first, *variants)
-        return Launch(self.group, (*inputs, *self.outputs), variants)
-
-    def _agreement(self) -> Condition | None:
-        """Condition that every axis that might be broadcast is as long as its loop; None without one, or no telling."""
-        apart: list[Dim] = []
-        for size, var in self.elements.stretched:
-            if var is None or var not in self.extents:
-                return None
-            apart += [self.extents[var] - size, size - self.extents[var]]
-        return Condition(dim_max(*apart), 0, 0) if apart else None
-
-    def _few_rows(self) -> Condition | None:
-        """Condition that rows are too few for lanes side by side; None where that makes no difference."""
-        few, last = loop_schedule(self.target).few_rows, len(self.space) - 1
-        if not self.ordered or not few or last not in self.group.reduced:
-            return None
-        return Condition(product(self.space[a] for a in self.kept_axes), 0, few - 1)
-
-    def make_axis(self, name: str, extent: Dim) -> Axis | None:
-        """A loop over an axis of the space; none where its size is 1."""
-        if extent == 1:
-            return None
-        made = axis(name, extent)
-        self.extents[made.var] = extent
-        return made
-
-    def _variant(self, note: str, condition: Condition | None) -> Variant:
-        if self.sweeps is None:
-            body = self._loop()
-        elif self.ordered:
-            body = self._side_by_side(self.sweeps)
-        elif self.reduced[-1] == len(self.space) - 1:
-            body = self._rows(self.sweeps)
-        else:
-            body = self._columns(self.sweeps)
-        inputs = self.elements.inputs
-        buffers = (*inputs.values(), *self.outputs.values())
-        used = tuple(self.scratch.values())
-        return bind_kernel(body, buffers, used, name=self.group.name, condition=condition, note=note)
-
-    def stores(self, value: Value, index: Index) -> tuple[Store, ...]:
-        return permuted_stores(self.elements, self.outputs[value], value, index)
-
-    def _loop(self) -> tuple[Stmt, ...]:
-        index = index_of(self.axes)
-        body: tuple[Stmt, ...] = tuple(store for v in self.group.outputs for store in self.stores(v, index))
-        axes, change = collapse([a for a in self.axes if a is not None], stmt_dims(body))
-        body = substituted(body, change)
-        if not axes:
-            return body
-        if len(axes) == 1:
-            outer, inner, change = split(axes[0], loop_schedule(self.target).elements)
-            return nest([outer, inner], [Role.GRID, Role.LANE], substituted(body, change))
-        return nest(axes, [Role.GRID] * (len(axes) - 1) + [Role.LANE], body)
-
-    def _rows(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
-        """The last axis is reduced: a GRID iteration a row, lanes along it."""
-        size = product(self.space[a] for a in self.reduced)
-        self.scratch = {v: Buffer("row", v.dtype, Space.SCRATCH, size) for s in sweeps.sweeps for v in s.kept}
-        body = [stmt for sweep in sweeps.sweeps for stmt in self._sweep(sweep, Role.LANE)]
-        body += self.row_stores(sweeps)
-        grid, change = collapse([a for a in self.axes if a is not None], stmt_dims(tuple(body)))
-        return nest(grid, [Role.GRID] * len(grid), substituted(tuple(body), change))
-
-    def _columns(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
-        """The last axis is kept: lanes along it, each sweeping the reduced axes."""
-        last = self.axes[-1] or axis("i", 1)
+    def _phase(self, stage: Stage, kept: Sequence[Value]) -> Phase:
+        elements, known, k = self.elements, self.elements.known, self.elements.k
+        carries: list[Carry] = []
+        for scan in stage.scans:
+            carry = scan.carry(elements)
+            known[scan.result] = constantly(k.cast(carry.value, scan.result.dtype))
+            carries.append(carry)
         body: list[Stmt] = []
-        for sweep in sweeps.sweeps:
-            body += self._sweep(sweep, Role.SERIAL)
-        body += self.row_stores(sweeps)
-        outer, inner, change = split(last, loop_schedule(self.target).columns)
-        stmts = substituted(tuple(body), change)
-        grid = [a for a in self.axes[:-1] if a is not None]
-        return nest([*grid, outer, inner], [Role.GRID] * (len(grid) + 1) + [Role.LANE], stmts)
+        for value in kept:
+            self.scratch[value] = Buffer("row", value.dtype, Space.SCRATCH, product(a.extent for a in stage.axes))
+            body.append(Store(self.scratch[value], self._place(stage.index), elements.at(value, stage.index)))
+        body += [s for write in stage.writes for s in write.statements(elements, self._written(write.output))]
+        folds = tuple(reduction.fold(elements) for reduction in stage.reductions)
+        for ordered in stage.ordered:
+            made = ordered.carries(elements)
+            known.update((v, constantly(carry.ref)) for v, carry in zip(ordered.results, made, strict=True))
+            carries += made
+        known.update((value, self._from_scratch(self.scratch[value])) for value in kept)
+        for reduction, fold in zip(stage.reductions, folds, strict=True):
+            known[reduction.result] = constantly(k.cast(fold.ref, reduction.result.dtype))
+        return Phase(list(stage.axes), tuple(body), folds, tuple(carries))
 
-    def _side_by_side(self, sweeps: Sweeps) -> tuple[Stmt, ...]:
-        """Reductions in order: a lane a result, each sweeping its own elements."""
-        body = [stmt for sweep in sweeps.sweeps for stmt in self._sweep(sweep, Role.SERIAL)]
-        body += self.row_stores(sweeps)
-        kept, change = collapse([a for a in self.axes if a is not None], stmt_dims(tuple(body)))
-        stmts = substituted(tuple(body), change)
-        if not kept or self.one_by_one:
-            return nest(kept, [Role.GRID] * len(kept), stmts)
-        outer, inner, cut = split(kept[-1], loop_schedule(self.target).columns)
-        roles = [Role.GRID] * len(kept) + [Role.LANE]
-        return nest([*kept[:-1], outer, inner], roles, substituted(stmts, cut))
+    def _place(self, index: Index) -> Dim:
+        """Place in scratch of what is kept at an index of the group's space: those along the reduced axes are there."""
+        reduced, space = sorted(self.nest.group.reduced), self.nest.group.space
+        return linearize(tuple(index[a] for a in reduced), tuple(space[a] for a in reduced))
 
-    def _sweep(self, sweep: Sweep, inner: Role) -> list[Stmt]:
-        """One pass over the reduced axes."""
-        if not sweep:
-            return []
-        own: dict[int, Axis | None] = {}
-        for a in self.reduced:
-            own[a] = self.make_axis(f"r{a}", self.space[a])
-        loops = [own.get(a, self.axes[a]) for a in range(len(self.space))]
-        index = index_of(loops)
-        place = linearize(tuple(index[a] for a in self.reduced), tuple(self.space[a] for a in self.reduced))
-        stmts: list[Stmt] = [Store(self.scratch[v], place, self.elements.at(v, index)) for v in sweep.kept]
-        stmts += [store for v in sweep.stored for store in self.stores(v, index)]
-        ordered = [op for op in sweep.reduces if isinstance(op.opdef.loops, OrderedReduction)]
-        monoids = [op for op in sweep.reduces if op not in ordered]
-        folds = tuple(self.fold(op, index) for op in monoids)
-        carries = tuple(carry for op in ordered for carry in self._carries(op, index))
-        for value in sweep.kept:
-            self.elements.known[value] = self._from_scratch(self.scratch[value])
-        dims = stmt_dims((*stmts, Loop(inner, axis("x", 1).var, 1, (), folds, carries)))
-        axes, change = collapse([a for a in own.values() if a is not None] or [axis("r", 1)], dims)
-        rewriter = _substituter(change)
-        body = rewriter.block(tuple(stmts))
-        done, outer = fold_nest(axes, inner, body, rewriter.folds(folds), rewriter.carries(carries))
-        for op, fold in zip(monoids, outer, strict=True):
-            result = self.k.cast(fold.ref, op.result.dtype)
-            self.elements.known[op.result] = constantly(result)
-        for result, carry in zip((v for op in ordered for v in op.results), carries, strict=True):
-            self.elements.known[result] = constantly(carry.ref)
-        return list(done)
+    def _written(self, value: Value) -> Buffer:
+        """The buffer of an output of the group, or of memory that it hands on to a later launch."""
+        if value not in self.nest.group.outputs:
+            return self.elements.temporary(value)
+        return self.outputs.setdefault(value, Buffer("out", part_dtype(value.dtype)))
 
-    def _carries(self, op: Op, index: Index) -> tuple[Carry, ...]:
-        """A reduction in order of what its operands have at an index."""
-        count, (body,) = len(op.results), op.regions
-        elements = [self.elements.at(v, index) for v in op.operands[:count]]
-        inits = [self.elements.at(v, ()) for v in op.operands[count:]]
-        return ordered_carries(self.k, body, inits, elements)
-
-    def fold(self, op: Op, index: Index) -> Fold:
-        """A reduction of what its operand has at an index."""
-        return self.fold_of(op, self.elements.at(op.operands[0], index))
-
-    def fold_of(self, op: Op, value: Expr) -> Fold:
-        """A reduction of a value, with the monoid of an op."""
-        dtype = op.result.dtype
-        wide = dtype.wide
-        loops = op.opdef.loops
-        assert isinstance(loops, Reduction)
-        init = self.k.const(wide, identity(op.attrs["combine"], wide))
-        return Fold(Ref("acc", wide), loops.combine(op.attrs), init, self.k.cast(value, wide))
+    def _from_memory(self, value: Value, memory: Value, place: Dim) -> Callable[[Index], Expr]:
+        k = self.elements.k
+        return lambda index: k.cast(k.load(self.elements.temporary(memory), place), value.dtype)
 
     def _from_scratch(self, buffer: Buffer) -> Callable[[Index], Expr]:
-        def read(index: Index) -> Expr:
-            shape = tuple(self.space[a] for a in self.reduced)
-            return self.k.load(buffer, linearize(tuple(index[a] for a in self.reduced), shape))
+        return lambda index: self.elements.k.load(buffer, self._place(index))
 
-        return read
+    # Steps ----------------------------------------------------------------------------------------------------
 
-    def row_stores(self, sweeps: Sweeps) -> list[Stmt]:
-        """Row values that are outputs, once all passes are done."""
-        stores: list[Stmt] = []
-        for value in self.group.outputs:
-            if sweeps.is_full(value):
-                continue
-            kept = index_of([self.axes[a] for a in self.kept_axes])
-            if len(value.shape) != len(kept):
-                kept = index_of([self.axes[a] if a in self.kept_axes else None for a in range(len(self.space))])
-            stores += self.elements.stores(self.outputs[value], linearize(kept, value.shape), value, kept)
-        return stores
+    def fuse(self, axes: Sequence[Axis], phase: Phase | None = None) -> list[Axis]:
+        """Fuse neighbours among some axes, wherever every index moves through both in one stride; what is left."""
+        own, axes = self.shared if phase is None else phase.axes, list(axes)
+        if not axes:
+            return []
+        first = own.index(axes[0])
+        if own[first : first + len(axes)] != axes:
+            raise ScheduleError(f"{_names(axes)} do not follow one another")
+        dims = phase.dims() if phase is not None else [substitute(d, self._change) for d in self._dims()]
+        left, change = collapse(axes, dims)
+        if len(left) < len(axes):
+            own[first : first + len(axes)] = left
+            self._substitute(change, phase)
+            self.steps.append(Step("fuse", tuple(a.name for a in axes), f"into {_names(left)}"))
+        return left
+
+    def _dims(self) -> list[Dim]:
+        """What the shared axes may occur in: every index, and the extents of the phases' loops."""
+        return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes])]
+
+    def split(self, whole: Axis, size: Dim, phase: Phase | None = None, name: str = "c") -> tuple[Axis, Axis]:
+        """Cut an axis into chunks of a size: the axis of the chunks, of this name, and that of what lies in one."""
+        own = self.shared if phase is None else phase.axes
+        position = own.index(whole)
+        outer, inner, change = split(whole, size, name)
+        own[position : position + 1] = [outer, inner]
+        self._substitute(change, phase)
+        self.steps.append(Step("split", (whole.name,), f"by {size}"))
+        return outer, inner
+
+    def reorder(self, axes: Sequence[Axis], phase: Phase | None = None) -> None:
+        """Put the shared axes, or a phase's, into an order: those that are not parallel keep theirs."""
+        own = self.shared if phase is None else phase.axes
+        if sorted(map(id, axes)) != sorted(map(id, own)):
+            raise ScheduleError(f"{_names(axes)} are not the axes {_names(own)}")
+        ordered = [a for a in own if a.kind is not AxisKind.PARALLEL]
+        if [a for a in axes if a.kind is not AxisKind.PARALLEL] != ordered:
+            raise ScheduleError(f"{_names(ordered)} have to stay in their order")
+        if own != list(axes):
+            own[:] = axes
+            self.steps.append(Step("reorder", tuple(a.name for a in axes)))
+
+    def hoist(self, outer: Axis, phase: Phase) -> Axis:
+        """Make the outermost axis of the only phase the last shared one: each iteration then has results of its own.
+
+        What the phases after it see of its reductions are those of a part: only a stage that stores them may follow.
+        """
+        if phase.axes[0] is not outer or self.phases != [phase] or phase.carries or phase.axes == [outer]:
+            raise ScheduleError(f"{outer.name} is not the outermost of several axes of the only phase")
+        phase.axes.pop(0)
+        self.steps.append(Step("hoist", (outer.name,)))
+        self.shared.append(Axis(outer.var, outer.extent))
+        return self.shared[-1]
+
+    def append(self, stage: Stage) -> Phase:
+        """Add a stage behind the others."""
+        phase = self._phase(stage, ())
+        self.phases.append(phase)
+        return phase
+
+    def sink(self, last: Axis) -> None:
+        """Make the last shared axis the innermost of each phase."""
+        if not self.shared or self.shared[-1] is not last:
+            raise ScheduleError(f"{last.name} is not the last shared axis")
+        self.shared.pop()
+        for phase in self.phases:
+            phase.axes.append(last)
+        self.steps.append(Step("sink", (last.name,)))
+
+    def bind_lane(self, last: Axis) -> None:
+        """Let lanes go along the last shared axis, and each through all phases."""
+        if not self.shared or self.shared[-1] is not last or any(p.inner is Role.LANE for p in self.phases):
+            raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
+        self.lane = last
+        self.steps.append(Step("bind", (last.name,), "to lanes"))
+
+    def bind_lanes(self, phase: Phase) -> None:
+        """Let lanes go along the innermost axis of a phase."""
+        last = phase.axes[-1]
+        if self.lane is not None or last.kind not in _ANY_ORDER or phase.carries:
+            raise ScheduleError(f"{last.name}, of kind {last.kind.value}, cannot be bound to lanes here")
+        phase.inner = Role.LANE
+        self.steps.append(Step("bind", (last.name,), "to lanes"))
+
+    def _substitute(self, change: dict[Symbol, Dim], phase: Phase | None) -> None:
+        # Phases share what depends on shared axes alone: it is rewritten once, for all of them, at the end.
+        if phase is not None:
+            phase.substitute(change)
+        elif change:
+            self._change = composed(self._change, change)
+
+    # The kernel -----------------------------------------------------------------------------------------------
+
+    def unstretched(self) -> Condition | None:
+        """Condition that every axis that might be broadcast is as long as its loop; None without one, or no telling."""
+        axes = [*self.nest.shared, *[a for stage in self.nest.stages for a in stage.axes]]
+        extents = {a.var: a.extent for a in axes}
+        apart: list[Dim] = []
+        for size, var in self.elements.stretched:
+            if var is None or var not in extents:
+                return None
+            apart += [extents[var] - size, size - extents[var]]
+        return Condition(dim_max(*apart), 0, 0) if apart else None
+
+    def buffers(self) -> dict[Value, Buffer]:
+        """The memory that the kernel reads and writes."""
+        outputs = {v: self.outputs[v] for v in self.nest.group.outputs if v in self.outputs}
+        return {**self.elements.inputs, **self.elements.temporaries, **outputs}
+
+    def variant(self, note: str, condition: Condition | None = None) -> Variant:
+        """The kernel, chosen where ``condition`` holds."""
+        body = tuple(stmt for phase in self.phases for stmt in phase.statements())
+        if self._change:
+            body = Rewriter(lambda dim: substitute(dim, self._change)).block(body)
+        roles = [Role.LANE if a is self.lane else Role.GRID for a in self.shared]
+        body = nest(self.shared, roles, body)
+        buffers, scratch = tuple(self.buffers().values()), tuple(self.scratch.values())
+        return bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
+
+    def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
+        """A launch of the kernel alone."""
+        return Launch(self.nest.group, tuple(self.buffers()), (self.variant(note),), temporaries, when)
 
 
-def is_ordered(group: Group) -> bool:
-    """Whether a group has a reduction whose order counts."""
-    return any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
-
-
-def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:
-    """Store a full-size member, or a view that permutes one, at an index of the group's space."""
-    op = elements.members[value]
-    if op.opdef.kind is not OpKind.VIEW or elements.group.ops == (op,):
-        return elements.stores(buffer, linearize(index, value.shape), value, index)
-    symbols = axis_symbols(value.shape)
-    views = Views(elements.producers, lambda v: v in elements.members and v is not value)
-    base, at = views.chain(value, as_index(symbols))
-    places = {dim: index[position] for position, dim in enumerate(at)}
-    own = tuple(places.get(variable, 0) for variable in as_index(symbols))
-    return elements.stores(buffer, linearize(own, value.shape), base, index)
+def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:
+    """One substitution after another, as one."""
+    return {s: substitute(d, then) for s, d in first.items()} | dict(then)
 
 
 def constantly(expr: Expr) -> Callable[[Index], Expr]:
+    """A definition that gives the same for every index."""
     return lambda index: expr
 
 
-def _substituter(change: dict[Symbol, Dim]) -> Rewriter:
-    return Rewriter((lambda dim: substitute(dim, change)) if change else (lambda dim: dim))
-
-
-def substituted(body: tuple[Stmt, ...], change: dict[Symbol, Dim]) -> tuple[Stmt, ...]:
-    return _substituter(change).block(body) if change else body
+def _names(axes: Sequence[Axis]) -> str:
+    return ", ".join(a.name for a in axes)

@@ -20,12 +20,9 @@ from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.join import lower_join
 from dyn.schedule.launch import Body, Launch, divides
 from dyn.schedule.library import lower_library, memory_of
-from dyn.schedule.loops import lower_loops
-from dyn.schedule.running import lower_running
 from dyn.schedule.scatter import lower_scatter
-from dyn.schedule.split import lower_reductions
+from dyn.schedule.tables import lower_loops, lower_reductions, lower_running, lower_windows
 from dyn.schedule.target import Target
-from dyn.schedule.windows import lower_windows
 from dyn.stitch.groups import Group, GroupKind, Plan
 
 
@@ -54,17 +51,17 @@ def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
 
 
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
-    GroupKind.LOOP: _single(lower_loops),
+    GroupKind.LOOP: lower_loops,
     GroupKind.STITCH: lower_reductions,
-    GroupKind.COPY: _single(lower_loops),
+    GroupKind.COPY: lower_loops,
     GroupKind.JOIN: lower_join,
-    GroupKind.WINDOW: _single(lower_windows),
+    GroupKind.WINDOW: lower_windows,
     GroupKind.CONTRACT: _single(_lower_contraction),
     GroupKind.LIBRARY: _single(lower_library),
     GroupKind.CONTROL: _single(_lower_control),
     GroupKind.MEASURE: _single(lower_library),
-    GroupKind.SCATTER: _single(lower_scatter),
-    GroupKind.RUNNING: _single(lower_running),
+    GroupKind.SCATTER: lower_scatter,
+    GroupKind.RUNNING: lower_running,
 }
 
 

@@ -1,0 +1,89 @@
+"""Nests: what a group computes as loops, the same for every target.
+
+A :class:`Nest` is a list of *stages*, which run one after the other. Each iterates a space of its own: the ``shared``
+axes of the nest, over which no stage depends on another iteration of one before it, and then the stage's own axes. In
+each iteration a stage folds values into its reductions and writes elements of arrays; what a reduction gives is known
+to the stages after it. Nothing here has a role (grid, lane, serial) or a size of a machine: those are a schedule's
+(``dyn.schedule.loops``).
+
+Definitions are functions of :class:`dyn.schedule.elements.Elements`, which computes elements of values where they are
+needed: an element is computed again at each place that reads it, unless the schedule keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dyn.ir.core import Value
+from dyn.schedule.axes import Axis
+from dyn.schedule.elements import Elements, Index
+from dyn.schedule.kernel import Buffer, Carry, Fold, Stmt
+from dyn.stitch.groups import Group, Plan
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Write:
+    """Elements of an array in memory that each iteration of a stage writes.
+
+    ``statements`` are its stores, or updates of what an earlier stage has stored, into the array's buffer.
+    """
+
+    output: Value
+    statements: Callable[[Elements, Buffer], tuple[Stmt, ...]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduction:
+    """A value folded over a stage's own axes by a monoid, whose order is free but for what makes results the same.
+
+    ``fold`` combines one iteration's element; the result is converted to ``result``'s dtype.
+    """
+
+    result: Value
+    fold: Callable[[Elements], Fold]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OrderedReduction:
+    """Values that a stage's iterations carry from one to the next, in their order: never cut, never reordered."""
+
+    results: tuple[Value, ...]
+    carries: Callable[[Elements], tuple[Carry, ...]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scan:
+    """A value of which each iteration of a stage has its own: the state after it, carried on to the next one.
+
+    ``carry`` is of a dtype that the state is computed in; the elements of ``result`` are converted to theirs.
+    """
+
+    result: Value
+    carry: Callable[[Elements], Carry]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stage:
+    """One step of a nest.
+
+    ``axes`` are its own, outermost first. ``index`` is where an iteration is in the space that the stage goes through
+    (the group's, or a scatter's updates): an expression for each axis of it, over the shared axes and its own.
+    """
+
+    axes: tuple[Axis, ...] = ()
+    index: Index = ()
+    writes: tuple[Write, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    ordered: tuple[OrderedReduction, ...] = ()
+    scans: tuple[Scan, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nest:
+    """Stages over the ``shared`` axes of a group, outermost first."""
+
+    plan: Plan
+    group: Group
+    shared: tuple[Axis, ...]
+    stages: tuple[Stage, ...]

@@ -1,0 +1,203 @@
+"""The nests of groups without contractions: loops, copies, stitched reductions, windows, and running reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import OpKind, OrderedWindows, Running, WindowFold
+from dyn.ir.opdef import OrderedReduction as OrderedLoops
+from dyn.ir.opdef import Reduction as ReductionLoops
+from dyn.ops.reduce import identity
+from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
+from dyn.schedule.elements import Elements, Index
+from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Store
+from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Scan, Stage, Write
+from dyn.schedule.regions import ordered_carries
+from dyn.schedule.sweeps import Sweeps
+from dyn.shapes import Dim
+from dyn.stitch.access import Views, as_index, axis_symbols
+from dyn.stitch.groups import Group, Plan
+
+
+def loop(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis | None:
+    """An axis; none where its size is 1."""
+    return None if extent == 1 else axis(name, extent, kind)
+
+
+def present(axes: Sequence[Axis | None]) -> tuple[Axis, ...]:
+    """The axes without those of size 1."""
+    return tuple(a for a in axes if a is not None)
+
+
+# Loops and copies ---------------------------------------------------------------------------------------------------
+
+
+def loop_nest(plan: Plan, group: Group) -> Nest:
+    """One stage: every output at each index of the group's space."""
+    axes = [loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
+    index = index_of(axes)
+    stage = Stage(index=index, writes=tuple(write_at(v, index) for v in group.outputs))
+    return Nest(plan, group, present(axes), (stage,))
+
+
+def write_at(output: Value, index: Index) -> Write:
+    """A full-size output at an index of its group's space, or a view that permutes one."""
+    return Write(output, lambda elements, buffer: permuted_stores(elements, buffer, output, index))
+
+
+def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:
+    """Store a full-size member, or a view that permutes one, at an index of the group's space."""
+    op = elements.members[value]
+    if op.opdef.kind is not OpKind.VIEW or elements.group.ops == (op,):
+        return elements.stores(buffer, linearize(index, value.shape), value, index)
+    symbols = axis_symbols(value.shape)
+    views = Views(elements.producers, lambda v: v in elements.members and v is not value)
+    base, at = views.chain(value, as_index(symbols))
+    places = {dim: index[position] for position, dim in enumerate(at)}
+    own = tuple(places.get(variable, 0) for variable in as_index(symbols))
+    return elements.stores(buffer, linearize(own, value.shape), base, index)
+
+
+# Stitched reductions ------------------------------------------------------------------------------------------------
+
+
+def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps) -> Nest:
+    """A stage a sweep over the reduced axes, and at last one for what is known of each row."""
+    axes = [None if a in group.reduced else loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
+    stages = [sweep_stage(group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
+    rows = tuple(row_write(v, group, axes) for v in group.outputs if not sweeps.is_full(v))
+    return Nest(plan, group, present(axes), (*stages, *([Stage(writes=rows)] if rows else [])))
+
+
+def sweep_stage(group: Group, reduces: Sequence[Op], stored: Sequence[Value], axes: Sequence[Axis | None]) -> Stage:
+    """One pass over the reduced axes; ``axes`` are the loops over the kept ones."""
+    ordered = [op for op in reduces if isinstance(op.opdef.loops, OrderedLoops)]
+    kind = AxisKind.FOLD if ordered else AxisKind.REDUCE if reduces else AxisKind.PARALLEL
+    own = {a: loop(f"r{a}", group.space[a], kind) for a in sorted(group.reduced)}
+    index = index_of([own.get(a, axes[a]) for a in range(len(axes))])
+    return Stage(
+        axes=present(list(own.values())) or (axis("r", 1, kind),),
+        index=index,
+        writes=tuple(write_at(v, index) for v in stored),
+        reductions=tuple(_reduction(op, index) for op in reduces if op not in ordered),
+        ordered=tuple(_ordered(op, index) for op in ordered),
+    )
+
+
+def _reduction(op: Op, index: Index) -> Reduction:
+    """A reduction of what its operand has at an index."""
+    return Reduction(op.result, lambda elements: fold_of(elements, op, elements.at(op.operands[0], index)))
+
+
+def fold_of(elements: Elements, op: Op, value: Expr) -> Fold:
+    """A reduction of a value, with the monoid of an op."""
+    wide = op.result.dtype.wide
+    loops, k = op.opdef.loops, elements.k
+    assert isinstance(loops, ReductionLoops)
+    init = k.const(wide, identity(op.attrs["combine"], wide))
+    return Fold(Ref("acc", wide), loops.combine(op.attrs), init, k.cast(value, wide))
+
+
+def _ordered(op: Op, index: Index) -> OrderedReduction:
+    """A reduction in order of what its operands have at an index."""
+    count, (body,) = len(op.results), op.regions
+
+    def carries(elements: Elements) -> tuple[Carry, ...]:
+        found = [elements.at(v, index) for v in op.operands[:count]]
+        inits = [elements.at(v, ()) for v in op.operands[count:]]
+        return ordered_carries(elements.k, body, inits, found)
+
+    return OrderedReduction(op.results, carries)
+
+
+def row_write(output: Value, group: Group, axes: Sequence[Axis | None]) -> Write:
+    """An output that has an element for each index of the kept axes: with axes of size 1 for the others, or without."""
+    own = [a for number, a in enumerate(axes) if number not in group.reduced]
+    index = index_of(own if len(output.shape) == len(own) else axes)
+    place = linearize(index, output.shape)
+    return Write(output, lambda elements, buffer: elements.stores(buffer, place, output, index))
+
+
+# Windows ------------------------------------------------------------------------------------------------------------
+
+
+def window_nest(plan: Plan, group: Group, op: Op, windows: WindowFold | OrderedWindows) -> Nest:
+    """A stage that folds the window of ``op`` at each index of the space, and one that stores what comes of it."""
+    axes = [loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
+    index = index_of(axes)
+    kind = AxisKind.REDUCE if isinstance(windows, WindowFold) else AxisKind.FOLD
+    taps = [loop(f"t{a}", extent, kind) for a, extent in enumerate(windows.extents(op))]
+    own = present(taps) or (axis("t", 1, kind),)
+    if isinstance(windows, WindowFold):
+        fold = Stage(own, reductions=(_window(op, windows, index, index_of(taps)),))
+    else:
+        fold = Stage(own, ordered=(_ordered_window(op, windows, index, index_of(taps)),))
+    store = Stage(index=index, writes=tuple(write_at(v, index) for v in group.outputs))
+    return Nest(plan, group, present(axes), (fold, store))
+
+
+def _operand(elements: Elements, op: Op) -> Callable[..., Expr]:
+    """What a rule of an op reads its operands by."""
+
+    def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
+        return elements.at(op.operands[i], at, mask, other)
+
+    return get
+
+
+def _window(op: Op, windows: WindowFold, index: Index, taps: Index) -> Reduction:
+    wide = op.result.dtype.wide
+
+    def fold(elements: Elements) -> Fold:
+        value = windows.at(elements.k, op, index, taps, _operand(elements, op), wide)
+        init = elements.k.const(wide, windows.identity(op.attrs, wide))
+        return Fold(Ref("acc", wide), windows.combine(op.attrs), init, value)
+
+    return Reduction(op.result, fold)
+
+
+def _ordered_window(op: Op, windows: OrderedWindows, index: Index, taps: Index) -> OrderedReduction:
+    """Fold windows with the op's region, which each tap goes through in turn."""
+    count, (body,) = len(op.results), op.regions
+
+    def carries(elements: Elements) -> tuple[Carry, ...]:
+        inits = [elements.at(v, ()) for v in op.operands[count:]]
+        get = _operand(elements, op)
+        found = [windows.at(elements.k, op, i, index, taps, get, init) for i, init in enumerate(inits)]
+        return ordered_carries(elements.k, body, inits, found)
+
+    return OrderedReduction(op.results, carries)
+
+
+# Running reductions -------------------------------------------------------------------------------------------------
+
+
+def running_nest(plan: Plan, group: Group) -> Nest:
+    """Along one axis, each element combined with all that come before it; from the back, where ``reverse``.
+
+    16-bit floats are carried in float32, and rounded as they are stored.
+    """
+    (op,) = group.ops
+    loops, along = op.opdef.loops, op.attrs["dimension"]
+    assert isinstance(loops, Running)
+    axes = [loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
+    step = axes[along] = axis(f"i{along}", group.space[along], AxisKind.SCAN)
+    index = list(index_of(axes))
+    if op.attrs["reverse"]:
+        index[along] = step.extent - 1 - index[along]
+    place = tuple(index)
+    wide = op.result.dtype.wide
+    # -0.0 changes no zero that is added to it.
+    adds = op.attrs["combine"] == "add" and wide.is_float
+    start = -0.0 if adds else identity(op.attrs["combine"], wide)
+
+    def carry(elements: Elements) -> Carry:
+        k, state = elements.k, Ref("state", wide)
+        element = k.cast(elements.at(op.operands[0], place), wide)
+        value = k.apply(loops.combine(op.attrs), [state, element], wide)
+        return Carry(Ref("last", wide), state, k.const(wide, start), value)
+
+    axes[along] = None
+    stage = Stage((step,), place, (write_at(op.result, place),), scans=(Scan(op.result, carry),))
+    return Nest(plan, group, present(axes), (stage,))

@@ -1,0 +1,220 @@
+"""Schedules of memory-bound nests, by class of nest, for a family's sizes; and the launches that come of them.
+
+A schedule is a function that gives :class:`dyn.schedule.loops.Loops` their order and roles. A launch has a general
+form, right for all shapes, and in front of it those that are quicker where a condition holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dyn.ir.opdef import OpKind, OrderedReduction, OrderedWindows, WindowFold
+from dyn.schedule.axes import axis
+from dyn.schedule.families import LoopSchedule, loop_schedule
+from dyn.schedule.launch import Condition, Launch
+from dyn.schedule.loops import Loops
+from dyn.schedule.nest import Nest
+from dyn.schedule.nests import loop_nest, running_nest, stitch_nest, window_nest
+from dyn.schedule.parts import Parts
+from dyn.schedule.sweeps import Sweeps
+from dyn.schedule.target import Target
+from dyn.shapes import free_symbols, product
+from dyn.stitch.groups import Group, Plan
+
+Schedule = Callable[[Loops], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kernel that is quicker than the general one, and right where ``condition`` holds."""
+
+    note: str
+    condition: Condition
+    loops: Callable[[], Loops]
+    schedule: Schedule
+
+
+def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note: str) -> Launch:
+    """The launch of a nest: the general form, and in front of it ``forms``, in their order."""
+    nest = general.nest
+    schedule(general)
+    buffers = tuple(general.buffers())
+    variants = [general.variant(note)]
+    for form in reversed(forms):
+        decided = form.condition.decided(nest.plan.function.facts)
+        if decided is False:
+            continue
+        loops = form.loops()
+        form.schedule(loops)
+        if tuple(loops.buffers()) == buffers:
+            variant = loops.variant(f"{note}, {form.note}", None if decided else form.condition)
+            variants = [variant] if decided else [variant, *variants]
+    return Launch(nest.group, buffers, tuple(variants))
+
+
+# Loops --------------------------------------------------------------------------------------------------------------
+
+
+def elementwise(sizes: LoopSchedule) -> Schedule:
+    """Lanes along the last axis; what is a single run over memory is cut into chunks."""
+
+    def schedule(loops: Loops) -> None:
+        axes = loops.fuse(loops.shared)
+        if len(axes) == 1:
+            axes = loops.split(axes[0], sizes.elements)
+        if axes:
+            loops.bind_lane(axes[-1])
+
+    return schedule
+
+
+def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a LOOP or a COPY group."""
+    nest, schedule = loop_nest(plan, group), elementwise(loop_schedule(target))
+    note = f"{group.kind.value} {group.name}"
+    general = Loops(nest)
+    return (launch_nest(general, schedule, _unstretched(general, schedule), note),)
+
+
+def _unstretched(general: Loops, schedule: Schedule) -> list[Form]:
+    """The form for sizes that agree, where a broadcast is undecided."""
+    condition, nest = general.unstretched(), general.nest
+    if condition is None:
+        return []
+    loops = Loops(nest, keep=general.keep, aligned=True)
+    return [Form("nothing stretched", condition, lambda: loops, schedule)]
+
+
+# Stitched reductions ------------------------------------------------------------------------------------------------
+
+
+def along_rows(loops: Loops) -> None:
+    """The last axis is reduced: a GRID iteration a row, lanes along it in each phase."""
+    for phase in loops.phases:
+        if phase.axes:
+            loops.fuse(phase.axes, phase)
+            loops.bind_lanes(phase)
+    loops.fuse(loops.shared)
+
+
+def columns(sizes: LoopSchedule) -> Schedule:
+    """The last axis is kept: lanes along it, each going through all phases."""
+
+    def schedule(loops: Loops) -> None:
+        for phase in loops.phases:
+            loops.fuse(phase.axes, phase)
+        if loops.nest.group.space[-1] == 1:
+            loops.shared.append(axis("i", 1))
+        _, lanes = loops.split(loops.shared[-1], sizes.columns)
+        loops.bind_lane(lanes)
+
+    return schedule
+
+
+def side_by_side(sizes: LoopSchedule) -> Schedule:
+    """Reductions in order: a lane a result, each sweeping its own elements."""
+
+    def schedule(loops: Loops) -> None:
+        one_by_one(loops)
+        if loops.shared:
+            _, lanes = loops.split(loops.shared[-1], sizes.columns)
+            loops.bind_lane(lanes)
+
+    return schedule
+
+
+def one_by_one(loops: Loops) -> None:
+    """Reductions in order, of few results: no lanes."""
+    for phase in loops.phases:
+        loops.fuse(phase.axes, phase)
+    loops.fuse(loops.shared)
+
+
+def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
+    sizes = loop_schedule(target)
+    ordered = any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
+    by_rows = len(group.space) - 1 in group.reduced
+    sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
+    nest = stitch_nest(plan, group, sweeps)
+    keep = {number: sweep.kept for number, sweep in enumerate(s for s in sweeps.sweeps if s) if sweep.kept}
+    general, note = Loops(nest, keep=keep), f"{group.kind.value} {group.name}"
+    if ordered:
+        schedule = side_by_side(sizes)
+        forms = _unstretched(general, schedule)
+        if sizes.few_rows and by_rows:
+            results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
+            few = Condition(results, 0, sizes.few_rows - 1)
+            forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
+        return (launch_nest(general, schedule, forms, note),)
+    schedule = along_rows if by_rows else columns(sizes)
+    whole = launch_nest(general, schedule, _unstretched(general, schedule), note)
+    return _in_parts(whole, Parts(plan, group, sizes))
+
+
+def _in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
+    """A launch for few elements, and launches in parts for many: those that may be needed."""
+    conditions = parts.conditions()
+    if conditions is None:
+        return (whole,)
+    when, otherwise = conditions
+    decided = when.decided(parts.plan.function.facts)
+    if decided is False:
+        return (whole,)
+    if decided:
+        return parts.launches(None)
+    return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
+
+
+# Windows ------------------------------------------------------------------------------------------------------------
+
+
+def lower_windows(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a group around an op that folds windows.
+
+    Lanes go along the last axis, whatever it is; each goes through the taps of its window in turn. Whether a tap lies
+    in the padding is asked, not branched around. With the channels last the taps of a vector are vectors; with a
+    spatial axis last they are so where the stride is 1.
+    """
+    (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
+    windows = op.opdef.loops
+    assert isinstance(windows, WindowFold | OrderedWindows)
+    return (fold_windows(window_nest(plan, group, op, windows), target),)
+
+
+def fold_windows(nest: Nest, target: Target) -> Launch:
+    """The launch of a nest of window folds."""
+    loops, group = Loops(nest), nest.group
+    if not loops.shared:
+        loops.shared.append(axis("i", 1))
+    elementwise(loop_schedule(target))(loops)
+    return loops.launch(f"{group.kind.value} {group.name}, folded")
+
+
+# Running reductions -------------------------------------------------------------------------------------------------
+
+
+def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a running reduction.
+
+    The sums follow one another, so nothing is gained by vectors along the axis; what lies side by side goes side by
+    side:
+
+    * where there are axes behind the running one, lanes go along these, and every step is a vector of each row;
+    * along the last axis each run is a chain of its own, one addition's latency an element, and reads and writes memory
+      in its order.
+
+    Runs are dealt to GRID iterations, and each element is the same for any number of threads: combined from the front
+    (from the back, where ``reverse``), one by one.
+    """
+    nest = running_nest(plan, group)
+    loops, (stage,) = Loops(nest), nest.stages
+    along = next(n for n, place in enumerate(stage.index) if stage.axes[0].var in free_symbols(place))
+    behind = {symbol for place in stage.index[along + 1 :] for symbol in free_symbols(place)}
+    inner = [a for a in loops.shared if a.var in behind]
+    loops.fuse([a for a in loops.shared if a.var not in behind])
+    if loops.fuse(inner):
+        _, lanes = loops.split(loops.shared[-1], loop_schedule(target).columns)
+        loops.bind_lane(lanes)
+    return (loops.launch(f"running {group.name}"),)
