@@ -32,7 +32,20 @@ from dyn.ops.transform_rules import (
     size_in_front,
     unbroadcast,
 )
-from dyn.shapes import Dim, RelKind, broadcast, dim_max, dim_min, floordiv, format_shape, mod, product
+from dyn.shapes import (
+    Dim,
+    Opaque,
+    OpaqueKind,
+    RelKind,
+    SymExpr,
+    broadcast,
+    dim_max,
+    dim_min,
+    floordiv,
+    format_shape,
+    mod,
+    product,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -66,6 +79,18 @@ def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
     return (TensorType(x.dtype, _sizes(ctx, shape, x.shape), x.weak),)
 
 
+def stretch_factor(size: Dim) -> Dim:
+    """What the index of an axis of this size is multiplied by where the axis may be stretched: 0 for a size of 1, and 1
+    for every other. Of an axis of size 0 no element is asked for."""
+    return dim_min(size - 1, 1)
+
+
+def is_stretch_factor(dim: Dim) -> bool:
+    """Whether a dim is a :func:`stretch_factor`."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    return isinstance(atom, Opaque) and atom.kind is OpaqueKind.MIN and len(atom.args) == 2 and 1 in atom.args
+
+
 def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     x, shape, dims = op.operands[0], op.attrs["shape"], op.attrs["dims"]
     result: list[Dim] = []
@@ -76,8 +101,7 @@ def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
         elif size is shape[target] or isinstance(size, int):
             result.append(index[target])
         else:
-            # Times 0 when this size is 1, times 1 otherwise; a size of 0 leaves nothing to index.
-            result.append(index[target] * dim_min(size - 1, 1))
+            result.append(index[target] * stretch_factor(size))
     return tuple(result)
 
 

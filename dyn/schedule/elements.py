@@ -16,10 +16,11 @@ from dyn.ir.opdef import Elements as ElementLoops
 from dyn.ir.opdef import Get, OpKind
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
+from dyn.ops.shape import stretch_factor
 from dyn.schedule.axes import linearize
 from dyn.schedule.expressions import ExprBuilder, Pair
 from dyn.schedule.kernel import Buffer, Expr, Store
-from dyn.shapes import Dim, Symbol, SymExpr, dim_min
+from dyn.shapes import Dim, Symbol, SymExpr
 from dyn.shapes.walk import map_atoms, mentions
 from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
@@ -163,7 +164,7 @@ class Elements:
 
         With as many elements as the loop has iterations the factor changes nothing: it is 1, or the index is 0 anyway.
         """
-        factor = dim_min(size - 1, 1) if isinstance(size, SymExpr) else 1
+        factor = stretch_factor(size) if isinstance(size, SymExpr) else 1
         atom = factor.is_atom if isinstance(factor, SymExpr) else None
         if atom is None or not isinstance(index, SymExpr) or not mentions(index, atom):
             return index

@@ -283,6 +283,9 @@ class Kernel:
     note: str = field(default="", compare=False)
     #: Whether the buffers that it updates hold their elements already.
     in_place: bool = False
+    #: Size parameters that are 0 or 1 wherever something is loaded at a place that they are a factor of: those of axes
+    #: that an undecided broadcast may stretch.
+    factors: frozenset[Symbol] = frozenset()
 
     def grid(self) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
         """The GRID loops, outermost first, and what they enclose."""

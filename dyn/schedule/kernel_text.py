@@ -63,7 +63,8 @@ class _Printer:
 
     def text(self) -> str:
         buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}" for b in self.kernel.buffers)
-        dims = ", ".join(self.symbols[s] for s in self.kernel.dims)
+        factors = self.kernel.factors
+        dims = ", ".join(f"{self.symbols[s]}{': 0 or 1' if s in factors else ''}" for s in self.kernel.dims)
         self.lines.append(f"kernel({buffers})[{dims}] {{")
         for buffer in self.kernel.scratch:
             self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")

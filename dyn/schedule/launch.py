@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dyn.ir.core import Op, Value
 from dyn.ir.external import Callee, callee_of
 from dyn.ir.measured import bound_dim
+from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.cost import iteration_cost
 from dyn.schedule.expressions import Parameters, Rewriter
 from dyn.schedule.kernel import (
@@ -213,7 +214,8 @@ def bind_kernel(
     sized = tuple(Buffer(b.name, b.dtype, b.space, parameters.rewrite(b.size)) for b in scratch)
     renamed = {id(old): new for old, new in zip(scratch, sized, strict=True)}
     rewritten = _Rename(parameters, renamed).block(body)
-    kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note)
+    factors = frozenset([symbol for host, symbol in parameters.symbols.items() if is_stretch_factor(host)])
+    kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note, factors=factors)
     check(kernel)
     return Variant(kernel, tuple(parameters.symbols), product(loop.extent for loop in grid), cost, condition, note)
 

@@ -14,8 +14,8 @@ sink       the last shared axis becomes the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 =========  ===========================================================================================================
 
-What is kept on the chip instead of computed again (``keep``) and whether stretched axes are as long as their loops
-(``aligned``) is said before, for it is part of the phases' code. No step changes what is computed; the order in which a
+What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
+it is part of the phases' code. No step changes what is computed; the order in which a
 reduction combines follows from the role of its loops and their extents (``dyn.schedule.kernel``).
 """
 
@@ -33,7 +33,7 @@ from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Loop, Role, Space, Stmt, Store
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Stage
-from dyn.shapes import Dim, Symbol, dim_max, product, substitute
+from dyn.shapes import Dim, Symbol, SymExpr, dim_max, free_symbols, product, substitute
 
 
 class ScheduleError(IRError):
@@ -83,6 +83,14 @@ _NONE = axis("none", 1).var
 _ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Unstretched:
+    """A condition under which no axis is stretched, and the sizes that are equal then: symbols by what they equal."""
+
+    condition: Condition
+    equal: Mapping[Symbol, Dim]
+
+
 @dataclass(eq=False)
 class Loops:
     """The loops of a nest, as the steps so far have left them."""
@@ -90,20 +98,24 @@ class Loops:
     nest: Nest
     #: Values of the group's space that a stage, by its number, keeps on the chip for those after it.
     keep: Mapping[int, Sequence[Value]] = field(default_factory=dict[int, Sequence[Value]])
-    aligned: bool = False
+    #: Sizes by others that they are equal to, where no axis is stretched; None where some may be.
+    equal: Mapping[Symbol, Dim] | None = None
     #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
     loaded: Mapping[Value, tuple[Value, Dim]] = field(default_factory=dict[Value, tuple[Value, Dim]])
 
     def __post_init__(self) -> None:
-        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned)
+        equal = self.equal or {}
+        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.equal is not None)
         for value, (memory, place) in self.loaded.items():
             self.elements.known[value] = self._from_memory(value, memory, place)
         self.outputs: dict[Value, Buffer] = {}
         self.scratch: dict[Value, Buffer] = {}
         self.steps: list[Step] = []
-        self.shared = list(self.nest.shared)
+        self.shared = [Axis(a.var, substitute(a.extent, equal), a.kind) for a in self.nest.shared]
         self.lane: Axis | None = None
-        self._change: dict[Symbol, Dim] = {}
+        #: How many of the shared axes, and of the phases' own, became part of others.
+        self.fused = self.fused_inside = 0
+        self._change: dict[Symbol, Dim] = dict(equal)
         self.phases = [self._phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     # Code -----------------------------------------------------------------------------------------------------
@@ -128,7 +140,8 @@ class Loops:
         known.update((value, self._from_scratch(self.scratch[value])) for value in kept)
         for reduction, fold in zip(stage.reductions, folds, strict=True):
             known[reduction.result] = constantly(k.cast(fold.ref, reduction.result.dtype))
-        return Phase(list(stage.axes), tuple(body), folds, tuple(carries))
+        axes = [Axis(a.var, substitute(a.extent, self.equal or {}), a.kind) for a in stage.axes]
+        return Phase(axes, tuple(body), folds, tuple(carries))
 
     def _place(self, index: Index) -> Dim:
         """Place in scratch of what is kept at an index of the group's space: those along the reduced axes are there."""
@@ -158,9 +171,11 @@ class Loops:
         first = own.index(axes[0])
         if own[first : first + len(axes)] != axes:
             raise ScheduleError(f"{_names(axes)} do not follow one another")
-        dims = phase.dims() if phase is not None else [substitute(d, self._change) for d in self._dims()]
-        left, change = collapse(axes, dims)
+        dims = phase.dims() if phase is not None else self._dims()
+        left, change = collapse(axes, [substitute(d, self._change) for d in dims] if self._change else dims)
         if len(left) < len(axes):
+            self.fused += len(axes) - len(left) if phase is None else 0
+            self.fused_inside += len(axes) - len(left) if phase is not None else 0
             own[first : first + len(axes)] = left
             self._substitute(change, phase)
             self.steps.append(Step("fuse", tuple(a.name for a in axes), f"into {_names(left)}"))
@@ -243,16 +258,24 @@ class Loops:
 
     # The kernel -----------------------------------------------------------------------------------------------
 
-    def unstretched(self) -> Condition | None:
-        """Condition that every axis that might be broadcast is as long as its loop; None without one, or no telling."""
+    def unstretched(self) -> Unstretched | None:
+        """When every axis that might be broadcast is as long as its loop; None without one, or no telling."""
         axes = [*self.nest.shared, *[a for stage in self.nest.stages for a in stage.axes]]
         extents = {a.var: a.extent for a in axes}
         apart: list[Dim] = []
+        equal: dict[Symbol, Dim] = {}
+        lengths: dict[Symbol, Dim] = {}
         for size, var in self.elements.stretched:
             if var is None or var not in extents:
                 return None
-            apart += [extents[var] - size, size - extents[var]]
-        return Condition(dim_max(*apart), 0, 0) if apart else None
+            extent = extents[var]
+            apart += [extent - size, size - extent]
+            known = substitute(size, equal)
+            length = substitute(lengths.setdefault(var, extent if isinstance(extent, int) else known), equal)
+            symbol = known.is_symbol if isinstance(known, SymExpr) else None
+            if symbol is not None and symbol not in free_symbols(length):
+                equal = composed(equal, {symbol: length})
+        return Unstretched(Condition(dim_max(*apart), 0, 0), equal) if apart else None
 
     def buffers(self) -> dict[Value, Buffer]:
         """The memory that the kernel reads and writes."""

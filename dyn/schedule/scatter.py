@@ -43,12 +43,13 @@ def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     forms: list[Form] = []
     if columns is not None:
         excess = dim_max(columns - sizes.scattered, 0)
-        few = Condition(excess if apart is None else dim_max(apart.dim, excess), 0, 0)
+        few = Condition(excess if apart is None else dim_max(apart.condition.dim, excess), 0, 0)
         nest = scatter.nest(narrow=True)
         note = "narrow" if apart is None else "nothing stretched, narrow"
-        forms.append(Form(note, few, lambda: Loops(nest, aligned=apart is not None), schedule))
+        forms.append(Form(note, few, lambda: Loops(nest, equal=None if apart is None else apart.equal), schedule))
     if apart is not None:
-        forms.append(Form("nothing stretched", apart, lambda: Loops(general.nest, aligned=True), schedule))
+        same = Loops(general.nest, equal=apart.equal)
+        forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
     return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
 
 

@@ -27,12 +27,16 @@ Schedule = Callable[[Loops], None]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kernel that is quicker than the general one, and right where ``condition`` holds."""
+    """A kernel that is right where ``condition`` holds, and quicker than the general one.
+
+    Where ``gain`` is given, it says how well loops turned out, and the form is left out unless its own did better.
+    """
 
     note: str
     condition: Condition
     loops: Callable[[], Loops]
     schedule: Schedule
+    gain: Callable[[Loops], int] | None = None
 
 
 def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note: str) -> Launch:
@@ -47,6 +51,8 @@ def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note:
             continue
         loops = form.loops()
         form.schedule(loops)
+        if form.gain is not None and form.gain(loops) <= form.gain(general):
+            continue
         if tuple(loops.buffers()) == buffers:
             variant = loops.variant(f"{note}, {form.note}", None if decided else form.condition)
             variants = [variant] if decided else [variant, *variants]
@@ -74,16 +80,19 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     nest, schedule = loop_nest(plan, group), elementwise(loop_schedule(target))
     note = f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    return (launch_nest(general, schedule, _unstretched(general, schedule), note),)
+    return (launch_nest(general, schedule, _unstretched(general, schedule, lambda loops: loops.fused), note),)
 
 
-def _unstretched(general: Loops, schedule: Schedule) -> list[Form]:
-    """The form for sizes that agree, where a broadcast is undecided."""
-    condition, nest = general.unstretched(), general.nest
-    if condition is None:
+def _unstretched(general: Loops, schedule: Schedule, fused: Callable[[Loops], int]) -> list[Form]:
+    """The form for sizes that agree, where a broadcast is undecided: for loops of which more axes are ``fused`` then.
+
+    There is no other gain: an axis that may be stretched is read as quickly as one that may not.
+    """
+    unstretched, nest = general.unstretched(), general.nest
+    if unstretched is None:
         return []
-    loops = Loops(nest, keep=general.keep, aligned=True)
-    return [Form("nothing stretched", condition, lambda: loops, schedule)]
+    loops = Loops(nest, keep=general.keep, equal=unstretched.equal)
+    return [Form("nothing stretched", unstretched.condition, lambda: loops, schedule, fused)]
 
 
 # Stitched reductions ------------------------------------------------------------------------------------------------
@@ -142,14 +151,15 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     general, note = Loops(nest, keep=keep), f"{group.kind.value} {group.name}"
     if ordered:
         schedule = side_by_side(sizes)
-        forms = _unstretched(general, schedule)
+        forms = _unstretched(general, schedule, lambda loops: loops.fused_inside)
         if sizes.few_rows and by_rows:
             results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
             few = Condition(results, 0, sizes.few_rows - 1)
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
     schedule = along_rows if by_rows else columns(sizes)
-    whole = launch_nest(general, schedule, _unstretched(general, schedule), note)
+    forms = _unstretched(general, schedule, lambda loops: loops.fused_inside)
+    whole = launch_nest(general, schedule, forms, note)
     return _in_parts(whole, Parts(plan, group, sizes))
 
 

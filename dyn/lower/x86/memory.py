@@ -8,17 +8,18 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.lower.x86.casts import cast
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Expr, Load, Store, Update
-from dyn.shapes import Dim, Symbol, linear_in
+from dyn.shapes import Dim, Symbol, as_dim, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
 PTR = vtype("ptr")
-I1 = vtype("i1")
+I1, I64 = vtype("i1"), vtype("i64")
 
 
 def load(em: KernelEmitter, expr: Load) -> Value:
@@ -89,7 +90,8 @@ def _varying(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) 
         depth = max(depth, mask.depth, other.depth)
         masks, others = mask.parts, other.parts
     steps = _LOADED_STEPS if _can_pick(em, elem) else ()
-    where = _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
+    where = None if mask is not None or volatile or expr.bound else _stretched(em, expr)
+    where = where or _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
     depth = max(depth, where.depth)
     # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
     # behind the tests that it stands behind.
@@ -213,6 +215,39 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
+def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
+    """Places along an axis that may be stretched: neighbours where its factor is 1, and one element for all lanes
+    where it is 0. That one is spread over as many lanes as are loaded at once, and these are read in its stead."""
+    fn, lanes, indices, dtype = em.fn, em.lanes, em.indices, expr.dtype
+    factor = stretched_factor(em.kernel, expr.index, lanes.symbol)
+    linear = linear_in(expr.index, lanes.symbol)
+    if factor is None or linear is None:
+        return None
+    elem, wide = em.memory(dtype), em.memory(dtype, lanes.width)
+    first = indices.address(em.pointer(expr.buffer), elem.elem, linear[1])
+    key = ("stretched", first.parts[0], factor, wide, lanes.unroll)
+    found = em.scopes.find(key)
+    if found is None:
+        # Like the load itself, behind the tests that it stands behind: the first lane's element is there.
+        depth = max(first.depth, em.scopes.top.floor)
+        saved, fn.here = fn.here, em.scopes.chunk(0)
+        spread = fn.value(f"alloca [{lanes.width * lanes.unroll} x {elem}], align 64")
+        fn.here = em.scopes.chunk(depth)
+        vector = fn.splat(wide, fn.load(elem, first.parts[0], dtype.itemsize))
+        for u in range(lanes.unroll):
+            fn.store(wide, vector, fn.gep("i8", spread, str(u * lanes.width * dtype.itemsize)), dtype.itemsize)
+        dense = fn.op("icmp eq", I64, indices.uniform(as_dim(factor)).parts[0], "1")
+        name = fn.value(f"select i1 {dense}, ptr {first.parts[0]}, ptr {spread}")
+        fn.here = saved
+        found = em.scopes.keep(key, Value(PTR, (name,), depth))
+    offset = indices.uniform(as_dim(factor) * as_dim(lanes.symbol))
+    depth = max(found.depth, offset.depth)
+    saved, fn.here = fn.here, em.scopes.chunk(depth)
+    pointer = fn.gep(elem.elem, found.parts[0], offset.parts[0])
+    fn.here = saved
+    return _Place.neighbours(em, dtype, pointer, depth)
+
+
 class _Place:
     """Places of an access's lanes: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
     so-manieth element, None is anywhere."""
@@ -232,6 +267,14 @@ class _Place:
         uniform, varying = indices.split(index)
         address, self.index = indices.address(pointer, elem, uniform), indices.vector(varying)
         self.pointer, self.depth = address.parts[0], max(address.depth, self.index.depth)
+
+    @classmethod
+    def neighbours(cls, em: KernelEmitter, dtype: DType, pointer: str, depth: int) -> _Place:
+        """Places next to each other from a pointer on."""
+        place = cls.__new__(cls)
+        place.fn, place.lanes, place.size = em.fn, em.lanes, dtype.itemsize
+        place.step, place.pointer, place.depth, place.index = 1, pointer, depth, None
+        return place
 
     def _part(self, u: int) -> str:
         first = u * self.lanes.width if self.step == 1 else -(u + 1) * self.lanes.width + 1

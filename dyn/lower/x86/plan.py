@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Apply, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
-from dyn.shapes import Dim, Symbol, linear_in
+from dyn.schedule.kernel import Apply, Kernel, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
+from dyn.shapes import Dim, Symbol, SymExpr, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -56,13 +56,22 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 weight += _WEIGHT.get(expr.fn, 1)
             elif isinstance(expr, Load):
                 weight += 1
-                scattered |= _is_scattered(expr.index, loop.var) or any(em.varying(value) for _, value in expr.bound)
+                near = expr.mask is None and stretched_factor(em.kernel, expr.index, loop.var) is not None
+                scattered |= not near and _is_scattered(expr.index, loop.var)
+                scattered |= any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
             weight += len(stmt.folds) + len(stmt.carries)
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     room = em.target.registers // 16  # how many bodies' values fit
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
     return LanePlan(width, min(unroll, 2) if scattered else unroll)
+
+
+def stretched_factor(kernel: Kernel, index: Dim, var: Symbol) -> Symbol | None:
+    """The factor of a lane's variable in an index, where that is a size parameter that is 0 or 1."""
+    linear = linear_in(index, var)
+    factor = linear[0].is_symbol if linear is not None and isinstance(linear[0], SymExpr) else None
+    return factor if factor in kernel.factors else None
 
 
 def _is_scattered(index: Dim, var: Symbol) -> bool:
