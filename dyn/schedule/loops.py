@@ -10,7 +10,7 @@ step       what it does
 fuse       two neighbouring axes become one, where every index moves through both in one stride
 split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
-sink       the last shared axis becomes the innermost of every phase instead
+sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 =========  ===========================================================================================================
 
@@ -198,8 +198,12 @@ class Loops:
     def reorder(self, axes: Sequence[Axis], phase: Phase | None = None) -> None:
         """Put the shared axes, or a phase's, into an order: those that are not parallel keep theirs."""
         own = self.shared if phase is None else phase.axes
-        if sorted(map(id, axes)) != sorted(map(id, own)):
+        if len(axes) != len(own) or set(axes) != set(own):
             raise ScheduleError(f"{_names(axes)} are not the axes {_names(own)}")
+        for position, a in enumerate(axes):
+            inside = {b.var for b in axes[position:]}
+            if not inside.isdisjoint(free_symbols(a.extent)):
+                raise ScheduleError(f"the extent of {a.name}, {a.extent}, is known inside of another axis alone")
         ordered = [a for a in own if a.kind is not AxisKind.PARALLEL]
         if [a for a in axes if a.kind is not AxisKind.PARALLEL] != ordered:
             raise ScheduleError(f"{_names(ordered)} have to stay in their order")
@@ -225,18 +229,24 @@ class Loops:
         self.phases.append(phase)
         return phase
 
-    def sink(self, last: Axis) -> None:
-        """Make the last shared axis the innermost of each phase."""
-        if not self.shared or self.shared[-1] is not last:
-            raise ScheduleError(f"{last.name} is not the last shared axis")
-        self.shared.pop()
+    def sink(self, axes: Sequence[Axis]) -> None:
+        """Make the last shared axes the innermost of each phase.
+
+        A phase that reduces keeps them shared: each of their iterations has a result of its own.
+        """
+        first = len(self.shared) - len(axes)
+        if not axes or self.shared[first:] != list(axes) or self.lane is not None:
+            raise ScheduleError(f"{_names(axes)} are not the last shared axes, or lanes go along them")
+        if any(phase.folds or phase.carries or phase.inner is Role.LANE for phase in self.phases):
+            raise ScheduleError(f"{_names(axes)} stay outside of what is folded, and of lanes")
+        del self.shared[first:]
         for phase in self.phases:
-            phase.axes.append(last)
-        self.steps.append(Step("sink", (last.name,)))
+            phase.axes += axes
+        self.steps.append(Step("sink", tuple(a.name for a in axes)))
 
     def bind_lane(self, last: Axis) -> None:
         """Let lanes go along the last shared axis, and each through all phases."""
-        if not self.shared or self.shared[-1] is not last or any(p.inner is Role.LANE for p in self.phases):
+        if self.shared[-1:] != [last] or any(p.inner is Role.LANE for p in self.phases):
             raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
         self.lane = last
         self.steps.append(Step("bind", (last.name,), "to lanes"))
@@ -288,6 +298,10 @@ class Loops:
         if self._change:
             body = Rewriter(lambda dim: substitute(dim, self._change)).block(body)
         roles = [Role.LANE if a is self.lane else Role.GRID for a in self.shared]
+        variables = {a.var for a in self.shared}
+        for a, role in zip(self.shared, roles, strict=True):
+            if role is Role.GRID and not variables.isdisjoint(free_symbols(a.extent)):
+                raise ScheduleError(f"{a.name}, whose extent is {a.extent}, is no GRID loop: sink it, or bind it")
         body = nest(self.shared, roles, body)
         buffers, scratch = tuple(self.buffers().values()), tuple(self.scratch.values())
         return bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.nested import body_of, carries, unchanged
-from dyn.ir.opdef import Convolution
+from dyn.ir.opdef import Convolution, Pieces
 from dyn.ir.types import TensorType
 from dyn.schedule.contract import lower_contract
 from dyn.schedule.convolution import lower_convolution
@@ -50,8 +50,14 @@ def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
     return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
 
 
+def _lower_loop(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of a group of loops: where that is one op that puts pieces together, a loop each."""
+    alone = len(group.ops) == 1 and isinstance(group.ops[0].opdef.loops, Pieces)
+    return (lower_join if alone else lower_loops)(plan, group, target)
+
+
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
-    GroupKind.LOOP: lower_loops,
+    GroupKind.LOOP: _lower_loop,
     GroupKind.STITCH: lower_reductions,
     GroupKind.COPY: lower_loops,
     GroupKind.JOIN: lower_join,

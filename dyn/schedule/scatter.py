@@ -141,7 +141,7 @@ class _Scatter:
             array, updates = (stage.index for stage in loops.nest.stages)
             if dealt and array[-1:] == (as_dim(dealt[-1].var),):  # it may have become part of a longer axis
                 _, lanes = loops.split(loops.shared[-1], sizes.scattered)
-                loops.sink(lanes)
+                loops.sink([lanes])
                 free = [lanes]
             if copy.axes:
                 loops.bind_lanes(copy)

@@ -60,7 +60,16 @@ def test_arrays_in_memory_have_one_kernel() -> None:
     assert texts[1] < 2.5 * texts[0]
 
 
-def test_a_few_are_one_loop() -> None:
+def test_two_arrays_have_one_kernel_too() -> None:
+    """A loop for each, where nothing is computed of the whole: no element asks which piece it is of."""
+    xs = [np.ones((3, n), np.float32) for n in (2, 5)]
+    compiled = dyn.jit(lambda x, y: dnp.concatenate([x, y], axis=1)).trace(*xs).lower().compile()
+    np.testing.assert_array_equal(compiled(*xs), np.concatenate(xs, axis=1))
+    assert compiled.version.record.kernels_compiled == 1
+    assert "select" not in compiled.as_text("kernel")
+
+
+def test_a_few_are_one_loop_with_what_is_computed_of_them() -> None:
     plan = dyn.jit(lambda *xs: dnp.concatenate(xs) + 1).trace(*[np.ones(2)] * 16).lower().as_text("stitch")
     assert plan.startswith("loop concatenate_add")
     plan = dyn.jit(lambda *xs: dnp.concatenate(xs) + 1).trace(*[np.ones(2)] * 17).lower().as_text("stitch")

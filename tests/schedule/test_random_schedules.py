@@ -1,0 +1,179 @@
+"""Random programs under random schedules, compared with the reference; and the schedule of docs/schedules.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dyn.errors import IRError, NotYetError
+from dyn.schedule import tables
+from dyn.schedule.axes import AxisKind, axis
+from dyn.schedule.loops import Loops, Phase, ScheduleError
+from dyn.schedule.nest import Nest, Stage
+from dyn.schedule.nests import loop_nest, stitch_nest
+from dyn.schedule.sweeps import Sweeps
+from tests.numpy.differential import compare
+from tests.stitch.models import optimized
+from tests.stitch.programs import Program, programs
+from tests.stitch.test_plans import PROGRAMS
+from tests.stitch.test_random_programs import CHECKS, run_program
+
+
+def _shared_steps(loops: Loops, rng: Random) -> None:
+    """Shared axes fused here and there, and put into another order: they are all parallel."""
+    if loops.shared and rng.random() < 0.7:
+        first = rng.randrange(len(loops.shared))
+        loops.fuse(loops.shared[first : rng.randrange(first, len(loops.shared)) + 1])
+    if rng.random() < 0.5:
+        loops.reorder(rng.sample(loops.shared, len(loops.shared)))
+
+
+def _cut(loops: Loops, rng: Random) -> int:
+    """Some of the shared axes cut, and what lies in their chunks put behind all others: how many these are."""
+    chosen = rng.sample(loops.shared, rng.randrange(min(len(loops.shared), 2) + 1))
+    inner = [loops.split(a, rng.choice([1, 2, 3, 16, 100]))[1] for a in chosen]
+    loops.reorder([*[a for a in loops.shared if a not in inner], *inner])
+    return len(inner)
+
+
+def _own_steps(loops: Loops, phase: Phase, rng: Random) -> None:
+    """A phase's axes fused, and those that are reduced by monoids, or by nothing, cut."""
+    if rng.random() < 0.7:
+        loops.fuse(phase.axes, phase)
+    if rng.random() < 0.5:
+        chosen = rng.choice(phase.axes)
+        if chosen.kind in (AxisKind.PARALLEL, AxisKind.REDUCE):
+            loops.split(chosen, rng.choice([1, 2, 5, 64]), phase)
+
+
+class _Drawn:
+    """Schedules in place of the tables' own."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def elementwise(self, sizes: object) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            _shared_steps(loops, self.rng)
+            if any(phase.axes for phase in loops.phases):
+                return
+            inner = _cut(loops, self.rng)
+            count = self.rng.randrange(inner, len(loops.shared) + 1)
+            if count > 1 or (count and self.rng.random() < 0.5):
+                loops.sink(loops.shared[-count:])
+                for phase in loops.phases:
+                    if self.rng.random() < 0.8:
+                        loops.bind_lanes(phase)
+            elif count:
+                loops.bind_lane(loops.shared[-1])
+
+        return schedule
+
+    def along_rows(self, loops: Loops) -> None:
+        for phase in loops.phases:
+            if phase.axes:
+                _own_steps(loops, phase, self.rng)
+                if self.rng.random() < 0.8:
+                    loops.bind_lanes(phase)
+        _shared_steps(loops, self.rng)
+
+    def columns(self, sizes: object) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            for phase in loops.phases:
+                if phase.axes:
+                    _own_steps(loops, phase, self.rng)
+            _shared_steps(loops, self.rng)
+            if loops.shared and self.rng.random() < 0.8:
+                *_, lanes = loops.shared if self.rng.random() < 0.3 else loops.split(loops.shared[-1], 3)
+                loops.bind_lane(lanes)
+
+        return schedule
+
+
+@hypothesis.settings(max_examples=60, suppress_health_check=CHECKS)
+@given(programs(), st.integers(0, 2**32))
+def test_random_programs(program: Program, seed: int) -> None:
+    drawn = _Drawn(Random(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("elementwise", "along_rows", "columns"):
+            patch.setattr(tables, name, getattr(drawn, name))
+        try:
+            run_program(program)
+        except NotYetError:
+            hypothesis.reject()
+        except IRError as error:
+            if isinstance(error, ScheduleError) or "the facts do not imply" not in str(error):
+                raise
+            hypothesis.reject()
+
+
+def test_the_schedule_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(example, scope)  # the page's own text
+    taken: list[str] = []
+
+    def schedule(loops: Loops) -> None:
+        scope["four_rows"](loops)
+        taken.extend(map(str, loops.steps))
+
+    monkeypatch.setattr(tables, "elementwise", lambda sizes: schedule)
+    compare(lambda xp, x, y: x + y, "float32 n m", "float32 m", sizes=(0, 1, 2, 3, 4, 5, 17))
+    assert taken == ["split i0 by 4", "sink i0 i1", "bind i1 to lanes"]
+
+
+# --- steps that may not be taken --------------------------------------------------------------------------------------
+
+
+def _loops(name: str) -> Loops:
+    plan = optimized(PROGRAMS[name]()).plan
+    (group,) = plan.groups
+    sweeps = Sweeps(plan, group, scratch=False) if group.reduced else None
+    return Loops(loop_nest(plan, group) if sweeps is None else stitch_nest(plan, group, sweeps))
+
+
+def test_what_is_folded_stays_inside() -> None:
+    loops = _loops("softmax")
+    with pytest.raises(ScheduleError, match=r"^i0 stay outside of what is folded, and of lanes$"):
+        loops.sink(loops.shared[-1:])
+
+
+def test_only_the_last_axes_sink() -> None:
+    loops = _loops("bias_gelu")
+    with pytest.raises(ScheduleError, match=r"^i0 are not the last shared axes, or lanes go along them$"):
+        loops.sink(loops.shared[:1])
+
+
+def test_lanes_go_along_one_axis() -> None:
+    loops = _loops("bias_gelu")
+    with pytest.raises(ScheduleError, match=r"^i0 is not the last shared axis, or phases have lanes of their own$"):
+        loops.bind_lane(loops.shared[0])
+
+
+def test_axes_that_are_fused_follow_one_another() -> None:
+    loops = _loops("bias_gelu")
+    with pytest.raises(ScheduleError, match=r"^i1, i0 do not follow one another$"):
+        loops.fuse(loops.shared[::-1])
+
+
+def test_an_order_that_counts_is_kept() -> None:
+    plan = optimized(PROGRAMS["softmax"]()).plan
+    (group,) = plan.groups
+    first, second = axis("a", 2, AxisKind.FOLD), axis("b", 3, AxisKind.FOLD)
+    free = axis("c", 4)
+    loops = Loops(Nest(plan, group, (), (Stage((first, second, free)),)))
+    (phase,) = loops.phases
+    loops.reorder([free, first, second], phase)
+    with pytest.raises(ScheduleError, match=r"^a, b have to stay in their order$"):
+        loops.reorder([second, first, free], phase)
+    with pytest.raises(ScheduleError, match=r"^b, of kind fold, cannot be bound to lanes here$"):
+        loops.bind_lanes(phase)
