@@ -33,6 +33,7 @@ from dyn.ops.transform_rules import (
     unbroadcast,
 )
 from dyn.shapes import (
+    Atom,
     Dim,
     Opaque,
     OpaqueKind,
@@ -81,14 +82,31 @@ def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
 
 def stretch_factor(size: Dim) -> Dim:
     """What the index of an axis of this size is multiplied by where the axis may be stretched: 0 for a size of 1, and 1
-    for every other. Of an axis of size 0 no element is asked for."""
-    return dim_min(size - 1, 1)
+    for every other. It is 0 for a size of 0 too, where no element is asked for: so it is 0 or 1 whatever the size."""
+    return dim_max(dim_min(size - 1, 1), 0)
 
 
 def is_stretch_factor(dim: Dim) -> bool:
-    """Whether a dim is a :func:`stretch_factor`."""
-    atom = dim.is_atom if isinstance(dim, SymExpr) else None
-    return isinstance(atom, Opaque) and atom.kind is OpaqueKind.MIN and len(atom.args) == 2 and 1 in atom.args
+    """Whether a dim is a :func:`stretch_factor`, or a product of some: of an axis that is stretched more than once."""
+    if isinstance(dim, int) or dim.constant or len(dim.terms) != 1:
+        return False
+    ((monomial, coefficient),) = dim.terms
+    return coefficient == 1 and all(stretched_size(atom) is not None for atom, _ in monomial.factors)
+
+
+def stretched_size(atom: Atom) -> Dim | None:
+    """The size of which an atom is the :func:`stretch_factor`; None where it is nothing of that kind."""
+    inside = _other(atom, OpaqueKind.MAX, 0)
+    least = _other(inside.is_atom, OpaqueKind.MIN, 1) if isinstance(inside, SymExpr) else None
+    return None if least is None else least + 1
+
+
+def _other(atom: Atom | None, kind: OpaqueKind, known: int) -> Dim | None:
+    """The argument of a minimum or a maximum of two beside a known one."""
+    if not isinstance(atom, Opaque) or atom.kind is not kind or len(atom.args) != 2 or known not in atom.args:
+        return None
+    first, second = atom.args
+    return second if first == known else first
 
 
 def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:

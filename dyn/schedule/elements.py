@@ -16,12 +16,12 @@ from dyn.ir.opdef import Elements as ElementLoops
 from dyn.ir.opdef import Get, OpKind
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
-from dyn.ops.shape import stretch_factor
+from dyn.ops.shape import stretched_size
 from dyn.schedule.axes import linearize
 from dyn.schedule.expressions import ExprBuilder, Pair
 from dyn.schedule.kernel import Buffer, Expr, Store
 from dyn.shapes import Dim, Symbol, SymExpr
-from dyn.shapes.walk import map_atoms, mentions
+from dyn.shapes.walk import map_atoms
 from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
 
@@ -160,16 +160,19 @@ class Elements:
             value = op.operands[0]
 
     def _unstretched(self, index: Dim, size: Dim) -> Dim:
-        """An index without the factor that makes it 0 where the axis has size 1, when that is not wanted.
+        """An index without the factors that make it 0 where an axis has size 1, when they are not wanted.
 
-        With as many elements as the loop has iterations the factor changes nothing: it is 1, or the index is 0 anyway.
+        With as many elements as the loop has iterations a factor changes nothing: it is 1, or the index is 0 anyway.
         """
-        factor = stretch_factor(size) if isinstance(size, SymExpr) else 1
-        atom = factor.is_atom if isinstance(factor, SymExpr) else None
-        if atom is None or not isinstance(index, SymExpr) or not mentions(index, atom):
+        if isinstance(size, int) or isinstance(index, int):
             return index
-        plain = map_atoms(index, lambda a: 1 if a is atom else None)
-        self.stretched[size, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
+        factors = {a: stretched_size(a) for mono, _ in index.terms for a, _ in mono.factors}
+        if all(found is None for found in factors.values()):
+            return index
+        plain = map_atoms(index, lambda a: None if factors.get(a) is None else 1)
+        for found in factors.values():
+            if found is not None:
+                self.stretched[found, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
         return plain if self.aligned else index
 
     def temporary(self, value: Value) -> Buffer:

@@ -66,8 +66,22 @@ def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps) -> Nest:
     """A stage a sweep over the reduced axes, and at last one for what is known of each row."""
     axes = [None if a in group.reduced else loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
     stages = [sweep_stage(group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
-    rows = tuple(row_write(v, group, axes) for v in group.outputs if not sweeps.is_full(v))
+    others = [v for v in group.outputs if not sweeps.is_full(v)]
+    shapes = dict.fromkeys(v.shape for v in others if sweeps.is_stretched(v))
+    for shape in shapes:
+        stages.append(_stretched_stage([v for v in others if v.shape == shape], shape, axes))
+    rows = tuple(row_write(v, group, axes) for v in others if v.shape not in shapes)
     return Nest(plan, group, present(axes), (*stages, *([Stage(writes=rows)] if rows else [])))
+
+
+def _stretched_stage(values: Sequence[Value], shape: tuple[Dim, ...], axes: Sequence[Axis | None]) -> Stage:
+    """Values over a shape whose axes stretch those that are reduced, once all of a row is known."""
+    own = [
+        loop(f"s{a}", extent) if kept is None else None
+        for a, (kept, extent) in enumerate(zip(axes, shape, strict=True))
+    ]
+    index = index_of([kept or mine for kept, mine in zip(axes, own, strict=True)])
+    return Stage(present(own) or (axis("s", 1),), index, tuple(write_at(v, index) for v in values))
 
 
 def sweep_stage(group: Group, reduces: Sequence[Op], stored: Sequence[Value], axes: Sequence[Axis | None]) -> Stage:

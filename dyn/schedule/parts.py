@@ -58,7 +58,8 @@ class Parts:
         used = [sweep for sweep in self.sweeps.sweeps if sweep]
         simple = len(used) == 1 and not used[0].stored
         cuts = self.cuts
-        if not cuts.part or not (self.alone or simple):
+        stretched = any(self.sweeps.is_stretched(v) for v in self.group.outputs)
+        if not cuts.part or not (self.alone or simple) or stretched:
             return None
         if self.by_rows:
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)

@@ -11,17 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Elements, OpKind
-from dyn.ops.scalar import Scalar
-from dyn.shapes import Dim
-from dyn.stitch.access import Views, as_index, axis_symbols
+from dyn.ir.opdef import OpKind
+from dyn.stitch.access import Views
+from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, Plan
 
-#: Functions that cost tens of instructions: worth keeping a result for.
-_HEAVY = frozenset(
-    {Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.POW,
-     Scalar.ERF_INV, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.CBRT}
-)  # fmt: skip
 #: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
 _HEAVY_WEIGHT = 4
 _GATHER_WEIGHT = 2
@@ -63,6 +57,15 @@ class Sweeps:
     def is_full(self, value: Value) -> bool:
         """Whether a member spans the whole space, not just its kept axes."""
         return self._full[value]
+
+    def is_stretched(self, value: Value) -> bool:
+        """Whether a member spans the kept axes and, in place of the reduced ones, axes that stretch these."""
+        axes = self.group.reduced
+        return (
+            not self._full[value]
+            and len(value.shape) == len(self.group.space)
+            and any(value.shape[a] != 1 for a in axes)
+        )
 
     def _is_full(self, op: Op) -> bool:
         value, space = op.results[0], self.group.space
@@ -127,38 +130,8 @@ class Sweeps:
                     own += 1
             if op.opdef.kind is OpKind.INDEXED:
                 own += _GATHER_WEIGHT
-            elif op.opdef.kind is OpKind.POINTWISE and _is_heavy(op):
+            elif op.opdef.kind is OpKind.POINTWISE and is_heavy(op):
                 own += _HEAVY_WEIGHT
             shared = op.opdef.kind is OpKind.VIEW or not self._full[op.results[0]]
             weights |= dict.fromkeys(op.results, 0 if shared else min(own, 2 * _KEEP))
         return weights
-
-
-class _Probe:
-    """A ScalarBuilder that only remembers which functions a rule applies."""
-
-    def __init__(self) -> None:
-        self.functions: set[Scalar] = set()
-
-    def apply(self, fn: Scalar, args: object, dtype: object) -> None:
-        self.functions.add(fn)
-
-    def const(self, dtype: object, value: object) -> None: ...
-
-    def index(self, dtype: object, expr: object) -> None: ...
-
-    def bind(self, value: object) -> Dim:
-        return 0
-
-    def pair(self, real: object, imag: object, dtype: object) -> None: ...
-
-    def parts(self, value: object) -> tuple[None, None]:
-        return None, None
-
-
-def _is_heavy(op: Op) -> bool:
-    """Whether a pointwise op computes one of the costly functions."""
-    assert isinstance(op.opdef.loops, Elements)
-    probe = _Probe()
-    op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
-    return bool(probe.functions & _HEAVY)

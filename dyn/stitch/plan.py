@@ -34,9 +34,11 @@ from dyn.ir.effects import has_effect
 from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction, Pieces
-from dyn.shapes import Dim, Facts, Symbol, format_shape, product
+from dyn.ops.shape import stretch_factor
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, broadcast, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.barriers import without_barriers
+from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
@@ -134,6 +136,8 @@ class _Stitcher:
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}
+        #: The values that results are, or are views of.
+        self.shown = {self.views.base(value) for value in function.results}
         #: The groups that find out dims.
         self.measures: dict[Symbol, _Draft] = {}
 
@@ -146,6 +150,7 @@ class _Stitcher:
             elif buffer_of(op) is None and (op.results[0] in self.pinned or op.results[0] not in self.inline):
                 self._place(op)
         self._join_siblings()
+        self._join_stretched()
         return self._finish()
 
     # Joining ----------------------------------------------------------------------------------------------------
@@ -414,6 +419,92 @@ class _Stitcher:
         apart = not self.order.reaches(a.number, b.number) and not self.order.reaches(b.number, a.number)
         return apart and self._merge_refusal(a, b) is None
 
+    # Stretched ----------------------------------------------------------------------------------------------
+
+    def _join_stretched(self) -> None:
+        """Join what computes an array with what reads it where an undecided broadcast may stretch it.
+
+        Almost always nothing is stretched, and an array less is written and read. Where something is, elements are
+        computed once for each that reads them: so they have to be cheap.
+        """
+        pending = [draft for draft in self.groups.values() if draft.kind is GroupKind.LOOP]
+        while pending:
+            consumer = pending.pop()
+            if consumer.number not in self.groups or consumer.kind is not GroupKind.LOOP:
+                continue
+            sources = dict.fromkeys(s for op in consumer.ops for s in self._op_sources(op))
+            makers = dict.fromkeys(self.group_of[s] for s in sources if s in self.group_of)
+            for producer in makers:
+                if producer is not consumer and self._is_stretched(producer, consumer):
+                    space = producer.space if producer.kind is GroupKind.STITCH else consumer.space
+                    joined = self._merge(producer, consumer)
+                    joined.space = space
+                    pending.append(joined)
+                    break
+
+    def _is_stretched(self, producer: _Draft, consumer: _Draft) -> bool:
+        """Whether ``consumer`` may compute what it reads of ``producer``, whose space its own may stretch."""
+        stitched = producer.kind is GroupKind.STITCH
+        if not stitched and producer.kind is not GroupKind.LOOP:
+            return False
+        if stitched and (producer.ordered or not self._by_rows(producer)):
+            return False
+        if not self._may_stretch(producer, consumer.space) or len(producer.ops) + len(consumer.ops) > _MOST_MEMBERS:
+            return False
+        full = [op for op in producer.ops if op.opdef.kind is not OpKind.REDUCE and not self._is_row_op(op, producer)]
+        if any(op.opdef.kind is not OpKind.POINTWISE or is_heavy(op) for op in full):
+            return False
+        if any(op.opdef.kind is not OpKind.POINTWISE for op in consumer.ops):
+            return False
+        if not stitched and any(
+            self._is_read_elsewhere(v, producer, consumer) for op in producer.ops for v in op.results
+        ):
+            return False
+        if self.order.between(producer.number, consumer.number):
+            return False
+        return all(self._reads_stretched(op, v, producer) for op in consumer.ops for v in op.operands)
+
+    def _may_stretch(self, group: _Draft, space: tuple[Dim, ...]) -> bool:
+        """Whether a space is a group's but for axes that an undecided broadcast may stretch: of reductions only those
+        that are reduced."""
+        if len(space) != len(group.space):
+            return False
+        apart = [a for a, (s, t) in enumerate(zip(group.space, space, strict=True)) if not self._same_shape((s,), (t,))]
+        if not apart or (group.reduced is not None and not group.reduced.issuperset(apart)):
+            return False
+        return all(
+            isinstance(group.space[a], SymExpr) and self.facts.eq(broadcast(group.space[a], space[a]), space[a]).proved
+            for a in apart
+        )
+
+    def _is_row_op(self, op: Op, group: _Draft) -> bool:
+        return group.reduced is not None and self._is_row(op.results[0].shape, group)
+
+    def _is_read_elsewhere(self, value: Value, producer: _Draft, consumer: _Draft) -> bool:
+        """Whether others than two groups need a value in memory."""
+        if value in self.pinned or value in self.shown:
+            return True
+        return any(self.draft_of[reader] not in (producer, consumer) for reader in self.readers.get(value, ()))
+
+    def _reads_stretched(self, op: Op, operand: Value, producer: _Draft) -> bool:
+        """Whether what an op reads of a group, if anything, is read at the op's own index, stretched or not."""
+        if not any(self.group_of.get(source) is producer for source in self._sources(operand)):
+            return True
+        own = as_index(axis_symbols(operand.shape))
+        base, at = self.views.chain(operand, own)
+        if self.group_of.get(base) is not producer or base in self.pinned or len(own) != len(producer.space):
+            return False
+        axes = range(len(own)) if len(at) == len(own) else self._kept_axes(producer)
+        if len(at) != len(axes):
+            return False
+        return all(
+            size == 1 or place is own[axis] or place == own[axis] * stretch_factor(size)
+            for axis, place, size in zip(axes, at, base.shape, strict=True)
+        )
+
+    def _kept_axes(self, group: _Draft) -> list[int]:
+        return [axis for axis in range(len(group.space)) if axis not in (group.reduced or ())]
+
     # Views that are stored ----------------------------------------------------------------------------
 
     def _place_pinned(self, op: Op) -> None:
@@ -438,14 +529,13 @@ class _Stitcher:
     # The result -------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Plan:
-        results = {self.views.base(value) for value in self.function.results}
         position = {op: i for i, op in enumerate(self.function.ops)}
         stored = {*self.function.params, *(op.result for op in self.function.ops if buffer_of(op) is not None)}
         finished: dict[int, Group] = {}
         first: dict[int, int] = {}
         for draft in self.groups.values():
             ops = tuple(sorted(draft.ops, key=lambda op: position[op]))
-            outputs = tuple(v for op in ops for v in op.results if v in results or self._is_stored(v, draft))
+            outputs = tuple(v for op in ops for v in op.results if v in self.shown or self._is_stored(v, draft))
             stored.update(outputs)
             first[draft.number] = position[ops[0]]
             bodies: tuple[Plan, ...] = ()
