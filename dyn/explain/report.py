@@ -62,6 +62,8 @@ class VariantRow:
 
     note: str
     when: str
+    #: How its loops were made of those of the group: ``split i0 by 8192, bind i0 to lanes``.
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,10 @@ def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
 def group_row(launch: Launch) -> GroupRow:
     group = launch.group
     inside = _inside(group)
-    variants = [VariantRow(v.note, f"when {when}" if (when := v.when()) else "always") for v in launch.variants]
+    variants = [
+        VariantRow(v.note, f"when {when}" if (when := v.when()) else "always", ", ".join(v.steps))
+        for v in launch.variants
+    ]
     if launch.call is not None:
         variants.append(VariantRow("a library call", "always"))
     if launch.measures is not None:

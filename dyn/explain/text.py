@@ -57,7 +57,9 @@ def _groups(report: Report) -> list[str]:
         lines.append(f"{group_title(row)}: {counted(row.ops, 'op')}, {saved}{times}")
         lines += [f"  from {line}" for line in row.lines]
         lines += [f"  ends: {end}" for end in row.ends]
-        lines += [f"  variant {variant.note}: {variant.when}" for variant in row.variants]
+        for variant in row.variants:
+            lines.append(f"  variant {variant.note}: {variant.when}")
+            lines += [f"    schedule: {variant.schedule}"] if variant.schedule else []
     if sum(row.count for row in report.groups) > 1 and report.saved != "0":
         lines.append(f"all of them save {report.saved} bytes of traffic")
     return lines

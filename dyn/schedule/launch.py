@@ -70,6 +70,8 @@ class Variant:
     condition: Condition | None
     note: str
     in_place: int | None = None
+    #: The steps that made its loops, in words.
+    steps: tuple[str, ...] = ()
 
     def when(self) -> str:
         """Condition under which it is chosen, as text: empty for always."""

@@ -22,7 +22,7 @@ reduction combines follows from the role of its loops and their extents (``dyn.s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dyn.errors import IRError
 from dyn.ir.core import Value
@@ -304,7 +304,8 @@ class Loops:
                 raise ScheduleError(f"{a.name}, whose extent is {a.extent}, is no GRID loop: sink it, or bind it")
         body = nest(self.shared, roles, body)
         buffers, scratch = tuple(self.buffers().values()), tuple(self.scratch.values())
-        return bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
+        made = bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
+        return replace(made, steps=tuple(map(str, self.steps)))
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""
