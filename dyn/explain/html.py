@@ -132,7 +132,8 @@ def _groups(groups: Sequence[GroupRow]) -> str:
         over = f' <span class="dyn-quiet">over {list(row.reduced)}</span>' if row.reduced else ""
         times = f"\u00a0×\u00a0{row.count}" if row.count > 1 else ""
         variants = "".join(
-            f'<div title="{escape(v.schedule)}">{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}</span></div>'
+            f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}</span></div>'
+            + (f'<div class="dyn-quiet">schedule: {escape(v.schedule)}</div>' if v.schedule else "")
             for v in row.variants
         )
         lines = "".join(f"<div>{_mono(line)}</div>" for line in row.lines)

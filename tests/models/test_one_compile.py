@@ -145,14 +145,26 @@ def test_undecided_broadcast() -> None:
         add(floats(3), floats(4))
 
 
-def test_a_broadcast_that_stretches_nothing_takes_the_quick_kernel() -> None:
+def test_broadcasts_that_may_stretch_are_one_kernel() -> None:
     scale = dyn.jit(lambda x, w, b: x * w + b)
     for n, m, k in [(3, 7, 7), (3, 1, 7), (1, 1, 1), (0, 7, 1), (2, 7, 1)]:
         x, w, b = floats(n, 7 if m != 1 or k != 1 else 1), floats(m), floats(k)
         np.testing.assert_allclose(scale(x, w, b), x * w + b, rtol=1e-6, atol=1e-6)
     assert scale.cache_info().compiles == 1
     text = str(scale.explain())
-    assert "nothing stretched: when max(" in text
+    assert "1 distinct kernel:" in text
+    assert "variant loop multiply_add: always" in text
+
+
+def test_arrays_of_one_shape_are_one_loop() -> None:
+    """Where nothing is stretched a sum of matrices is a single run over memory."""
+    add = dyn.jit(lambda x, y: x + y)
+    for n, m, k in [(3, 7, 7), (3, 1, 7), (1, 1, 1), (0, 7, 1), (2, 7, 1)]:
+        x, y = floats(n, m), floats(3 if n == 3 else 1, k)
+        np.testing.assert_array_equal(add(x, y), x + y)
+    text = str(add.explain())
+    assert "variant loop add, nothing stretched: when max(" in text
+    assert "schedule: fuse i0 i1 into i0i1, split i0i1 by 8192, bind i0i1 to lanes" in text
     assert "variant loop add: always" in text
 
 
