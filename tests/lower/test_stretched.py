@@ -5,11 +5,13 @@ Everything runs between guard pages, so that one element of an array of one is r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from dyn.lower.x86 import memory
 from dyn.lower.x86.emit import emit_kernel
 from dyn.schedule.plan import lower_plan
 from tests.numpy.differential import compare
@@ -61,3 +63,17 @@ def test_nothing_is_gathered() -> None:
     (variant,) = launch.variants
     assert len(variant.kernel.factors) == 2
     assert "gather" not in emit_kernel(variant.kernel, TARGET).text
+
+
+def test_little_stack_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is gathered: a thread may have 64 KiB of stack."""
+    monkeypatch.setattr(memory, "_MOST_STACK", 1024)
+    m = Model("sum")
+    total = m.param("x0", "n0")
+    for number in range(1, 8):
+        total = m.add(total, m.param(f"x{number}", f"n{number}"))
+    (launch,) = lower_plan(optimized(m.function(total)).plan, TARGET)
+    text = emit_kernel(launch.variants[0].kernel, TARGET).text
+    assert 512 < 4 * sum(map(int, re.findall(r"= alloca \[(\d+) x float\]", text))) <= 1024
+    assert "gather" in text
+    compare(lambda xp, x, y, z: x + y * z, "float32 n", "float32 m", "float32 k", sizes=(1, 17))

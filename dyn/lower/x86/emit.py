@@ -107,6 +107,8 @@ class KernelEmitter:
         self.machine = Machine(target, self.fn)
         self.varying = Varying(kernel)
         self.scratch_bytes: Dim = 0
+        #: Bytes of stack that are taken: callers' threads may have little.
+        self.stack_bytes = 0
         self._scratch = {id(buffer) for buffer in kernel.scratch}
         self._pointers: dict[int, str] = {}
 

@@ -215,6 +215,10 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
+#: So many bytes of stack a kernel takes at most for elements that are spread; what is beyond is gathered.
+_MOST_STACK = 16384
+
+
 def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
     """Places along an axis that may be stretched: neighbours where its factor is 1, and one element for all lanes
     where it is 0. That one is spread over as many lanes as are loaded at once, and these are read in its stead."""
@@ -228,6 +232,10 @@ def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
     key = ("stretched", first.parts[0], factor, wide, lanes.unroll)
     found = em.scopes.find(key)
     if found is None:
+        size = lanes.width * lanes.unroll * dtype.itemsize
+        if em.stack_bytes + size > _MOST_STACK:
+            return None
+        em.stack_bytes += size
         # Like the load itself, behind the tests that it stands behind: the first lane's element is there.
         depth = max(first.depth, em.scopes.top.floor)
         saved, fn.here = fn.here, em.scopes.chunk(0)
