@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
     from dyn.custom import custom_jvp, custom_vjp
     from dyn.foreign import ffi_call
+    from dyn.profiling.session import profile
     from dyn.specialize.code import CodeInfo, cache_info
     from dyn.transforms import (
         grad,
@@ -122,14 +123,13 @@ _LAZY = {
     **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),
     **dict.fromkeys(("io_callback", "pure_callback"), "dyn.callbacks"), "ffi_call": "dyn.foreign",
+    "profile": "dyn.profiling.session",
     **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
                      "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
 }  # fmt: skip
 
 #: Names of the documented interface that this version does not have yet.
-_LATER = frozenset(
-    {"device_put", "load", "profile"}
-)  # fmt: skip
+_LATER = frozenset({"device_put", "load"})
 
 
 class _NotYetAttribute(errors.NotYetError, AttributeError):
@@ -158,7 +158,7 @@ __all__ = [
     "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3",
     "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
     "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "io_callback", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "pure_callback", "random", "remat",
-    "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp",
-    "vmap",
+    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "profile", "pure_callback", "random",
+    "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8",
+    "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

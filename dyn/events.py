@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 
 from dyn import config
 
@@ -38,6 +39,28 @@ def _attach() -> None:
 
 
 _attach()
+
+
+#: Is told of a stage of a compilation as it ends: the function's name, the stage, and its beginning and end by
+#: ``time.perf_counter``.
+StageListener = Callable[[str, str, float, float], None]
+_LISTENERS: list[StageListener] = []
+
+
+def listen(listener: StageListener) -> None:
+    """Have a listener told of the stages of compilations, on the threads that compile."""
+    _LISTENERS.append(listener)
+
+
+def unlisten(listener: StageListener) -> None:
+    """Tell a listener nothing any more."""
+    _LISTENERS.remove(listener)
+
+
+def stage(name: str, stage: str, start: float, end: float) -> None:
+    """A stage of a function's compilation has ended."""
+    for listener in tuple(_LISTENERS):
+        listener(name, stage, start, end)
 
 
 def wanted(topic: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from dyn import events
 from dyn.backends.base import Source
 from dyn.backends.binaries import Origin
 
@@ -13,6 +14,8 @@ from dyn.backends.binaries import Origin
 class Record:
     """A compilation's times, texts and origins, filled stage by stage."""
 
+    #: The name of the function.
+    name: str = ""
     #: Text after each stage, in order, where the setting ``dump`` asks for it.
     texts: dict[str, str] = field(default_factory=dict[str, str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -27,6 +30,11 @@ class Record:
         """Origin of each distinct kernel's machine code: compiled, or found in a cache."""
         return self.origins[: self.kernels_compiled]
 
+    def add(self, stage: str, seconds: float, end: float) -> None:
+        """Note that a stage took some seconds, until ``end`` by ``time.perf_counter``."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        events.stage(self.name, stage, end - seconds, end)
+
     def timed(self, stage: str) -> _Timer:
         return _Timer(self, stage)
 
@@ -39,5 +47,5 @@ class _Timer:
         self.start = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
-        spent = time.perf_counter() - self.start
-        self.record.seconds[self.stage] = self.record.seconds.get(self.stage, 0.0) + spent
+        end = time.perf_counter()
+        self.record.add(self.stage, end - self.start, end)

@@ -141,7 +141,7 @@ class _Functions:
         self._callbacks: dict[str, Any] = {
             "alloc": make(_POINTER, _POINTER, _INT)(lambda _, size: self._take(size, "an arena")),
             "free": make(None, _POINTER, _POINTER, _INT)(lambda _, address, size: self._give_back(address)),
-            "launch": make(ctypes.c_int32, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT)(self._launch),
+            "launch": make(ctypes.c_int32, _POINTER, _POINTER, _INT, _POINTER, _POINTER, *[_INT] * 3)(self._launch),
             "dyn_block_alloc": make(_POINTER, _INT)(lambda size: self._take(size, "a result")),
             "dyn_block_free": make(None, _POINTER)(self._give_back),
             "PyArray_Empty": ctypes.PYFUNCTYPE(
@@ -165,7 +165,15 @@ class _Functions:
             (self._native if owner is None else owner.give_back)(address)
 
     def _launch(
-        self, table: int, kernel: int, grid: int, dims: int, buffers: int, scratch_bytes: int, cost: int
+        self,
+        table: int,
+        kernel: int,
+        grid: int,
+        dims: int,
+        buffers: int,
+        scratch_bytes: int,
+        cost: int,
+        dispatch: int,
     ) -> int:
         return self.stack[-1].launch(kernel, grid, dims, buffers, scratch_bytes)
 

@@ -20,11 +20,13 @@ from dyn.backends.binaries import Built
 from dyn.backends.externals import PYTHON, Externals, call_of
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
+from dyn.backends.loaded import register
 from dyn.backends.runtime import native_runtime, thread_count
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function
 from dyn.ir.external import Callee
+from dyn.lower.abi import PROGRAM_NUMBER
 from dyn.runtime.limits import UNANSWERED
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class _Table(ctypes.Structure):
             for name in ("state", "alloc", "free", "alloc_output", "launch", "parallel_for", "library", "fail")
         ),
         ("threads", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("call", "begin", "end")),
     )
 
 
@@ -165,6 +168,8 @@ class _Runtime:
         asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]
         #: The state of every table: whom the native runtime asks.
         self.asked = (ctypes.c_void_p * 2)(*asked)
+        #: The recorder's ``begin`` while calls are recorded.
+        self._begin: int | None = None
 
     def address(self, threads: int = 0) -> int:
         """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
@@ -173,6 +178,13 @@ class _Runtime:
             with self.lock:
                 table = self.tables.setdefault(threads, self._make(threads))
         return ctypes.addressof(table)
+
+    def record(self, begin: int | None) -> None:
+        """Have the calls that begin from now on recorded by ``begin``, or no longer."""
+        with self.lock:
+            self._begin = begin
+            for table in self.tables.values():
+                table.begin = begin  # one word: a call sees it or does not
 
     def _make(self, threads: int) -> _Table:
         symbols = native_runtime().addresses
@@ -185,6 +197,8 @@ class _Runtime:
             parallel_for=symbols["dyn_parallel_for"],
             alloc_output=symbols["dyn_ask_output"],
             library=symbols["dyn_ask_library"],
+            call=symbols["dyn_call"],
+            begin=self._begin,
             fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
 
@@ -194,8 +208,11 @@ class _Runtime:
 
 
 _RUNTIME = _Runtime()
-#: Pointers in a runtime table.
-RUNTIME_WORDS = ctypes.sizeof(_Table) // 8
+
+
+def record_calls(begin: int | None) -> None:
+    """Have the calls of all programs that begin from now on recorded by the native function ``begin``, or no longer."""
+    _RUNTIME.record(begin)
 
 
 def entry_functions() -> dict[str, int]:
@@ -244,7 +261,7 @@ class LoadedProgram:
         idle: list[_Frame] | None = None,
     ) -> None:
         self.interface = interface
-        self.address, self.guards = address, guards
+        self.address, self.guards, self.kernels = address, guards, tuple(kernels)
         self.externals = Externals(callees, _RUNTIME.ask_python() if callees else 0)
         self.captured = tuple(captured)
         function = interface.function
@@ -254,8 +271,10 @@ class LoadedProgram:
         _RUNTIME.address()  # made now rather than by the first call
         table = [*kernels, *(array.__array_interface__["data"][0] for array in interface.constants)]
         table += self.externals.words
-        self._table = (ctypes.c_void_p * max(len(table), 1))(*table)
-        self.context = ctypes.addressof(self._table)
+        #: What a profile knows it by: no two programs of a process have the same.
+        self.number = register(self)
+        self._table = (ctypes.c_void_p * (1 + len(table)))(self.number, *table)
+        self.context = ctypes.addressof(self._table) - PROGRAM_NUMBER
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
         self._dtypes = tuple(v.dtype.np for v in function.results)
         #: Captured arrays that have to be copied for compiled code, each time.

@@ -11,10 +11,10 @@ from typing import Any
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.host_programs import RUNTIME_WORDS
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.forking import lock
+from dyn.lower.abi import TABLE_WORDS
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
 _FLAGS = 0x80 | 0x02
@@ -35,7 +35,7 @@ def _entry_source() -> Source:
     with loading():  # a process that finds the object does without
         from dyn.runtime.entry.text import SYMBOLS, entry_text
 
-    return Source(entry_text(RUNTIME_WORDS), SYMBOLS, Effort.PROMOTE)
+    return Source(entry_text(TABLE_WORDS), SYMBOLS, Effort.PROMOTE)
 
 
 class Entry:

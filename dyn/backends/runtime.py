@@ -22,7 +22,7 @@ _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
-    "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_copy_dense",
+    "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_call", "dyn_copy_dense",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000
@@ -51,14 +51,18 @@ def runtime_source() -> Source:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeRuntime:
-    """The addresses of the runtime's functions, by symbol."""
+class NativeFunctions:
+    """The addresses of native functions, by symbol."""
 
     addresses: dict[str, int]
 
     def function(self, symbol: str, result: object, *arguments: object) -> ctypes._CFunctionType:
         """A function for Python to call; like all of ctypes' it runs without the GIL."""
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[symbol])  # pyright: ignore[reportArgumentType]  # ctypes' own types
+
+
+class NativeRuntime(NativeFunctions):
+    """The functions of the runtime."""
 
     def split_from(self, awake: int, asleep: int, piece: int) -> None:
         """Set from what work on launches use several threads, in units of ``dyn.schedule.cost``: see ``dyn_launch``."""

@@ -7,13 +7,13 @@ import secrets
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.host_programs import RUNTIME_WORDS, LoadedProgram
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.forking import lock
 from dyn.ir.core import Op
 from dyn.ir.measured import measured_dims
-from dyn.lower.abi import Tensor
+from dyn.lower.abi import TABLE_WORDS, Tensor
 
 #: Tells the programs of this process from those of others: a program that XLA has kept in a file must not find an
 #: address of another process in it.
@@ -85,7 +85,7 @@ def _source() -> Source:
     with loading():  # a process that finds the object does without
         from dyn.runtime.xla_handler import SYMBOL, xla_call_text
 
-    return Source(xla_call_text(RUNTIME_WORDS), (SYMBOL,), Effort.PROMOTE)
+    return Source(xla_call_text(TABLE_WORDS), (SYMBOL,), Effort.PROMOTE)
 
 
 def _fits(program: LoadedProgram) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dyn.explain.graph import make_graph
+from dyn.explain.markup import mono, table, tag
 from dyn.explain.picture import draw
 from dyn.explain.report import FactRow, GroupRow, Report, Status
 from dyn.explain.style import style
@@ -79,51 +80,31 @@ def _section(title: str, note: str, body: str, *, opened: bool = False) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; a column of nothing is left out."""
-    if not rows:
-        return '<p class="dyn-none">None.</p>'
-    empty = ("", _mono(""))
-    kept = [i for i in range(len(heads)) if any(row[i] not in empty for row in rows)]
-    heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<table class="dyn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _mono(text: str) -> str:
-    return f"<code>{escape(text)}</code>"
-
-
-def _tag(text: str, style_class: str) -> str:
-    return f'<span class="dyn-tag {style_class}">{escape(text)}</span>'
-
-
 def _dims(report: Report) -> str:
     rows = [
-        (_mono(row.name), _mono(row.origin), _mono(row.declared), _mono(row.same)) for row in report.dims
+        (mono(row.name), mono(row.origin), mono(row.declared), mono(row.same)) for row in report.dims
     ]  # fmt: skip
-    return _table(("dim", "is the size of", "declared", "the same as"), rows)
+    return table(("dim", "is the size of", "declared", "the same as"), rows)
 
 
 def _facts(facts: Sequence[FactRow]) -> str:
     rows = [
-        (_mono(row.text), _tag(_STATUS_TEXT[row.status], _STATUS_CLASS[row.status]), *_why(row)) for row in facts
+        (mono(row.text), tag(_STATUS_TEXT[row.status], _STATUS_CLASS[row.status]), *_why(row)) for row in facts
     ]  # fmt: skip
     legend = (
         '<p class="dyn-none">Declared and needed facts are checked at each call, before anything is computed; '
         "proved ones follow from them.</p>"
     )
-    return _table(("fact", "known", "why", "your line"), rows) + (legend if rows else "")
+    return table(("fact", "known", "why", "your line"), rows) + (legend if rows else "")
 
 
 def _guards(guards: Sequence[FactRow]) -> str:
-    return _table(("guard", "why", "your line"), [(_mono(row.text), *_why(row)) for row in guards])
+    return table(("guard", "why", "your line"), [(mono(row.text), *_why(row)) for row in guards])
 
 
 def _why(row: FactRow) -> tuple[str, str]:
     loc = row.loc
-    return escape(row.why), _mono(loc.describe()) if loc is not None and loc.line else ""
+    return escape(row.why), mono(loc.describe()) if loc is not None and loc.line else ""
 
 
 def _groups(groups: Sequence[GroupRow]) -> str:
@@ -136,13 +117,13 @@ def _groups(groups: Sequence[GroupRow]) -> str:
             + (f'<div class="dyn-quiet">schedule: {escape(v.schedule)}</div>' if v.schedule else "")
             for v in row.variants
         )
-        lines = "".join(f"<div>{_mono(line)}</div>" for line in row.lines)
+        lines = "".join(f"<div>{mono(line)}</div>" for line in row.lines)
         ends = "".join(f"<div>{escape(end)}</div>" for end in row.ends)
         rows.append((
-            f"{_tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{_mono(row.space)}{over}",
-            lines, variants, _mono(row.saved), ends,
+            f"{tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{mono(row.space)}{over}",
+            lines, variants, mono(row.saved), ends,
         ))  # fmt: skip
-    return _table(("kernel", "your lines", "variants", "saves, bytes", "ends because"), rows)
+    return table(("kernel", "your lines", "variants", "saves, bytes", "ends because"), rows)
 
 
 def _memory(report: Report) -> str:
@@ -151,8 +132,8 @@ def _memory(report: Report) -> str:
         said = f"<p>{counted(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
     if not report.memory.slots:
         return f'<p class="dyn-none">No intermediate arrays.</p>{said}'
-    slots = [(str(number), _mono(slot)) for number, slot in enumerate(report.memory.slots)]
-    return f"<p>The arena: {_mono(report.memory.arena)} bytes; slots are used again as values die.</p>{said}" + _table(
+    slots = [(str(number), mono(slot)) for number, slot in enumerate(report.memory.slots)]
+    return f"<p>The arena: {mono(report.memory.arena)} bytes; slots are used again as values die.</p>{said}" + table(
         ("slot", "bytes"), slots
     )
 
@@ -167,7 +148,7 @@ def _stages(report: Report) -> str:
         )
         for stage, seconds in report.stages
     ]
-    return _table(("stage", "time", ""), rows)
+    return table(("stage", "time", ""), rows)
 
 
 def _code(report: Report) -> str:

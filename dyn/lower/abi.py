@@ -7,7 +7,13 @@ that a process which finds its programs compiled does without.
 from __future__ import annotations
 
 #: Places of the functions in the runtime table, counted in pointers.
-ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS = range(1, 9)
+ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS, CALL, BEGIN, END = range(1, 12)
+#: Words of a runtime table, its state first.
+TABLE_WORDS = 12
+
+
+#: The byte offset in ``ctx``, before its first entry, of the number of the loaded program (``LoadedProgram.number``).
+PROGRAM_NUMBER = -8
 
 
 class Tensor:

@@ -3,7 +3,8 @@
 ::
 
     ptr dyn_ask_output(ptr rt, i32 index, ptr tensor)                what ``alloc_output`` of a runtime table is
-    i32 dyn_ask_library(ptr rt, ptr number, ptr tensors, ptr values)  and ``library``
+    i32 dyn_ask_library(ptr rt, ptr number, ptr tensors, ptr values, i64 dispatch)  and ``library``
+    i32 dyn_call(ptr rt, ptr function, ptr context, ptr in, ptr out, i64 dispatch)  and ``call``, of native code
     i32 dyn_ask_python(ptr context, ptr in, ptr out)                  a function outside of the program
 
 ``rt``'s state is the addresses of two functions, which take the same arguments and one more: where the answer goes; the
@@ -30,13 +31,18 @@ def add_calls(m: Module) -> None:
     f.call("void", ask, [("ptr", "%rt"), ("i32", "%index"), ("ptr", "%tensor"), ("ptr", answer)])
     f.ret("ptr", f.load("ptr", answer))
 
-    f = m.function("dyn_ask_library", "i32", [("ptr", "rt"), ("ptr", "number"), ("ptr", "tensors"), ("ptr", "values")])
+    params = [("ptr", "rt"), ("ptr", "number"), ("ptr", "tensors"), ("ptr", "values"), ("i64", "dispatch")]
+    f = m.function("dyn_ask_library", "i32", params)
     answer = f.stack("i64")
     f.store("i64", "1", answer)
     ask = f.load("ptr", f.load("ptr", "%rt"), 8)
     arguments = [("ptr", "%rt"), ("ptr", "%number"), ("ptr", "%tensors"), ("ptr", "%values"), ("ptr", answer)]
     f.call("void", ask, arguments)
     f.ret("i32", f.cast("trunc", f.load("i64", answer), "i64", "i32"))
+
+    params = [("ptr", name) for name in ("rt", "function", "context", "in", "out")]
+    f = m.function("dyn_call", "i32", [*params, ("i64", "dispatch")])
+    f.ret("i32", f.call("i32", "%function", [("ptr", "%context"), ("ptr", "%in"), ("ptr", "%out")]))
 
     f = m.function("dyn_ask_python", "i32", [("ptr", "context"), ("ptr", "in"), ("ptr", "out")])
     answer = f.stack("i64")

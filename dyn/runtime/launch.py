@@ -2,12 +2,13 @@
 
 ::
 
-    i32 dyn_launch(rt, kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost)
+    i32 dyn_launch(rt, kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost, i64 dispatch)
 
 runs ``kernel(dims, buffers, scratch, begin, end)`` over the range [0, grid). ``cost`` says what one iteration costs, in
 the unit of ``dyn.schedule.cost``: about 1/32 ns. Whether and into how many pieces the range is cut depends on that and
 on whether a worker is awake, never the results: iterations are independent. It gives 0, or 1 where there is no memory
-for scratch; then no iteration has run.
+for scratch; then no iteration has run. ``dispatch``, the number of the launch in its program, is for who records
+launches.
 
 The thresholds are some multiple of what a job costs besides its work: 0.15 µs when a worker is awake, and 5 to 10 µs
 when all have to be woken. ``dyn_launch_configure(i64 awake, i64 asleep, i64 piece_work)`` sets others.
@@ -84,7 +85,7 @@ def _parallel(m: Module) -> None:
 
 def _launch(m: Module) -> None:
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers")]
-    f = m.function("dyn_launch", "i32", [*params, ("i64", "bytes"), ("i64", "cost")])
+    f = m.function("dyn_launch", "i32", [*params, ("i64", "bytes"), ("i64", "cost"), ("i64", "dispatch")])
     with f.if_(f.icmp("sle", "%grid", "0")):
         f.ret("i32", "0")
     threads = threads_of(f, "%rt")

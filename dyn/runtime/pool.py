@@ -69,7 +69,6 @@ def add_pool(m: Module) -> None:
     m.variable("pool.cpus", "i64", "1")
     m.variable("pool.spin", "i64")
     for name, result, arguments in (
-        ("clock_gettime", "i32", ["i32", "ptr"]),
         ("sched_yield", "i32", []),
         ("sched_getcpu", "i32", []),
         ("sched_getaffinity", "i32", ["i32", "i64", "ptr"]),
@@ -89,7 +88,7 @@ def add_pool(m: Module) -> None:
         m.declare(name, result, arguments)
     m.declare("syscall", "i64", ["i64"], varargs=True)
     _configure(m)
-    _now(m)
+    define_now(m, "pool.now")
     _help(m)
     _place(m)
     _sleep(m)
@@ -149,8 +148,10 @@ def _configure(m: Module) -> None:
     f.ret("i64", f.load_atomic("i64", "@pool.workers", "monotonic"))
 
 
-def _now(m: Module) -> None:
-    f = m.function("pool.now", "i64", [], exported=False)
+def define_now(m: Module, name: str) -> None:
+    """Define a function of a module's own that gives nanoseconds of CLOCK_MONOTONIC."""
+    m.declare("clock_gettime", "i32", ["i32", "ptr"])
+    f = m.function(name, "i64", [], exported=False)
     time = f.stack("[2 x i64]")
     f.call("i32", "@clock_gettime", [("i32", str(_CLOCK_MONOTONIC)), ("ptr", time)])
     f.ret("i64", f.add(f.mul(f.load("i64", time), "1000000000"), f.load("i64", time, 8)))

@@ -11,7 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Apply, Expr, Load, Loop, Stmt, Store, TileContract, Update, stmt_exprs, walk_exprs
+from dyn.schedule.kernel import (
+    Apply,
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    stmt_body,
+    stmt_exprs,
+    walk_exprs,
+)
 from dyn.shapes import Dim, Symbol, floordiv, free_symbols, substitute
 
 #: Units an element, for functions that cost more than one instruction or two.
@@ -30,6 +44,40 @@ _MULTIPLY_ADDS = 4
 def iteration_cost(body: tuple[Stmt, ...], grid: Iterable[Symbol]) -> Dim:
     """The cost of one iteration, the first: ``body`` is what the GRID loops over ``grid`` enclose."""
     return _at_zero(_block(body), frozenset(grid))
+
+
+def traffic(kernel: Kernel) -> tuple[Dim, ...]:
+    """Elements of each global buffer that a launch loads and stores, as formulas over the kernel's dims.
+
+    Each access counts, so an element that is read again counts again: whoever asks for bytes of memory takes the lesser
+    of this and what the buffer holds, which a kernel that keeps to its caches reads once.
+    """
+    counts: dict[int, Dim] = {id(buffer): 0 for buffer in kernel.buffers}
+
+    def add(buffer: Buffer, times: Dim) -> None:
+        if id(buffer) in counts:
+            counts[id(buffer)] = counts[id(buffer)] + times
+
+    def first(extent: Dim) -> Dim:
+        return _at_zero(extent, free_symbols(extent) - frozenset(kernel.dims))
+
+    def visit(body: tuple[Stmt, ...], times: Dim) -> None:
+        for stmt in body:
+            inside, own = times, times
+            if isinstance(stmt, Loop):
+                inside = own = times * first(stmt.extent)
+            elif isinstance(stmt, TileContract):
+                inside = times * first(stmt.row_extent) * first(stmt.col_extent)
+                own = inside * first(stmt.red_extent)
+            else:
+                add(stmt.buffer, 2 * times if isinstance(stmt, Update) and stmt.combine is not None else times)
+            for expr in walk_exprs(stmt_exprs(stmt)):
+                if isinstance(expr, Load):
+                    add(expr.buffer, own)
+            visit(stmt_body(stmt), inside)
+
+    visit(kernel.body, 1)
+    return tuple(counts[id(buffer)] for buffer in kernel.buffers)
 
 
 def _block(body: tuple[Stmt, ...]) -> Dim:

@@ -165,6 +165,24 @@ def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
             yield from walk_launches(body.launches)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Dispatch:
+    """What a launch hands to the runtime: a variant of a kernel, or without one a library call or a call outside."""
+
+    launch: Launch
+    variant: Variant | None
+
+
+def dispatches(launches: Sequence[Launch]) -> tuple[Dispatch, ...]:
+    """Every dispatch of a program. Host programs tell the runtime its number here, by which a profile knows it."""
+    found: list[Dispatch] = []
+    for launch in walk_launches(launches):
+        found += [Dispatch(launch, variant) for variant in launch.variants]
+        if launch.call is not None:
+            found.append(Dispatch(launch, None))
+    return tuple(found)
+
+
 def by_group(launches: Sequence[Launch]) -> tuple[Launch, ...]:
     """Launches with those of one group taken together: for people, who think in groups."""
     joined: list[Launch] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -62,14 +63,14 @@ def make_program(traced: TracedFunction, trace_seconds: float) -> Program:
     from dyn.backends.families import host_target
     from dyn.specialize.program import Program
 
-    return Program(traced, host_target(), _record(trace_seconds))
+    return Program(traced, host_target(), _record(traced, trace_seconds))
 
 
-def _record(trace_seconds: float) -> Record:
+def _record(traced: TracedFunction, trace_seconds: float) -> Record:
     from dyn.record import Record
 
-    record = Record()
-    record.seconds["trace"] = trace_seconds
+    record = Record(traced.function.name)
+    record.add("trace", trace_seconds, time.perf_counter())
     return record
 
 
@@ -85,7 +86,7 @@ def build_beside(known: Sequence[Version], traced: TracedFunction, trace_seconds
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
         served = serving(version.traced, traced)
         if served is not None:
-            return load(version.program.under(served, _record(trace_seconds)), version)
+            return load(version.program.under(served, _record(traced, trace_seconds)), version)
     return build(loosened(traced), trace_seconds)
 
 

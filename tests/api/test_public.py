@@ -36,9 +36,9 @@ def test_import_leaves_for_later_what_few_programs_or_only_calls_need() -> None:
 
 
 def test_a_later_name_says_so() -> None:
-    with pytest.raises(dyn.errors.NotYetError, match=r"dyn\.profile comes in a later version"):
-        dyn.profile  # noqa: B018
-    assert not hasattr(dyn, "profile")
+    with pytest.raises(dyn.errors.NotYetError, match=r"dyn\.load comes in a later version"):
+        dyn.load  # noqa: B018
+    assert not hasattr(dyn, "load")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         dyn.nonsense  # noqa: B018
 

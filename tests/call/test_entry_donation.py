@@ -18,7 +18,7 @@ from dyn import config
 from dyn.backends import host_programs
 from dyn.backends.host_programs import LoadedProgram
 from dyn.errors import DonatedError, ShapeError
-from dyn.lower.abi import LAUNCH
+from dyn.lower.abi import LAUNCH, TABLE_WORDS
 from dyn.runtime.entry.layout import RELEASE_BYTES
 from tests.donated import REFUSED, numbers
 
@@ -241,11 +241,11 @@ def test_the_gil_is_released_where_all_results_have_memory() -> None:
 @pytest.fixture
 def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A runtime whose launches fail, from the one on whose number is in the list."""
-    words = host_programs.RUNTIME_WORDS
+    words = TABLE_WORDS
     table = (ctypes.c_int64 * words)()
     launch_type = ctypes.CFUNCTYPE(
         ctypes.c_int32, *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
-        ctypes.c_int64, ctypes.c_int64,
+        *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),
     )  # fmt: skip
     state = [1 << 60, 0]
 

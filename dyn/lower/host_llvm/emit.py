@@ -10,11 +10,14 @@ Where a launch measures a dim the same is done again for what depends on it: che
 ::
 
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
-    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads }
+    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads,
+                ptr call, begin, end }
 
     alloc(rt, bytes) -> ptr        free(rt, block, bytes)      alloc_output(rt, number, tensor) -> ptr
-    launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost) -> 0, or 1 where there is no memory for scratch
+    launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost, dispatch) -> 0, or 1 without memory for scratch
     parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
+    library(rt, entry, tensors, values, dispatch)              call(rt, function, context, in, out, dispatch)
+    begin(rt, ctx, values, count) -> rt                        end(rt, status)
 
 ``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) shall take it: then
 ``alloc_output`` is not called for that output, unless the sizes are such that a region would fail if it ran.
@@ -22,13 +25,17 @@ Where a launch measures a dim the same is done again for what depends on it: che
 ``state`` is whatever who made the table wants it to be; ``threads`` is how many threads a launch may use, 0 as many as
 the process has.
 
-A library call is ``int32 library(rt, entry, Tensor*, const int64* values)``: ``entry`` is what ``ctx`` has for it, the
-tensors are the op's operands and then its results, dense, and the values are those of the program's symbols. One that
-there is native code for (``dyn.lower.lapack``) is ``int32 call(rt, Tensor*)``, and stands in ``ctx`` itself.
+``begin`` is null but where calls are recorded for a profile. There it is told where the values of the program's symbols
+are going to be, and gives the table that this call uses instead, whose functions record; ``end`` gives that back.
+``dispatch`` is the number of a launch or a call in the program (``dyn.schedule.launch.dispatches``).
+
+A library call is ``library``: ``entry`` is what ``ctx`` has for it, the tensors are the op's operands and then its
+results, dense, and the values are those of the program's symbols. One that there is native code for
+(``dyn.lower.lapack``) stands in ``ctx`` itself, and is called as a function outside is, with ``rt`` for its context.
 
 A function outside of the program is ``int32 f(void* context, const Tensor* in, Tensor* out)``: ``ctx`` has its address
-and then its context. The dtype of its tensors is DLPack's. Where it gives another number than 0 the program fails with
-the site -2 - e for the external function e, and with that number behind the symbols' values.
+and then its context, and ``call`` calls it. The dtype of its tensors is DLPack's. Where it gives another number than 0
+the program fails with the site -2 - e for the external function e, and with that number behind the symbols' values.
 
 Arithmetic on sizes is checked: a product that passes 2^63 is a failure, not a small number. What is wrong in a region
 that demands something of the dims is a failure where that region is about to run, and until then no more than a flag.
@@ -38,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dyn.lower.abi import FAIL
+from dyn.lower.abi import BEGIN, END, FAIL
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.launches import Launches
@@ -97,7 +104,7 @@ class HostEmitter:
         head = [
             *DECLARATIONS,
             *self.zones.functions(),
-            f"define i32 @{symbol}(ptr %rt, ptr %ctx, ptr %in, ptr %out) {{",
+            f"define i32 @{symbol}(ptr %table, ptr %ctx, ptr %in, ptr %out) {{",
             "entry:",
             f"  %dims = alloca [{max(most_dims, 1)} x i64], align 16",
             f"  %buffers = alloca [{max(most_buffers, 1)} x ptr], align 16",
@@ -108,6 +115,15 @@ class HostEmitter:
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
             "  %site = alloca i32, align 4",
             *(f"  %arena{segment} = alloca ptr, align 8" for segment in segments),
+            f"  %begins = getelementptr ptr, ptr %table, i64 {BEGIN}",
+            "  %begin = load ptr, ptr %begins, align 8",
+            "  %unseen = icmp eq ptr %begin, null",
+            "  br i1 %unseen, label %begun, label %seen",
+            "seen:",
+            f"  %recording = call ptr %begin(ptr %table, ptr %ctx, ptr %values, i64 {self._values})",
+            "  br label %begun",
+            "begun:",
+            "  %rt = phi ptr [ %table, %entry ], [ %recording, %seen ]",
             *(f"  store ptr null, ptr %arena{segment}, align 8" for segment in segments),
         ]
         for slot in sorted(self.text.functions):
@@ -121,8 +137,20 @@ class HostEmitter:
         self.launches.run(self.program.launches)
         self.memory.free([0])
         self.launches.free_measured(self.program.launches)
-        self.text.emit("ret i32 0")
+        self._return(0)
         self._failure_blocks()
+
+    def _return(self, status: int) -> None:
+        """Return from the program, and from the table that a profile records through."""
+        text = self.text
+        ends, done = text.fresh("ends"), text.fresh("done")
+        text.emit(f"br i1 {text.value('icmp eq ptr %rt, %table')}, label %{done}, label %{ends}")
+        text.label(ends)
+        end = text.value(f"load ptr, ptr {text.value(f'getelementptr ptr, ptr %rt, i64 {END}')}, align 8")
+        text.emit(f"call void {end}(ptr %rt, i32 {status})")
+        text.emit(f"br label %{done}")
+        text.label(done)
+        text.emit(f"ret i32 {status}")
 
     def _enter(self, launch: Launch | None) -> None:
         """Do what can be done with the dims that are known: at first, and then what depends on the one of a launch."""
@@ -175,7 +203,7 @@ class HostEmitter:
         self.memory.free_all()
         site = text.value("load i32, ptr %site, align 4")
         text.emit(f"call void {text.runtime(FAIL)}(ptr %rt, i32 {site}, i32 {self._values}, ptr %values)")
-        text.emit("ret i32 1")
+        self._return(1)
 
 
 def emit_host(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
-from dyn.lower.abi import LAUNCH, LIBRARY
+from dyn.lower.abi import CALL, LAUNCH, LIBRARY
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
@@ -13,7 +13,7 @@ from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.layout import LoopPlaces, Row
-from dyn.schedule.launch import Body, Launch, Variant, walk_launches
+from dyn.schedule.launch import Body, Launch, Variant, dispatches, walk_launches
 from dyn.shapes import Dim
 
 
@@ -43,6 +43,10 @@ class Launches:
         #: The numbers of the launches that measure, from 1: those of the segments that begin with them.
         measuring = [launch for launch in walk_launches(program.launches) if launch.measures is not None]
         self.measurements = {launch: number for number, launch in enumerate(measuring, 1)}
+        #: The number of a launch's first dispatch: its variants' follow one another.
+        self.dispatch: dict[Launch, int] = {}
+        for number, one in enumerate(dispatches(program.launches)):
+            self.dispatch.setdefault(one.launch, number)
 
     def run(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other."""
@@ -67,9 +71,11 @@ class Launches:
             self._describe(launch.call, launch.buffers)
             number = self.regions.kernels[launch][0][0]
             if launch in self.outside:
-                self._call_outside(launch.call, number, self.outside[launch])
+                self._call_outside(launch, launch.call, number, self.outside[launch])
+            elif launch in self.native:
+                self._call_native(launch, launch.call, number)
             else:
-                self._call(number, native=launch in self.native)
+                self._call_library(launch, number)
         self.memory.zones.after(launch, ends)
 
     def _end(self, value: Value) -> str:
@@ -102,16 +108,16 @@ class Launches:
             wanted = text.fresh("wanted")
             text.emit(f"br i1 {self.checks.holds(launch.when)}, label %{wanted}, label %{done}")
             text.label(wanted)
-        for variant, (number, scratch) in zip(launch.variants, kernels, strict=True):
-            holds = self._chosen(variant)
+        for at, (variant, (number, scratch)) in enumerate(zip(launch.variants, kernels, strict=True)):
+            holds, dispatch = self._chosen(variant), self.dispatch[launch] + at
             if holds is None:
-                self._start(variant, number, scratch)
+                self._start(variant, number, scratch, dispatch)
                 text.emit(f"br label %{done}")
                 break
             chosen, following = text.fresh("variant"), text.fresh("next")
             text.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
             text.label(chosen)
-            self._start(variant, number, scratch)
+            self._start(variant, number, scratch, dispatch)
             text.emit(f"br label %{done}")
             text.label(following)
         else:
@@ -142,7 +148,7 @@ class Launches:
         taken = self.memory.taken[variant.in_place]
         return taken if holds is None else self.text.value(f"and i1 {taken}, {holds}")
 
-    def _start(self, variant: Variant, number: int, scratch: Dim) -> None:
+    def _start(self, variant: Variant, number: int, scratch: Dim, dispatch: int) -> None:
         text, dim = self.text, self.sizes.dim
         for position, size in enumerate(variant.dims):
             slot = text.value(f"getelementptr i64, ptr %dims, i64 {position}")
@@ -150,7 +156,7 @@ class Launches:
         kernel = self._code(number)
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
-            f"i64 {self.sizes.scope.estimates[variant.cost].name}"
+            f"i64 {self.sizes.scope.estimates[variant.cost].name}, i64 {dispatch}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
         text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
@@ -191,23 +197,31 @@ class Launches:
                 text.emit(f"store i64 {self.sizes.dim(dim)}, ptr {at}, align 8")
                 position += 1
 
-    def _call(self, number: int, *, native: bool) -> None:
-        """Have a library compute what the tensors say."""
-        text, entry = self.text, self._code(number)
-        if native:
-            status = text.value(f"call i32 {entry}(ptr %rt, ptr %tensors)")
-            text.fault(Fault.NO_MEMORY, text.value(f"icmp eq i32 {status}, {NO_MEMORY}"))
-            text.fault(Fault.TOO_LONG, text.value(f"icmp eq i32 {status}, {TOO_LONG}"))
-            return
-        status = text.value(f"call i32 {text.runtime(LIBRARY)}(ptr %rt, ptr {entry}, ptr %tensors, ptr %values)")
+    def _call_library(self, launch: Launch, number: int) -> None:
+        """Have Python compute what the tensors say."""
+        text = self.text
+        arguments = f"ptr %rt, ptr {self._code(number)}, ptr %tensors, ptr %values, i64 {self.dispatch[launch]}"
+        status = text.value(f"call i32 {text.runtime(LIBRARY)}({arguments})")
         text.fault(Fault.LIBRARY, text.value(f"icmp ne i32 {status}, 0"))
 
-    def _call_outside(self, call: Op, number: int, external: int) -> None:
+    def _call_native(self, launch: Launch, call: Op, number: int) -> None:
+        """Have a library's native code compute what the tensors say."""
+        text = self.text
+        status = self._call(launch, call, self._code(number), "%rt")
+        text.fault(Fault.NO_MEMORY, text.value(f"icmp eq i32 {status}, {NO_MEMORY}"))
+        text.fault(Fault.TOO_LONG, text.value(f"icmp eq i32 {status}, {TOO_LONG}"))
+
+    def _call(self, launch: Launch, call: Op, function: str, context: str) -> str:
+        """Call native code with the tensors of an op; gives its answer."""
+        text = self.text
+        results = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {len(call.operands)}")
+        arguments = f"ptr {function}, ptr {context}, ptr %tensors, ptr {results}, i64 {self.dispatch[launch]}"
+        return text.value(f"call i32 {text.runtime(CALL)}(ptr %rt, {arguments})")
+
+    def _call_outside(self, launch: Launch, call: Op, number: int, external: int) -> None:
         """Call an external function; what it answers is reported where it is not 0."""
         text = self.text
-        function, context = self._code(number), self._code(number + 1)
-        results = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {len(call.operands)}")
-        status = text.value(f"call i32 {function}(ptr {context}, ptr %tensors, ptr {results})")
+        status = self._call(launch, call, self._code(number), self._code(number + 1))
         failed, good = text.fresh("failed"), text.fresh("called")
         text.emit(f"br i1 {text.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{good}")
         text.label(failed)

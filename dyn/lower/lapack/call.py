@@ -1,9 +1,9 @@
-"""A library call as native code: ``i32 symbol(ptr rt, ptr tensors)``, with all that its routine's text is written with.
+"""A library call as native code, ``i32 symbol(rt, tensors, results)``, with all that its text is written with.
 
 The tensors are those of a host program's library call (``dyn.lower.host_llvm.emit``): the op's operands and then its
-results, dense. It returns one of the statuses below. LAPACK's functions are referred to by name, as
-``dyn_lapack_dpotrf``, and found when the code is loaded (``dyn.backends.lapack``): the same object serves every
-process.
+results, dense; ``results`` is where the results begin. It returns one of the statuses below. LAPACK's functions are
+referred to by name, as ``dyn_lapack_dpotrf``, and found when the code is loaded (``dyn.backends.lapack``): the same
+object serves every process.
 
 LAPACK counts in 32 bits, takes everything by address, and reads columns first.
 """
@@ -31,7 +31,7 @@ class LibraryCall:
     def __init__(self, op: Op, symbol: str) -> None:
         self.op = op
         self.module = Module()
-        self.f = self.module.function(symbol, "i32", [("ptr", "rt"), ("ptr", "tensors")])
+        self.f = self.module.function(symbol, "i32", [("ptr", "rt"), ("ptr", "tensors"), ("ptr", "results")])
         self.dtype: DType = op.operands[0].dtype
         self.letter = _LETTERS[self.dtype.name]
         self.complex = self.dtype.kind is Kind.COMPLEX

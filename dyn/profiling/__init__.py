@@ -1,0 +1,1 @@
+"""Profiles of compiled code: launches with their sizes, variants, threads and bytes; calls; compilations."""

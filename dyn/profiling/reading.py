@@ -1,0 +1,103 @@
+"""Reads a recording: the recorder's words as events, with the names and formulas of the programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dyn.backends.recording import Recording
+from dyn.profiling.events import Call, CompileStage, Events, Launch, Piece
+from dyn.profiling.programs import ProgramInfo
+from dyn.runtime.recorder import Record
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A record: the thread that wrote it, its words after the first, and the values of symbols behind them."""
+
+    thread: int
+    words: Sequence[int]
+    values: tuple[int, ...]
+
+
+_LENGTHS = {
+    Record.LAUNCH: Record.LAUNCH_WORDS,
+    Record.PIECE: Record.PIECE_WORDS,
+    Record.CALL: Record.CALL_WORDS,
+}
+
+
+@dataclass
+class _Records:
+    """Records by kind."""
+
+    of: dict[int, list[_Raw]] = field(default_factory=lambda: {kind: list[_Raw]() for kind in _LENGTHS})
+
+
+def _records(recording: Recording) -> _Records:
+    found = _Records()
+    for thread, words in recording.words.items():
+        at = 0
+        while at < len(words):
+            kind, length = words[at] & 0xFF, words[at] >> 8
+            own = _LENGTHS[kind]
+            found.of[kind].append(_Raw(thread, words[at + 1 : at + own], tuple(words[at + own : at + length])))
+            at += length
+    return found
+
+
+def _launches(
+    records: _Records, pieces: dict[int, list[Piece]], info: Callable[[int], ProgramInfo | None]
+) -> Iterator[Launch]:
+    for raw in records.of[Record.LAUNCH]:
+        number, call, launch, dispatch, grid, start_ns, end_ns = raw.words
+        program = info(number)
+        if program is None:
+            continue
+        kernel, space, nbytes = program.launched(dispatch, raw.values)
+        ran = tuple(sorted(pieces.get(launch, ()), key=lambda piece: piece.start_ns))
+        yield Launch(
+            program.name, kernel, call, raw.thread, space, program.dims(raw.values),
+            None if grid < 0 else grid, nbytes, start_ns, end_ns, ran,
+        )  # fmt: skip
+
+
+def read(recording: Recording, compiles: Sequence[CompileStage], threads: dict[int, str]) -> Events:
+    """The events of a recording.
+
+    Programs are described once for all calls of the same code; one that was found whole is lowered again for it.
+    """
+    records = _records(recording)
+    described: dict[int, ProgramInfo] = {}
+
+    def info(number: int) -> ProgramInfo | None:
+        known = recording.programs.get(number)
+        if known is None:
+            return None
+        if id(known) not in described:
+            described[id(known)] = ProgramInfo(known)
+        return described[id(known)]
+
+    pieces: dict[int, list[Piece]] = {}
+    for raw in records.of[Record.PIECE]:
+        launch, begin, end, start_ns, end_ns = raw.words
+        pieces.setdefault(launch, []).append(Piece(raw.thread, begin, end, start_ns, end_ns))
+    launches = list(_launches(records, pieces, info))
+    launched: dict[int, int] = {}
+    for launch in launches:
+        launched[launch.call] = launched.get(launch.call, 0) + launch.duration_ns
+    calls: list[Call] = []
+    for raw in records.of[Record.CALL]:
+        number, call, status, start_ns, end_ns = raw.words
+        program = info(number)
+        if program is not None:
+            dims = program.dims(raw.values)
+            inside = launched.get(call, 0)
+            calls.append(Call(program.name, call, raw.thread, dims, status != 0, start_ns, end_ns, inside))
+    return Events(
+        tuple(sorted(calls, key=lambda event: event.start_ns)),
+        tuple(sorted(launches, key=lambda event: event.start_ns)),
+        tuple(sorted(compiles, key=lambda event: event.start_ns)),
+        threads,
+        recording.dropped,
+    )
