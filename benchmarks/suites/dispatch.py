@@ -36,15 +36,16 @@ class Case:
     seconds: float = float("inf")
     #: Settings in force during a burst.
     settings: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    clock: Callable[[], float] = time.perf_counter
 
     def burst(self, count: int) -> None:
         """Make ``count`` calls, and keep their time if it is the best."""
         function, arguments = self.function, self.arguments
         with self.settings():
-            start = time.perf_counter()
+            start = self.clock()
             for _ in itertools.repeat(None, count):
                 function(*arguments)
-            self.seconds = min(self.seconds, (time.perf_counter() - start) / count)
+            self.seconds = min(self.seconds, (self.clock() - start) / count)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,138 @@
+"""Memory-bound programs with nothing declared, beside JAX, PyTorch, NumPy, and themselves with every dim declared.
+
+Each number of threads has a process of its own, pinned to as many CPUs. There a program at a size is called by all in
+turn, in short bursts, of which the quickest counts; results are compared with NumPy's first. What is shown is the
+quickest of the others' times over dyn's: above 1 dyn is quicker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+
+from benchmarks.machine import describe_cpu
+from benchmarks.memory.measuring import DECLARED, PEERS, Options, Row, measure
+from benchmarks.memory.program import SIZES
+from benchmarks.memory.programs import programs
+from benchmarks.report import Report, Table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--programs", default="", help="names, with commas between (default: all)")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="with commas between (default: %(default)s)")
+    parser.add_argument("--threads", default="2,1", help="numbers of threads (default: %(default)s)")
+    parser.add_argument("--peers", default="jax,torch,numpy", help=f"among {', '.join(PEERS)} (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="bursts of each call (default: %(default)s)")
+    parser.add_argument("--burst-ms", type=float, default=2.0, help="length of a burst (default: %(default)s)")
+    parser.add_argument("--cpu-time", action="store_true", help="time one thread by its CPU time: for a busy machine")
+    parser.add_argument("--times", action="store_true", help="show microseconds as well")
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    known = list(programs())
+    names = _words(arguments.programs) or known
+    sizes, peers = _words(arguments.sizes), _words(arguments.peers)
+    for what, given, there in (("program", names, known), ("size", sizes, SIZES), ("peer", peers, PEERS)):
+        for name in given:
+            if name not in there:
+                raise ValueError(f"there is no {what} {name!r}; there are {', '.join(there)}.")
+    threads = [int(word) for word in _words(arguments.threads)]
+    if arguments.rounds < 1 or arguments.burst_ms <= 0 or not threads or min(threads) < 1:
+        raise ValueError("--rounds must be at least 1, and so must each of --threads; --burst-ms must be more than 0.")
+    load = os.getloadavg()[0]
+    rows: list[Row] = []
+    for count in threads:
+        cpu_time = arguments.cpu_time and count == 1
+        rows += measure(Options(names, sizes, count, peers, arguments.rounds, arguments.burst_ms, cpu_time))
+    return report(rows, load, times=arguments.times, clock="CPU time with one thread" if arguments.cpu_time else "")
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def report(rows: Sequence[Row], load: float, *, times: bool, clock: str = "") -> Report:
+    """The tables of what was measured."""
+    tables = [
+        _grid("Quickest other / dyn", rows, best_ratio, least="least"),
+        _grid("Nothing declared / every dim declared", rows, declared_ratio, least="most"),
+    ]
+    threads = sorted({row.threads for row in rows})
+    if len(threads) > 1:
+        few, many = threads[0], threads[-1]
+        single = {(row.program, row.size): row.seconds for row in rows if row.threads == few}
+        several = [row for row in rows if row.threads == many]
+
+        def speedup(row: Row) -> float | None:
+            return _over(single.get((row.program, row.size), {}).get("dyn"), row.seconds.get("dyn"))
+
+        tables.append(_grid(f"dyn with {many} threads / with {few}", several, speedup, least="least"))
+    if times:
+        tables += [_times(rows, count) for count in threads]
+    failed = [f"{row.program} {row.size}: {who}: {why}" for row in rows for who, why in row.failed.items()]
+    notes = (
+        f"{describe_cpu()}; float32; load {load:.1f} when it began{f'; {clock}' if clock else ''}. "
+        "A size is that of the main array: "
+        + ", ".join(f"{name} {rows_} × {columns}" for name, (rows_, columns) in SIZES.items())
+        + "; t is the number of threads.",
+        "Others: " + ", ".join(sorted({who for row in rows for who in row.seconds} - {"dyn", DECLARED})) + ".",
+        *[f"Left out: {text}" for text in dict.fromkeys(failed)],
+    )
+    return Report("Memory-bound programs", tuple(tables), notes, {"rows": [asdict(row) for row in rows]})
+
+
+def best_ratio(row: Row) -> float | None:
+    """The quickest other's time over dyn's."""
+    others = [seconds for who, seconds in row.seconds.items() if who not in ("dyn", DECLARED)]
+    return _over(min(others, default=None), row.seconds.get("dyn"))
+
+
+def declared_ratio(row: Row) -> float | None:
+    """dyn's time with nothing declared over its time with every dim declared."""
+    return _over(row.seconds.get("dyn"), row.seconds.get(DECLARED))
+
+
+def _over(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one / other
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The geometric mean; NaN of nothing."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def _grid(title: str, rows: Sequence[Row], ratio: Callable[[Row], float | None], *, least: str) -> Table:
+    """A ratio by program, and by size and number of threads; with the mean, and the worst."""
+    keys = list(dict.fromkeys((row.size, row.threads) for row in rows))
+    keys.sort(key=lambda key: (list(SIZES).index(key[0]), -key[1]))
+    found = {(row.program, row.size, row.threads): ratio(row) for row in rows}
+    lines: list[tuple[str, ...]] = []
+    for name in dict.fromkeys(row.program for row in rows):
+        lines.append((name, *[_number(found.get((name, *key))) for key in keys]))
+    columns = [[value for at, value in found.items() if at[1:] == key and value is not None] for key in keys]
+    worst = min if least == "least" else max
+    lines.append(("geometric mean", *[_number(geometric_mean(column)) for column in columns]))
+    lines.append((least, *[_number(worst(column, default=None)) for column in columns]))
+    return Table(title, ("", *[f"{size}, {threads} t" for size, threads in keys]), tuple(lines))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.2f}"
+
+
+def _times(rows: Sequence[Row], threads: int) -> Table:
+    whos = [who for who in ("dyn", DECLARED, *PEERS) if any(who in row.seconds for row in rows)]
+    lines = [
+        (
+            f"{row.program}, {row.size}",
+            *[f"{1e6 * row.seconds[who]:,.1f}" if who in row.seconds else "–" for who in whos],
+            "–" if "dyn" not in row.seconds else f"{row.nbytes / row.seconds['dyn'] / 1e9:.1f}",
+        )
+        for row in rows
+        if row.threads == threads
+    ]
+    return Table(f"Microseconds, {threads} threads", ("", *whos, "dyn, GB/s"), tuple(lines))
