@@ -26,6 +26,7 @@ from dyn.shapes import (
     Symbol,
     as_dim,
     dim_max,
+    dim_sum,
 )
 from dyn.source import Loc
 from dyn.stitch.groups import Plan
@@ -109,11 +110,9 @@ class HostProgram:
     @property
     def arena(self) -> Dim:
         """Bytes of intermediate memory, as a formula over the function's dims."""
-        total: Dim = 0
         scoped = {slot for scope in self.scopes.values() for slot in scope.slots}
-        for number, slot in enumerate(self.slots):
-            total = total + (dim_max(slot, 0) if number in scoped else slot)
-        return total + self.red_zone * len(self.zones())
+        slots = [dim_max(slot, 0) if number in scoped else slot for number, slot in enumerate(self.slots)]
+        return dim_sum(slots) + self.red_zone * len(self.zones())
 
     def text(self) -> str:
         """The program as people and golden files read it."""

@@ -171,8 +171,7 @@ def _steps(dim: Dim, env: Mapping[Symbol, int]) -> Iterator[tuple[Dim, int]]:
     if isinstance(dim, int):
         yield dim, dim
         return
-    total: Dim = dim.constant
-    yield total, total
+    total: Dim = 0
     for mono, coefficient in dim.terms:
         product: Dim = 1
         for atom, power in mono.factors:
@@ -183,6 +182,9 @@ def _steps(dim: Dim, env: Mapping[Symbol, int]) -> Iterator[tuple[Dim, int]]:
         total = total + product
         for step in (product, total):
             yield step, evaluate(step, env)
+    if dim.constant:
+        yield dim.constant, dim.constant
+        yield dim, evaluate(dim, env)
 
 
 def _origins(program: HostProgram, dims: tuple[Dim, ...], env: Mapping[Symbol, int]) -> tuple[str, ...]:

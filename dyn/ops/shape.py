@@ -42,6 +42,7 @@ from dyn.shapes import (
     broadcast,
     dim_max,
     dim_min,
+    dim_sum,
     floordiv,
     format_shape,
     mod,
@@ -340,9 +341,7 @@ def _concatenate_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs
         for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)):
             if i != axis:
                 ctx.require(RelKind.EQ, a, b, f"joined arrays agree on axis {i}")
-    total: Dim = 0
-    for operand in operands:
-        total = total + operand.shape[axis]
+    total = dim_sum([operand.shape[axis] for operand in operands])
     return (TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
 

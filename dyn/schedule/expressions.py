@@ -36,9 +36,9 @@ from dyn.schedule.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, dim_sum, free_symbols
 from dyn.shapes import symbol as new_symbol
-from dyn.shapes.expr import atom_dim
+from dyn.shapes.expr import atom_dim, polynomial
 from dyn.shapes.walk import map_atoms, rebuild
 
 
@@ -201,7 +201,7 @@ class ExprBuilder:
         if atom is not None:
             return self._function(atom.kind, [self._computed(arg) for arg in atom.args])
         total: Expr | None = None
-        plain: Dim = dim.constant
+        fixed: list[Dim] = [dim.constant]
         for mono, coefficient in dim.terms:
             own: Dim = coefficient
             part: Expr | None = None
@@ -212,11 +212,12 @@ class ExprBuilder:
                     else:
                         part = self._join(Scalar.MUL, part, self._computed(atom_dim(factor)))
             if part is None:
-                plain = plain + own
+                fixed.append(own)
             else:
                 part = part if own == 1 else self._join(Scalar.MUL, part, self.index(dtypes.int64, own))
                 total = self._join(Scalar.ADD, total, part)
         assert total is not None  # some term mentions a computed value
+        plain = dim_sum(fixed)
         return total if plain == 0 else self._join(Scalar.ADD, total, self.index(dtypes.int64, plain))
 
     def _join(self, fn: Scalar, a: Expr | None, b: Expr) -> Expr:
@@ -388,7 +389,8 @@ class Parameters:
                 stack.pop()
                 continue
             # What functions are of comes first, so that no depth of them is a depth of calls.
-            functions = [a for mono, _ in stack[-1].terms for a, _ in mono.factors if isinstance(a, Opaque)]
+            terms = stack[-1].terms if stack[-1].height else ()
+            functions = [a for mono, _ in terms for a, _ in mono.factors if isinstance(a, Opaque)]
             mixed = [a for a in functions if not self.inner.isdisjoint(a.symbols)]
             args = [arg for function in mixed for arg in function.args]
             waiting = [arg for arg in args if isinstance(arg, SymExpr) and arg not in self.rewritten]
@@ -400,17 +402,20 @@ class Parameters:
         return self.rewritten[dim]
 
     def _rewrite(self, dim: SymExpr) -> Dim:
-        if not free_symbols(dim) & self.inner:
+        if self.inner.isdisjoint(dim.symbols):
             return self.parameter(dim)
-        host: Dim = dim.constant
+        host: dict[Monomial, int] = {}
         parts: dict[tuple[tuple[object, int], ...], tuple[Dim, Dim]] = {}
         for mono, coefficient in dim.terms:
+            if not any(self._is_inner(atom) for atom, _ in mono.factors):
+                host[mono] = coefficient
+                continue
             factor: Dim = coefficient
             inner: Dim = 1
             key: list[tuple[object, int]] = []
             for atom, power in mono.factors:
                 own = atom_dim(atom)
-                mixed = bool(free_symbols(own) & self.inner)
+                mixed = self._is_inner(atom)
                 for _ in range(power):
                     if mixed:
                         inner = inner * self._atom(own)
@@ -418,15 +423,15 @@ class Parameters:
                         factor = factor * own
                 if mixed:
                     key.append((atom, power))
-            if key:
-                old = parts.get(tuple(key))
-                parts[tuple(key)] = (factor if old is None else old[0] + factor, inner)
-            else:
-                host = host + factor
-        result = self.parameter(host)
+            old = parts.get(tuple(key))
+            parts[tuple(key)] = (factor if old is None else old[0] + factor, inner)
+        result = self.parameter(polynomial(host, dim.constant))
         for factor, inner in parts.values():
             result = result + self.parameter(factor) * inner
         return result
+
+    def _is_inner(self, atom: Symbol | Opaque) -> bool:
+        return atom in self.inner if isinstance(atom, Symbol) else not self.inner.isdisjoint(atom.symbols)
 
     def _atom(self, own: SymExpr) -> Dim:
         """A loop variable as it is; a function of loop variables with its own arguments rewritten."""

@@ -48,14 +48,13 @@ class _Join:
         shape, place = self.op.result.shape, self.axis
         outer, inner = product(shape[:place]), product(shape[place + 1 :])
         stride = shape[place] * inner
-        start: Dim = 0
+        offset: Dim = 0
         for piece in self.op.operands:
-            end = start + piece.shape[place]
             length = piece.shape[place] * inner
             if length != 0:
-                sizes = {self.outer: outer, self.length: length, self.stride: stride, self.offset: start * inner}
+                sizes = {self.outer: outer, self.length: length, self.stride: stride, self.offset: offset}
                 made.append(self.launch(piece, sizes))
-            start = end
+            offset = offset + length
         return tuple(made)
 
     def launch(self, piece: Value, sizes: dict[Symbol, Dim]) -> Launch:

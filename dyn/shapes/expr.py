@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary, ref
 
@@ -129,6 +130,9 @@ class SymExpr(_Interned):
         if name == "text":  # which every demand of a size has in its reason, and most expressions are in no demand
             self.text = text_for_people(self)
             return self.text
+        if name == "key":  # which only what stands in an opaque term is asked for
+            self.key = (1, tuple([(m.key, c) for m, c in self.terms]), self.constant)
+            return self.key
         if name == "atoms":  # which is not kept for a large expression
             return frozenset(all_atoms(self))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -150,32 +154,25 @@ class SymExpr(_Interned):
 
     def __add__(self, other: Dim) -> Dim:
         if isinstance(other, SymExpr):
-            terms = dict(self.terms)
-            for mono, coefficient in other.terms:
-                terms[mono] = terms.get(mono, 0) + coefficient
-            return polynomial(terms, self.constant + other.constant)
+            long, short = (self, other) if len(self.terms) >= len(other.terms) else (other, self)
+            return _sum(long, short, 1)
         if isinstance(other, int):
-            return _expression(self.terms, self.constant + other) if other else self
+            return _expression(self.terms, self.constant + other, self) if other else self
         return NotImplemented
 
     __radd__ = __add__
 
     def __neg__(self) -> Dim:
-        return _expression(tuple([(m, -c) for m, c in self.terms]), -self.constant)
+        return _expression(tuple([(m, -c) for m, c in self.terms]), -self.constant, self)
 
     def __pos__(self) -> Dim:
         return self
 
     def __sub__(self, other: Dim) -> Dim:
         if isinstance(other, SymExpr):
-            if other is self:
-                return 0
-            terms = dict(self.terms)
-            for mono, coefficient in other.terms:
-                terms[mono] = terms.get(mono, 0) - coefficient
-            return polynomial(terms, self.constant - other.constant)
+            return 0 if other is self else _sum(self, other, -1)
         if isinstance(other, int):
-            return _expression(self.terms, self.constant - other) if other else self
+            return _expression(self.terms, self.constant - other, self) if other else self
         return NotImplemented
 
     def __rsub__(self, other: int) -> Dim:
@@ -196,7 +193,9 @@ class SymExpr(_Interned):
         if isinstance(other, int):
             if other == 1:
                 return self
-            return _expression(tuple([(m, c * other) for m, c in self.terms]), self.constant * other) if other else 0
+            if other == 0:
+                return 0
+            return _expression(tuple([(m, c * other) for m, c in self.terms]), self.constant * other, self)
         return NotImplemented
 
     __rmul__ = __mul__
@@ -330,7 +329,9 @@ def _monomial(factors: tuple[tuple[Atom, int], ...]) -> Monomial:
     return found
 
 
-def _expression(terms: tuple[tuple[Monomial, int], ...], constant: int) -> SymExpr:
+def _expression(terms: tuple[tuple[Monomial, int], ...], constant: int, *parts: SymExpr) -> SymExpr:
+    """The expression with these terms, in canonical order. Its monomials are those of ``parts``, if given,
+    which share no symbol."""
     found = _expressions.get((terms, constant))
     if found is None:
         with _lock:
@@ -338,26 +339,27 @@ def _expression(terms: tuple[tuple[Monomial, int], ...], constant: int) -> SymEx
             if found is None:
                 found = SymExpr()
                 found.terms, found.constant = terms, int(constant)
-                _summarize(found)
-                found.key = (1, tuple([(m.key, c) for m, c in terms]), constant)
+                if parts:
+                    _summarize_parts(found, parts)
+                else:
+                    _summarize(found)
                 _expressions[terms, constant] = found
     return found
 
 
 def _summarize(dim: SymExpr) -> None:
     """Keep with an expression what is known of it by what its atoms know."""
-    if len(dim.terms) == 1 and len(dim.terms[0][0].factors) == 1:
-        outer = [dim.terms[0][0].factors[0][0]]
-    else:
-        outer = list(dict.fromkeys([atom for mono, _ in dim.terms for atom, _ in mono.factors]))
-    dim.symbols = _union([atom.symbols for atom in outer])
-    dim.height = dim.weight = 0
+    outer = {atom for mono, _ in dim.terms for atom, _ in mono.factors}
+    opaques = [atom for atom in outer if isinstance(atom, Opaque)]
+    symbols = frozenset([atom for atom in outer if isinstance(atom, Symbol)])
+    dim.symbols = _union([symbols, *[atom.symbols for atom in opaques]]) if opaques else symbols
+    dim.height, dim.weight = 0, len(outer) - len(opaques)
     dim.is_large = dim.divides = False
+    if not opaques:
+        dim.atoms = symbols
+        return
     atoms: set[Atom] = set(outer)
-    for atom in outer:
-        if isinstance(atom, Symbol):
-            dim.weight += 1
-            continue
+    for atom in opaques:
         dim.height = max(dim.height, atom.height)
         dim.weight += atom.weight
         dim.divides = dim.divides or atom.divides
@@ -368,9 +370,27 @@ def _summarize(dim: SymExpr) -> None:
                 else:
                     atoms |= arg.atoms
     dim.weight = min(dim.weight, _HEAVIEST)
-    dim.is_large = dim.is_large or (dim.height > 0 and len(atoms) > _KEPT_ATOMS) or dim.height > MAX_HEIGHT
+    _keep_atoms(dim, atoms)
+
+
+def _summarize_parts(dim: SymExpr, parts: tuple[SymExpr, ...]) -> None:
+    """Keep with an expression what is known of it by its parts."""
+    dim.symbols = _union([part.symbols for part in parts])
+    dim.height = max([part.height for part in parts])
+    dim.weight = min(sum([part.weight for part in parts]), _HEAVIEST)
+    dim.divides = any(part.divides for part in parts)
+    dim.is_large = any(part.is_large for part in parts)
+    if not dim.height:
+        dim.atoms = dim.symbols
+    elif not dim.is_large:
+        _keep_atoms(dim, parts[0].atoms.union(*[part.atoms for part in parts[1:]]))
+
+
+def _keep_atoms(dim: SymExpr, atoms: Set[Atom]) -> None:
+    """Keep the atoms in an expression with opaque terms, unless it is a large one."""
+    dim.is_large = dim.is_large or len(atoms) > _KEPT_ATOMS or dim.height > MAX_HEIGHT
     if not dim.is_large:
-        dim.atoms = frozenset(atoms)
+        dim.atoms = atoms if isinstance(atoms, frozenset) else frozenset(atoms)
 
 
 def _union(sets: list[frozenset[Symbol]]) -> frozenset[Symbol]:
@@ -385,6 +405,9 @@ def natural_bounds(dim: Dim) -> Interval:
     """Bounds that hold whatever is known of the sizes."""
     if isinstance(dim, int):
         return dim, dim
+    if not dim.height:  # then each monomial is a product of sizes
+        signs = [coefficient > 0 for _, coefficient in dim.terms]
+        return dim.constant if all(signs) else None, None if any(signs) else dim.constant
     total: Interval = (dim.constant, dim.constant)
     for mono, coefficient in dim.terms:
         bounds: Interval = (1, 1)
@@ -466,6 +489,30 @@ def polynomial(terms: Mapping[Monomial, int], constant: int) -> Dim:
     return _expression(tuple(live), constant)
 
 
+#: What has so many times as many terms as another is copied, and the other's terms are put in.
+_LONGER = 4
+
+
+def _sum(a: SymExpr, b: SymExpr, sign: int) -> Dim:
+    """``a + sign*b``. What is long gets longer by a term in the time of a copy: sizes of joined arrays are sums that
+    each have a term more than the last."""
+    constant = a.constant + sign * b.constant
+    if len(a.terms) < _LONGER * len(b.terms):
+        coefficients = dict(a.terms)
+        for mono, coefficient in b.terms:
+            coefficients[mono] = coefficients.get(mono, 0) + sign * coefficient
+        return polynomial(coefficients, constant)
+    terms = list(a.terms)
+    for mono, coefficient in b.terms:
+        at = bisect_left(terms, mono.key, key=_term_order)
+        if at < len(terms) and terms[at][0] is mono:
+            coefficient = terms[at][1] + sign * coefficient
+            terms[at : at + 1] = [(mono, coefficient)] if coefficient else []
+        else:
+            terms.insert(at, (mono, sign * coefficient))
+    return _expression(tuple(terms), constant, *((a, b) if a.symbols.isdisjoint(b.symbols) else ()))
+
+
 def atom_dim(atom: Atom) -> SymExpr:
     """The expression that is this atom."""
     found: SymExpr | None = atom.dim()
@@ -478,6 +525,20 @@ def atom_dim(atom: Atom) -> SymExpr:
 def as_dim(x: Symbol | Dim) -> Dim:
     """``x`` as a dimension."""
     return atom_dim(x) if isinstance(x, Symbol) else x
+
+
+def dim_sum(dims: Iterable[Dim]) -> Dim:
+    """The sum; 0 for none. Of many, no sum on the way is made."""
+    constant = 0
+    terms: dict[Monomial, int] = {}
+    for dim in dims:
+        if isinstance(dim, SymExpr):
+            constant += dim.constant
+            for mono, coefficient in dim.terms:
+                terms[mono] = terms.get(mono, 0) + coefficient
+        else:
+            constant += dim
+    return polynomial(terms, constant)
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -151,10 +151,12 @@ def replace_deeply(dim: SymExpr, symbols: Set[Symbol], replace: Callable[[Atom],
     seen: dict[Opaque, Dim | None] = {}
 
     def new(atom: Atom) -> Dim | None:
+        if isinstance(atom, Symbol):
+            return replace(atom) if atom in symbols else None
         if symbols.isdisjoint(atom.symbols):
             return None
         made = replace(atom)
-        if made is not None or isinstance(atom, Symbol):
+        if made is not None:
             return made
         if atom not in seen:
             args = tuple([a if isinstance(a, int) else map_atoms(a, new) for a in atom.args])
@@ -171,20 +173,20 @@ def map_atoms(dim: SymExpr, replace: Callable[[Atom], Dim | None]) -> Dim:
     kept: dict[Monomial, int] = {}
     changed: Dim = dim.constant
     for mono, coefficient in dim.terms:
+        made = [replace(atom) for atom, _ in mono.factors]
+        if all(new is None for new in made):
+            kept[mono] = coefficient
+            continue
         outside: dict[Atom, int] = {}
         factor: Dim = coefficient
-        for atom, power in mono.factors:
-            new = replace(atom)
+        for (atom, power), new in zip(mono.factors, made, strict=True):
             if new is None:
                 outside[atom] = power
             else:
                 for _ in range(power):
                     factor = factor * new
-        if len(outside) == len(mono.factors):
-            kept[mono] = coefficient
-        else:
-            rest = monomial(outside)
-            changed = changed + (factor if rest is None else factor * polynomial({rest: 1}, 0))
+        rest = monomial(outside)
+        changed = changed + (factor if rest is None else factor * polynomial({rest: 1}, 0))
     if len(kept) == len(dim.terms):
         return dim
     return changed + polynomial(kept, 0)

@@ -60,6 +60,20 @@ def test_arrays_in_memory_have_one_kernel() -> None:
     assert texts[1] < 2.5 * texts[0]
 
 
+def _host_lines(name: str, count: int) -> int:
+    """Lines of the host program of so many pieces, whose sizes are symbols of their own."""
+    arguments = [dyn.ShapeDtypeStruct((name.format(i=i),), "float32") for i in range(count)]
+    compiled = dyn.jit(lambda *xs: dnp.concatenate(xs)).trace(*arguments).lower().compile()
+    return len(compiled.as_text("llvm").splitlines())
+
+
+@pytest.mark.parametrize("size", ["n{i}", "n{i}+1", "2*n{i}+3"])
+def test_each_place_is_computed_from_the_one_before(size: str) -> None:
+    """Whatever a piece's size is made of: its place has a term for each piece before it, and as many numbers to add."""
+    fewer, some, more = (_host_lines(size, count) for count in (20, 40, 80))
+    assert more - some < 2.1 * (some - fewer)
+
+
 def test_two_arrays_have_one_kernel_too() -> None:
     """A loop for each, where nothing is computed of the whole: no element asks which piece it is of."""
     xs = [np.ones((3, n), np.float32) for n in (2, 5)]

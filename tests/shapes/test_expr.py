@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from dyn.errors import ShapeError, UndecidedDimError
 from dyn.shapes import (
     Dim,
+    Opaque,
     RelKind,
+    Symbol,
     SymExpr,
     as_dim,
     broadcast,
     dim_max,
     dim_min,
+    dim_sum,
     evaluate,
     floordiv,
     free_symbols,
@@ -32,6 +35,7 @@ from dyn.shapes import (
     value_conditions,
 )
 from dyn.shapes import expr as expr_module
+from dyn.shapes.expr import MAX_HEIGHT, all_atoms, atom_dim
 from dyn.shapes.relation import truth
 from tests.shapes.worlds import SYMBOLS, dims, envs, quick, value
 from tests.threads import in_threads
@@ -165,6 +169,55 @@ def test_a_product_is_multiplication_one_by_one(factors: list[Dim]):
         one_by_one = one_by_one * factor
     together = product(factors)
     assert together is one_by_one or (isinstance(together, int) and together == one_by_one)
+
+
+@quick
+@given(st.lists(dims(), max_size=5))
+def test_a_sum_is_addition_one_by_one(terms: list[Dim]):
+    one_by_one: Dim = 0
+    for term in terms:
+        one_by_one = one_by_one + term
+    together = dim_sum(terms)
+    assert together is one_by_one or (isinstance(together, int) and together == one_by_one)
+
+
+def _says_what_its_terms_say(dim: Dim) -> None:
+    assert isinstance(dim, SymExpr)
+    atoms = set(all_atoms(dim))
+    opaque = [atom for atom in atoms if isinstance(atom, Opaque)]
+    assert dim.atoms == atoms
+    assert dim.symbols == {atom for atom in atoms if isinstance(atom, Symbol)}
+    assert dim.height == max([atom.height for atom in opaque], default=0)
+    assert dim.divides == any(atom.divides for atom in opaque)
+    outer = {atom for mono, _ in dim.terms for atom, _ in mono.factors}
+    assert dim.weight == sum(atom.weight if isinstance(atom, Opaque) else 1 for atom in outer)
+    assert list(dim.terms) == sorted(dim.terms, key=lambda term: term[0].key)
+    assert all(coefficient for _, coefficient in dim.terms)
+    assert dim.is_large == (dim.height > MAX_HEIGHT or any(atom_dim(atom).is_large for atom in opaque))
+
+
+@quick
+@given(dims(), dims(), st.integers(-3, 3))
+def test_what_is_kept_of_a_sum(x: Dim, y: Dim, k: int):
+    """However it was made: by a term more, by a factor, or from its terms."""
+    fresh = [as_dim(symbol(f"s{i}")) for i in range(9)]
+    long = dim_sum(fresh) + floordiv(fresh[0] + 1, fresh[1])
+    for dim in (long + x, x - long, long - x + y, long * k + x, -long + x * y, long + fresh[3], long - fresh[3]):
+        if isinstance(dim, SymExpr):
+            _says_what_its_terms_say(dim)
+
+
+def test_a_sum_of_many_terms_is_one_object():
+    sizes = [as_dim(symbol(f"s{i}")) for i in range(40)]
+    up, down = sizes[0], sizes[-1]
+    for size in sizes[1:]:
+        up = up + size
+    for size in reversed(sizes[:-1]):
+        down = size + down
+    assert up is down is dim_sum(sizes)
+    for size in sizes[:-1]:
+        up = up - size
+    assert up is sizes[-1]
 
 
 def test_substitution_is_simultaneous():

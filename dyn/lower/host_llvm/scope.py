@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dyn.lower.layout import Place
 from dyn.shapes import Dim, Monomial, Symbol
+
+#: A sum's terms; or the value of all of them but the last, and that one.
+SumKey: TypeAlias = tuple[tuple[Monomial, int], ...] | tuple[str, Monomial, int]
 
 
 @dataclass(slots=True)
@@ -14,8 +18,8 @@ class Values:
     """Dims that have been computed, by the names of their values."""
 
     dims: dict[Dim, str] = field(default_factory=dict[Dim, str])
-    #: Sums, by the value of all terms but the last, and that term.
-    sums: dict[tuple[str, Monomial, int], str] = field(default_factory=dict[tuple[str, Monomial, int], str])
+    #: Sums without their constants.
+    sums: dict[SumKey, str] = field(default_factory=dict[SumKey, str])
 
     def add(self, others: Values) -> None:
         """Know what others know."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from dyn.lower.host import Fault
-from dyn.lower.host_llvm.scope import Estimate, HostScope
+from dyn.lower.host_llvm.scope import Estimate, HostScope, SumKey
 from dyn.lower.host_llvm.text import HostText
 from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
@@ -130,16 +130,24 @@ class Sizes:
         return self.text.value(f"and i1 {inexact}, {opposite}")
 
     def _compute(self, dim: SymExpr) -> str:
-        """A sum, from the first term on. Many begin alike: the places of joined arrays each add a term to the last."""
-        total = self._constant(dim.constant)
-        for term in dim.terms:
-            found = self.scope.known.sums.get((total, *term))
-            if found is None:
-                found = self.scope.pending.sums.get((total, *term))
+        """A sum, from the first term on, and its constant at last.
+
+        Many begin alike: the places of joined arrays each add a term to the one before. That one is asked for first,
+        so that the terms of each are not gone through again.
+        """
+        begun = self._sum_of(dim.terms[:-1])
+        total, left = ("0", dim.terms) if begun is None else (begun, dim.terms[-1:])
+        for term in left:
+            found = self._sum_of((total, *term))
             if found is None:
                 found = self.scope.pending.sums[(total, *term)] = self._added(total, *term)
             total = found
-        return total
+        self.scope.pending.sums[dim.terms] = total
+        return total if dim.constant == 0 else self.checked("sadd", total, self._constant(dim.constant))
+
+    def _sum_of(self, key: SumKey) -> str | None:
+        found = self.scope.known.sums.get(key)
+        return self.scope.pending.sums.get(key) if found is None else found
 
     def _added(self, total: str, mono: Monomial, coefficient: int) -> str:
         """A sum and one more term."""
