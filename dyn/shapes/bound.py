@@ -70,6 +70,10 @@ class Bounds:
         """Bounds of an atom, the best that can be found."""
         return self.plain(atom) if is_large(atom) else self.work.remember(("atom", atom), self._atom)
 
+    def least(self, atom: Opaque) -> int | None:
+        """The lower one of :meth:`atom`'s bounds."""
+        return self.plain(atom)[0] if is_large(atom) else self._rounded(atom, (self.lower(atom_dim(atom)), None))[0]
+
     def _atom(self, atom: Atom) -> Interval:
         e = atom_dim(atom)
         upper = self.lower(-e)
@@ -227,8 +231,18 @@ class Bounds:
             lo = self.lower(divide_exactly(e - e.constant, shared))
             return None if lo is None else lo * shared + e.constant
         best = self.work.remember(("naive", e), self._naive)[0]
+        if best is not None and self._is_reached(e, best):
+            return best
         improved, _ = self._combined(e, ())
         return iv.highest(best, improved)
+
+    def _is_reached(self, e: SymExpr, bound: int) -> bool:
+        """Whether ``e`` is no more than a lower bound in some model: then there is no better one."""
+        for model in self.work.models:
+            value = model.value(e)
+            if value is not None and value <= bound:
+                return True
+        return False
 
     def _combined(self, e: SymExpr, hypotheses: Hypotheses) -> tuple[int | None, bool]:
         """The bound that the best combination of inequalities gives, and whether they contradict one another."""

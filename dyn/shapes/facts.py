@@ -149,9 +149,11 @@ class Facts:
 
     def _free(self) -> Facts:
         """No facts, with the memory of this program."""
-        if self is Facts.EMPTY:
-            return Facts.none()
         return self if self._root is None else self._root
+
+    def _begun(self) -> Facts:
+        """These facts; of those that live as long as the process, no facts that remember, for what is asked now."""
+        return Facts.none() if self is Facts.EMPTY else self
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -170,12 +172,16 @@ class Facts:
         Raises :class:`~dyn.errors.ShapeError` where no size is left.
         """
         declaration = Declaration(sym, min, max, multiple_of, tuple(likely), reason)
+        return self._begun()._declared(declaration)
+
+    def _declared(self, declaration: Declaration) -> Facts:
+        sym, reason = declaration.symbol, declaration.reason
         dim, why = as_dim(sym), (reason,)
-        facts = [Fact(RelKind.GE, dim - min, why)]
-        if max is not None:
-            facts.append(Fact(RelKind.GE, max - dim, why))
-        if multiple_of > 1:
-            facts.append(Fact(RelKind.DIVIDES, dim, why, multiple_of))
+        facts = [Fact(RelKind.GE, dim - declaration.min, why)]
+        if declaration.max is not None:
+            facts.append(Fact(RelKind.GE, declaration.max - dim, why))
+        if declaration.multiple_of > 1:
+            facts.append(Fact(RelKind.DIVIDES, dim, why, declaration.multiple_of))
         state, memo, models = self._learn(
             facts, lambda: self._declared_models(declaration), declaration.describe, reason
         )
@@ -186,7 +192,7 @@ class Facts:
     def _declared_models(self, declaration: Declaration) -> Models:
         """The models that a declaration allows, with another size of the symbol where that is needed."""
         sym, kept = declaration.symbol, list[Model]()
-        for model in self._present_models():
+        for model in self._models:
             size = model.size(sym)
             if not declaration.holds(size):
                 k = declaration.multiple_of
@@ -197,9 +203,6 @@ class Facts:
                     continue
             kept.append(model)
         return tuple(kept)
-
-    def _present_models(self) -> Models:
-        return first_models() if self is Facts.EMPTY else self._models
 
     def _check(self, model: Model, sym: Symbol) -> bool:
         """Whether what is known of a symbol holds in a model."""
@@ -216,12 +219,16 @@ class Facts:
 
         Raises :class:`~dyn.errors.ShapeError` where it cannot hold.
         """
+        if self is Facts.EMPTY:
+            begun = Facts.none()
+            known = begun.assume(relation)
+            return self if known is begun else known
         if _key(relation) in self._assumed:
             return self
         hit = None if self._kept is None else self._memo.get(("assume", relation))
         new = self._with(relation) if hit is None else hit[0]
         if new is self:
-            if relation.lhs_shape is None and self is not Facts.EMPTY:
+            if relation.lhs_shape is None:
                 self._settled.add((relation.kind, relation.lhs, relation.rhs))
         elif hit is None and self._kept is not None:
             self._memo["assume", relation] = new, ()
@@ -246,7 +253,7 @@ class Facts:
         facts = self._facts_of(relation)
         state, memo, models = self._learn(
             facts,
-            lambda: satisfying(self._present_models(), relation, self._check),
+            lambda: satisfying(self._models, relation, self._check),
             relation.describe,
             relation.reason,
             relation,
@@ -259,7 +266,10 @@ class Facts:
         It is checked as the others are, so nothing hangs on that it was implied. Nothing is learned from it: a dim
         stays simplified as it was.
         """
-        return self._and(relation, self._state, {}, self._models) if self.ask(relation).unknown else self
+        if not self.ask(relation).unknown:
+            return self
+        begun = self._begun()
+        return begun._and(relation, begun._state, {}, begun._models)
 
     def _and(self, relation: Relation, state: State, memo: Memo, models: Models) -> Facts:
         """These facts with one more relation, under the state in which it is known."""
@@ -299,14 +309,14 @@ class Facts:
         """
         if not relations:
             return self
+        if self is Facts.EMPTY:
+            return Facts.none().within(relations, older)
         key = ("within", relations)
         hit = self._memo.get(key)
         if hit is None:
             facts = self
             for relation in relations:
                 facts = facts.assume(relation)
-            if self is Facts.EMPTY:
-                return facts
             for known in (older, self._parts.get(relations)):
                 if known is not None:
                     facts._know(known)
@@ -385,6 +395,8 @@ class Facts:
 
     def ask(self, relation: Relation) -> Answer:
         """Whether the relation holds."""
+        if self is Facts.EMPTY:
+            return Facts.none().ask(relation)
         key = _key(relation)
         hit = self._decided.get(key)
         if hit is None and relation.last_measured() < self._last_measured:
@@ -394,8 +406,6 @@ class Facts:
             hit = None if asked is None else asked[0]
         if hit is None:
             hit = on_enough_stack(lambda: self._ask(relation))
-            if self is Facts.EMPTY:
-                return hit
             if hit.unknown:
                 self._memo["ask", key] = hit, ()
             else:
@@ -403,13 +413,13 @@ class Facts:
         return hit
 
     def _work(self, models: Models, steps: int = BUDGET) -> Work:
-        return Work({} if self is Facts.EMPTY else self._memo, models, steps)
+        return Work(self._memo, models, steps)
 
     def _ask(self, relation: Relation, budget: int = BUDGET) -> Answer:
         why = self._assumed.get(_key(relation))
         if why is not None:
             return Answer(Verdict.PROVED, why)
-        models = self._present_models()
+        models = self._models
         if _disagree(models, relation):
             return _UNKNOWN
         for steps in (min(_FEW_STEPS, budget), budget):
@@ -429,7 +439,7 @@ class Facts:
 
     def _more_models(self, relation: Relation) -> Models:
         """The models, and one with a size at which a side of the relation takes another course, if there is one."""
-        models = self._present_models()
+        models = self._models
         outcomes = {model.outcome(relation) for model in models}
         for sym, size in itertools.islice(turning_points((relation.lhs, relation.rhs)), _TURNS):
             for model in models[:_TURNED] if (sym, size) not in self._tried else ():
@@ -437,11 +447,9 @@ class Facts:
                 if {changed.outcome(relation)} <= {None, *outcomes}:
                     continue
                 if self._check(changed, sym):
-                    if self is not Facts.EMPTY:
-                        self._models = (*models[:_TURNED], *[*models[_TURNED:], changed][-_KEPT:])
+                    self._models = (*models[:_TURNED], *[*models[_TURNED:], changed][-_KEPT:])
                     return (*models, changed)
-                if self is not Facts.EMPTY:
-                    self._tried.add((sym, size))
+                self._tried.add((sym, size))
         return models
 
     def _always(self, relation: Relation, root: Facts) -> Answer:
@@ -461,9 +469,11 @@ class Facts:
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
         """Whether a claim is proved wherever a premise holds besides these facts."""
+        if self is Facts.EMPTY:
+            return Facts.none().implies(premise, claim)
 
         def contradicted() -> bool:
-            models = satisfying(self._present_models(), premise, self._check)
+            models = satisfying(self._models, premise, self._check)
             return any(model.outcome(claim) is False for model in models)
 
         if on_enough_stack(contradicted):
@@ -512,12 +522,14 @@ class Facts:
             return dim
         if not dim.height and not self._state.values and not self._state.rows:
             return dim
+        if self is Facts.EMPTY:
+            return Facts.none().simplify(dim)
         if self._last_measured > last_measured(dim):
             return self.known_by(last_measured(dim)).simplify(dim)
         hit = self._memo.get(("simplify", dim))
         if hit is not None:
             return hit[0]
-        work = self._work(self._present_models())
+        work = self._work(self._models)
         try:
             return on_enough_stack(lambda: Simplifier(self._state, work).simplify(dim))
         except OutOfBudgetError:
@@ -529,9 +541,11 @@ class Facts:
 
     def bounds(self, dim: Dim) -> Interval:
         """``(lo, hi)``, inclusive; None where no bound is known."""
+        if self is Facts.EMPTY:
+            return Facts.none().bounds(dim)
         if self._last_measured > last_measured(dim):
             return self.known_by(last_measured(dim)).bounds(dim)
-        s = Simplifier(self._state, self._work(self._present_models()))
+        s = Simplifier(self._state, self._work(self._models))
         try:
             return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
         except OutOfBudgetError:
@@ -539,9 +553,11 @@ class Facts:
 
     def multiple(self, dim: Dim) -> int:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
+        if self is Facts.EMPTY:
+            return Facts.none().multiple(dim)
         if self._last_measured > last_measured(dim):
             return self.known_by(last_measured(dim)).multiple(dim)
-        s = Simplifier(self._state, self._work(self._present_models()))
+        s = Simplifier(self._state, self._work(self._models))
         try:
             return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))
         except OutOfBudgetError:

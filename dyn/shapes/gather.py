@@ -156,7 +156,7 @@ class _Search:
     def _about(self, mono: Monomial, distance: int) -> Iterator[tuple[SymExpr, Why]]:
         for atom, _ in mono.factors:
             if isinstance(atom, Opaque):
-                for dim in implied(self.ranges, atom):
+                for dim in self._implied(atom):
                     if isinstance(dim, SymExpr):
                         yield dim, ()
         for row in self.hypotheses:
@@ -173,6 +173,14 @@ class _Search:
                     for order in orders.get(other, ())[:_BREADTH] if other is not atom else ():
                         if mentions(order.dim, atom):
                             yield order.dim, order.why
+
+    def _implied(self, atom: Opaque) -> list[Dim]:
+        """:func:`implied`, once for a state. These are no steps: they are counted where they are looked at."""
+        memo = self.ranges.work.memo
+        hit = memo.get(("implied", atom))
+        if hit is None:
+            hit = memo["implied", atom] = implied(self.ranges, atom), ()
+        return hit[0]
 
     def _corners(self, mono: Monomial) -> Iterator[tuple[SymExpr, Why]]:
         """``(x - lo)*(y - lo) >= 0`` and its kin: what the ranges of two factors say of their product.

@@ -39,14 +39,14 @@ from dyn.shapes.joins import joined_from
 from dyn.shapes.models import Models
 from dyn.shapes.order import is_less, leading_term
 from dyn.shapes.poly import common_factor, quotient, remove_factor, single
-from dyn.shapes.relation import RelKind, Verdict, Why
+from dyn.shapes.relation import RelKind, Verdict, Why, truth
 from dyn.shapes.retract import Fact, withdraw, withdraw_broadcasts, withdraw_rows
 from dyn.shapes.simplify import Simplifier
 from dyn.shapes.state import BUDGET, Equation, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
 from dyn.shapes.walk import last_measured, mentions, split_linear
 
 #: What is computed of bounds and divisors: neither sizes that fit nor equations that are not solved have a say in it.
-_BOUNDS = frozenset(("atom", "inner", "lower", "multiple", "naive", "nonzero", "plain", "under"))
+_BOUNDS = frozenset(("atom", "implied", "inner", "lower", "multiple", "naive", "nonzero", "plain", "under"))
 #: All that is computed of a state.
 _COMPUTED = _BOUNDS | {"never negative", "replace", "simplify"}
 #: So many results go on from one state to the next: more are forgotten, for each of them is copied every time.
@@ -170,6 +170,8 @@ class _Learner:
             return False
         for atom in extrema(fact.dim, fact.other):
             self.split.add(key)
+            if self._is_several(atom):
+                continue
             possible = [
                 args
                 for args, hypotheses in cases(s, (fact.dim, fact.other, atom_dim(atom)), atom)
@@ -187,6 +189,24 @@ class _Learner:
                 self.push(fact.kind, fact.dim, why, fact.other)
                 return True
         return False
+
+    def _is_several(self, atom: Opaque) -> bool:
+        """Whether an extremum is one argument in one model and another in another: in all models the facts hold."""
+        alike: frozenset[int] | None = None
+        for model in self.models:
+            value = model.value(atom_dim(atom))
+            chosen = frozenset([i for i, arg in enumerate(atom.args) if model.value(arg) == value])
+            alike = chosen if alike is None else alike & chosen
+        return alike is not None and not alike
+
+    def _is_refuted(self, s: Simplifier, fact: Fact) -> bool:
+        """Whether a new fact cannot hold. Where it does in a model of all that is known, nothing is looked for."""
+        kind, a, b = _relation(fact.kind, fact.dim, fact.other)
+        for model in self.models:
+            left, right = model.value(a), model.value(b)
+            if left is not None and right is not None and truth(kind, left, right):
+                return False
+        return decide(s, kind, a, b) is Verdict.REFUTED
 
     # --- one rule a kind -------------------------------------------------------------------------------------------
 
@@ -456,7 +476,7 @@ class _Learner:
 
     def divides(self, s: Simplifier, fact: Fact) -> None:
         k, e, why = fact.other, fact.dim, fact.why
-        if decide(s, RelKind.DIVIDES, k, e) is Verdict.REFUTED:
+        if self._is_refuted(s, fact):
             raise ContradictionError(_join(why, s))
         if not isinstance(k, int):
             if s.bounds.nonzero(k):
@@ -512,7 +532,7 @@ class _Learner:
 
     def broadcasts(self, s: Simplifier, fact: Fact) -> None:
         a, b, why = fact.dim, fact.other, fact.why
-        if decide(s, RelKind.BROADCASTS, a, b) is Verdict.REFUTED:
+        if self._is_refuted(s, fact):
             raise ContradictionError(_join(why, s))
         if s.fits(a, b, as_parts=False):  # of a part of what fits more may follow
             return

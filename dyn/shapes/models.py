@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from dyn.shapes.expr import Dim, Opaque, SymExpr
 from dyn.shapes.relation import Relation, RelKind, truth
@@ -39,6 +40,9 @@ _OTHERS = (0, 1, 2, 3, 64, 1000, 10**6)
 
 Check = Callable[["Model", Symbol], bool]
 
+#: What a table has of an expression that was not evaluated yet, where None says that it has no value.
+_UNSEEN: Any = object()
+
 
 class NoValueError(Exception):
     """An expression has no value in a model."""
@@ -50,29 +54,33 @@ class Model:
     Made by :func:`first_models` and :meth:`but`.
     """
 
-    __slots__ = ("chosen", "default", "sizes", "table", "terms", "values")
+    __slots__ = ("chosen", "default", "others", "table", "terms", "values")
 
     def __init__(self, table: _Table, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> None:
         self.table = table
         self.default = default
         self.chosen = chosen
-        self.sizes = dict(chosen)
+        #: What the default says of symbols, for all models that have it.
+        self.others = table.sizes.setdefault(default, {})
         self.terms: dict[Opaque, int | None] = {}
         self.values: dict[SymExpr, int | None] = {}
 
     def size(self, symbol: Symbol) -> int:
-        found = self.sizes.get(symbol)
+        found = self.chosen.get(symbol)
+        if found is None:
+            found = self.others.get(symbol)
         if found is None:
             bits = zlib.crc32(symbol.name.encode()) * 2654435761 % 2**32  # mixed: names differ in few bits
-            found = self.sizes[symbol] = self.default(bits)
+            found = self.others[symbol] = self.default(bits)
         return found
 
     def value(self, dim: Dim) -> int | None:
         """The value of an expression; None where it has none."""
         if isinstance(dim, int):
             return dim
-        if dim in self.values:
-            return self.values[dim]
+        found = self.values.get(dim, _UNSEEN)
+        if found is not _UNSEEN:
+            return found
         if len(self.values) >= _VALUES:
             self.values.clear()
             self.terms.clear()
@@ -129,9 +137,10 @@ class _Table:
     Those that have not been asked for longest are forgotten.
     """
 
-    __slots__ = ("models",)
+    __slots__ = ("models", "sizes")
 
     def __init__(self) -> None:
+        self.sizes: dict[object, dict[Symbol, int]] = {}
         self.models: dict[tuple[object, frozenset[tuple[Symbol, int]]], Model] = {}
 
     def model(self, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> Model:
@@ -139,8 +148,8 @@ class _Table:
         found = self.models.pop(key, None)
         if found is None:
             found = Model(self, default, chosen)
-            for oldest in [*self.models][: max(len(self.models) - _REMEMBERED, 0)]:
-                self.models.pop(oldest, None)
+            while len(self.models) > _REMEMBERED:
+                self.models.pop(next(iter(self.models)), None)
         self.models[key] = found
         return found
 
@@ -185,9 +194,10 @@ def _changes(relation: Relation) -> list[_Change]:
 
 def _mended(model: Model, relation: Relation, changes: list[_Change], check: Check) -> Iterator[Model]:
     for symbol, line in changes:
+        holds, solutions = _on_line(model, relation, line)
         tried: set[int] = {model.size(symbol)}
-        for size in _sizes_for(model, relation, symbol, line):
-            if size in tried or size < 0:
+        for size in (*solutions, *_sizes_for(model, relation, symbol)):
+            if size in tried or size < 0 or not holds(size):
                 continue
             tried.add(size)
             changed = model.but(symbol, size)
@@ -195,30 +205,43 @@ def _mended(model: Model, relation: Relation, changes: list[_Change], check: Che
                 yield changed
 
 
-def _sizes_for(model: Model, relation: Relation, symbol: Symbol, line: tuple[Dim, Dim] | None) -> Iterator[int]:
+def _on_line(
+    model: Model, relation: Relation, line: tuple[Dim, Dim] | None
+) -> tuple[Callable[[int], bool], tuple[int, ...]]:
+    """Whether a size may be right where the sides differ by a line in it, and at which sizes that is 0, or nearly.
+
+    A size is tried in a model of its own, in which everything is evaluated anew. Most are wrong, which the line says.
+    """
+    if line is None:
+        return _always, ()
+    factor, rest = model.value(line[0]), model.value(line[1])
+    if factor is None or rest is None:
+        return _always, ()
+    found = (-rest // factor, -(rest // factor)) if factor else ()
+    if relation.kind is RelKind.GE:
+        return lambda size: factor * size + rest >= 0, found
+    if relation.kind in (RelKind.EQ, RelKind.SAME_NUMEL):
+        return lambda size: factor * size + rest == 0, found
+    return _always, found if relation.kind is RelKind.BROADCASTS else ()
+
+
+def _always(size: int) -> bool:
+    return True
+
+
+def _sizes_for(model: Model, relation: Relation, symbol: Symbol) -> Iterator[int]:
     """Sizes with which a relation may hold."""
-    lhs, rhs, now = relation.lhs, relation.rhs, model.size(symbol)
+    now = model.size(symbol)
     if relation.kind is RelKind.DIVIDES:
-        k = model.value(lhs)
+        k = model.value(relation.lhs)
         if k:
             yield now + -now % k
         yield 0
     elif relation.kind is RelKind.NONZERO:
         yield now + 1
     else:
-        yield from _solutions(model, line)
-        yield from (value for side in (lhs, rhs) if (value := model.value(side)) is not None)
+        yield from (value for side in (relation.lhs, relation.rhs) if (value := model.value(side)) is not None)
     yield from _OTHERS
-
-
-def _solutions(model: Model, line: tuple[Dim, Dim] | None) -> Iterator[int]:
-    """Integers at which a line is 0, or nearly."""
-    if line is None:
-        return
-    factor, rest = model.value(line[0]), model.value(line[1])
-    if factor and rest is not None:
-        yield -rest // factor
-        yield -(rest // factor)
 
 
 def turning_points(dims: Iterable[Dim]) -> Iterator[tuple[Symbol, int]]:

@@ -111,10 +111,9 @@ class Simplifier:
                 return self.simplify(rebuild(atom.kind, args))
             except ShapeError:  # it has no value for any size: nothing to say here, whoever evaluates it will
                 return atom_dim(atom)
-        if self._may_be_constant(atom):
-            lo, hi = self.bounds.atom(atom)
-            if lo is not None and lo == hi:
-                return lo
+        constant = self._constant(atom)
+        if constant is not None:
+            return constant
         a, b = atom.args[0], atom.args[1]
         match atom.kind:
             case OpaqueKind.FLOORDIV:
@@ -126,9 +125,13 @@ class Simplifier:
             case OpaqueKind.BROADCAST:
                 return self._broadcast(atom)
 
-    def _may_be_constant(self, atom: Opaque) -> bool:
-        values = {model.value(atom_dim(atom)) for model in self.work.models}
-        return len(values - {None}) <= 1
+    def _constant(self, atom: Opaque) -> int | None:
+        """The number that an opaque term is by its bounds. In all models it is that one."""
+        values = {model.value(atom_dim(atom)) for model in self.work.models} - {None}
+        if len(values) > 1 or (values and self.bounds.least(atom) not in values):
+            return None
+        lo, hi = self.bounds.atom(atom)
+        return lo if lo == hi else None
 
     def _floordiv(self, atom: Opaque, a: Dim, b: Dim) -> Dim:
         whole, rest, divided = self._divide(a, b)

@@ -305,6 +305,8 @@ def test_facts_of_nothing_keep_nothing():
         Facts.EMPTY.ge(as_dim(n) + dim_max(as_dim(m), 1), as_dim(n) // 2)
         Facts.EMPTY.simplify(floordiv(as_dim(n) * 4 + 4, 4))
         Facts.EMPTY.within((Relation(GE, as_dim(n), as_dim(m), REASON),))
+        restated = Facts.EMPTY.restate(Relation(GE, as_dim(n), as_dim(m), REASON))
+        assert restated.ge(as_dim(m) * 2, dim_min(as_dim(n), 3)).unknown
         return weakref.ref(n)
 
     dead = ask()

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from dyn.shapes import Dim, Facts, Relation, RelKind, as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Relation,
+    RelKind,
+    SymExpr,
+    as_dim,
+    bound,
+    broadcast,
+    dim_max,
+    dim_min,
+    floordiv,
+    mod,
+    symbol,
+)
+from dyn.shapes.gather import relevant_inequalities
 from dyn.shapes.joins import has_part
 from dyn.shapes.models import Model
+from dyn.shapes.relation import Why
 from tests.shapes.worlds import REASON, SYMBOLS
 
 a, b, c, d = map(as_dim, SYMBOLS)
@@ -56,7 +72,7 @@ def test_a_part_of_what_is_joined_adds_nothing():
 
 def test_models_are_made_once():
     facts = Facts.none()
-    (first, *_) = facts._present_models()
+    (first, *_) = facts._models
     assert first.but(SYMBOLS[0], 3) is first.but(SYMBOLS[0], 3)
     assert first.but(SYMBOLS[0], 3).but(SYMBOLS[1], 4) is first.but(SYMBOLS[1], 4).but(SYMBOLS[0], 3)
     several: list[Model] = [first.but(SYMBOLS[0], size) for size in range(500)]
@@ -92,3 +108,34 @@ def test_whole_multiples():
     assert facts.simplify(a - a % 8) is 8 * floordiv(a, 8)
     assert facts.simplify(b * 3 + a - mod(a, b)) is b * 3 + b * floordiv(a, b)
     assert facts.simplify(a - mod(b, 8)) is a - mod(b, 8)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[SymExpr]:
+    """The expressions for whose lower bound inequalities are looked for."""
+    looked_for: list[SymExpr] = []
+
+    def relevant(ranges: bound.Bounds, e: SymExpr, hypotheses: bound.Hypotheses) -> dict[SymExpr, Why]:
+        looked_for.append(e)
+        return relevant_inequalities(ranges, e, hypotheses)
+
+    monkeypatch.setattr(bound, "relevant_inequalities", relevant)
+    return looked_for
+
+
+def test_a_bound_that_some_model_reaches_is_the_best(searches: list[SymExpr]):
+    facts = Facts.none().assume(Relation(RelKind.GE, a, b, REASON))
+    searches.clear()
+    assert facts.bounds(a + b) == (0, None)
+    assert searches == [-a - b]
+
+
+def test_a_fact_that_holds_in_a_model_is_not_refuted(searches: list[SymExpr]):
+    """It is learned without a search for a contradiction, and says what it said."""
+    relation = Relation(RelKind.DIVIDES, 6, mod(a, 4) + b + dim_min(a, c), REASON)
+    facts = Facts.none()
+    assert facts.ask(relation).unknown
+    searches.clear()
+    facts = facts.assume(relation)
+    assert searches == []
+    assert facts.ask(relation).proved
