@@ -447,14 +447,14 @@ class _Stitcher:
         stitched = producer.kind is GroupKind.STITCH
         if not stitched and producer.kind is not GroupKind.LOOP:
             return False
+        if any(op.opdef.kind is not OpKind.POINTWISE for op in consumer.ops):  # before the solver is asked
+            return False
         if stitched and (producer.ordered or not self._by_rows(producer)):
             return False
         if not self._may_stretch(producer, consumer.space) or len(producer.ops) + len(consumer.ops) > _MOST_MEMBERS:
             return False
         full = [op for op in producer.ops if op.opdef.kind is not OpKind.REDUCE and not self._is_row_op(op, producer)]
         if any(op.opdef.kind is not OpKind.POINTWISE or is_heavy(op) for op in full):
-            return False
-        if any(op.opdef.kind is not OpKind.POINTWISE for op in consumer.ops):
             return False
         if not stitched and any(
             self._is_read_elsewhere(v, producer, consumer) for op in producer.ops for v in op.results
