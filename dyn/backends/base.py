@@ -7,7 +7,7 @@ works on text and plain data.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -110,6 +110,10 @@ class ObjectBackend(Backend, Protocol):
 
     def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
         """The binaries of these keys, each with its symbols, if none needs to be compiled."""
+        ...
+
+    def load(self, binary: Binary, imports: Mapping[str, int] | None = None) -> Executable:
+        """Load a binary, whose calls lead to the addresses of ``imports`` or to functions of the process."""
         ...
 
     def load_once(self, binary: Binary) -> Executable:
