@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from dyn.lower.routine import Routine
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
@@ -38,6 +39,8 @@ class Source:
     text: str
     symbols: tuple[str, ...]
     effort: Effort = Effort.KERNEL
+    #: Functions in the text that other sources have as well: they may be compiled apart.
+    routines: tuple[Routine, ...] = ()
 
     def key(self, target: Target, options: str = "") -> str:
         """Cache key of the binary made of it."""
@@ -47,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Machine code in its container: an ELF object, a cubin, PTX text or an HSACO file."""
+    """Machine code in its container: an ELF object or an archive of them, a cubin, PTX text or an HSACO file."""
 
     data: bytes
     symbols: tuple[str, ...]
@@ -66,6 +69,11 @@ class RenderedKernel(Protocol):
 
     @property
     def text(self) -> str: ...
+
+    @property
+    def routines(self) -> tuple[Routine, ...]:
+        """The functions in it that other kernels have as well."""
+        ...
 
     @property
     def scratch_bytes(self) -> Dim:

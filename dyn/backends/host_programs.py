@@ -215,7 +215,7 @@ def record_calls(begin: int | None) -> None:
     _RUNTIME.record(begin)
 
 
-def entry_functions(*, copies: bool) -> dict[str, int]:
+def entry_functions(*, copies: bool = True) -> dict[str, int]:
     """The addresses of the runtime's functions that the native entry calls, by symbol: of memory for results, in blocks
     aligned to 64 bytes, and, or 0, of ``copies`` of arrays (``dyn.runtime.copies``)."""
     symbols = native_runtime().addresses
