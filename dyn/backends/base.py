@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from dyn.lower.routine import Routine
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
 if TYPE_CHECKING:
     from dyn.backends.binaries import Built
+    from dyn.lower.routine import Routine
 
 
 class Effort(Enum):
