@@ -20,7 +20,7 @@ from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
-from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state, transformation
+from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, accept, entry_state, torch_state, transformation
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
 from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
@@ -100,6 +100,9 @@ def jit(
 
 #: So many programs are made of which each has changed an attribute that it relies on.
 MOST_REWRITES = 4
+
+#: So many native checks of its conditions are made for a program, which has others from call to call.
+MOST_WATCHES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
@@ -292,10 +295,14 @@ class TorchJitted(NativeCallable):
         """
         with self._lock:
             known = self._programs.get(state, ())
+            program = next((one for one in known if one.is_known_to_be_current()), None)
+            if program is not None:
+                return program
             program = next((one for one in known if one.is_for_now() and one.is_current()), None)
             if program is not None:
                 if program.renew():
                     self._forget_calls()
+                program.watch()
                 return program
             program = make()
             if known:
@@ -446,7 +453,9 @@ class TensorProgram:
         #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
         self.modules = ModuleConditions.of((), _ignore)
-
+        #: The native check of both, and of which it is. It is made anew a few times, where they change.
+        self._watched: tuple[ModuleConditions, tuple[Captured, ...], Watch | None] = self.modules, self.captured, None
+        self._watches_left = MOST_WATCHES
         #: The attributes that it reads and changes: calls that do so have another program each.
         self.rewritten: frozenset[str] = frozenset()
         #: Whether the function draws random numbers, for which each call has a seed.
@@ -588,13 +597,30 @@ class TensorProgram:
     def is_for_now(self) -> bool:
         """Whether the attributes that it read of modules are what they were, and hidden arguments and optimizers are
         such as they were."""
-        if not self.modules.are_attributes_same():
-            return False
+        return self.modules.are_attributes_same() and self._is_hidden_same()
+
+    def _is_hidden_same(self) -> bool:
+        if not self.hidden and not self._optimizers:
+            return True
         try:
             now = _types([one.read() for one in self.hidden])
         except UnsupportedOpError:
             return False
         return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
+
+    def watch(self) -> None:
+        """Have the native entry look, from now on, at what the program relies on, which is as it was."""
+        if self._watches_left and not self._is_watched():
+            self._watches_left -= 1
+            self._watched = self.modules, self.captured, Watch.of(self.modules, self.captured)
+
+    def _is_watched(self) -> bool:
+        return self._watched[0] is self.modules and self._watched[1] is self.captured
+
+    def is_known_to_be_current(self) -> bool:
+        """Whether the native entry says so. Otherwise Python has to be asked."""
+        watch = self._watched[2]
+        return watch is not None and self._is_watched() and watch.holds() and self._is_hidden_same()
 
     def renew(self) -> bool:
         """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
