@@ -21,6 +21,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
+from dyn.backends.free_memory import is_dense
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
 from dyn.config import Config
@@ -176,6 +177,8 @@ class Form:
         self.places = [0] * self.leaves
         #: How many leaves functions of other libraries read, and the words that the leaves' dims and strides take.
         self.foreign = self.room = 0
+        #: Whether an array of NumPy's has to be copied for compiled code.
+        self.copies = False
         #: How each leaf is read that is an array.
         self.arrays: dict[int, NativeType] = {}
         self.statics: list[tuple[int, Any]] = []
@@ -257,6 +260,7 @@ class Form:
         if host is None or native is None:
             raise NoPlanError
         self.arrays[number] = native
+        self.copies |= native.reader is Reader.NUMPY and not is_dense(value)
         own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
@@ -651,6 +655,10 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
     return [*steps, end], None if plain else results.finish
 
 
+def _addresses(*, copies: bool) -> list[int]:
+    return addresses(trace_variable(), config.context_variable(), entry_functions(copies=copies))
+
+
 class CallTable:
     """A jitted function's call table, and the built-in function that reads it.
 
@@ -666,7 +674,7 @@ class CallTable:
         self._table.object(Table.SLOW, slow)
         if state is not None:
             self._table.object(Table.STATE, state)
-        entry = _ENTRY.get(lambda: addresses(trace_variable(), config.context_variable(), entry_functions()))
+        entry = _ENTRY.get(lambda: _addresses(copies=False))
         self.function = entry.function(self._table.address, slow, self._table)
 
     @property
@@ -700,6 +708,8 @@ class CallTable:
         with self._lock:
             known = self._plans.get(key)
             plan, programs = (_plan(form), []) if known is None else known
+            if form.copies or program in programs:  # the entry has passed this call on, or would the next one
+                _ENTRY.complete(lambda: _addresses(copies=True))
             if program in programs:
                 return
             try:

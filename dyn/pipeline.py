@@ -159,7 +159,7 @@ def render(optimized: Optimized) -> Rendered:
                 numbers[key] = len(numbers)
                 text = family.render(replace(variant.kernel, name=key), optimized.target)
                 rendered[key] = (text, variant.kernel.dims)
-                sources.append(Source(text.text, (key,), kernel_effort))
+                sources.append(Source(text.text, (key,), kernel_effort, text.routines))
             text, symbols = rendered[key]
             # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
             scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))

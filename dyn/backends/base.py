@@ -7,7 +7,7 @@ works on text and plain data.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +17,7 @@ from dyn.shapes import Dim
 
 if TYPE_CHECKING:
     from dyn.backends.binaries import Built
+    from dyn.lower.routine import Routine
 
 
 class Effort(Enum):
@@ -38,6 +39,8 @@ class Source:
     text: str
     symbols: tuple[str, ...]
     effort: Effort = Effort.KERNEL
+    #: Functions in the text that other sources have as well: they may be compiled apart.
+    routines: tuple[Routine, ...] = ()
 
     def key(self, target: Target, options: str = "") -> str:
         """Cache key of the binary made of it."""
@@ -47,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Machine code in its container: an ELF object, a cubin, PTX text or an HSACO file."""
+    """Machine code in its container: an ELF object or an archive of them, a cubin, PTX text or an HSACO file."""
 
     data: bytes
     symbols: tuple[str, ...]
@@ -66,6 +69,11 @@ class RenderedKernel(Protocol):
 
     @property
     def text(self) -> str: ...
+
+    @property
+    def routines(self) -> tuple[Routine, ...]:
+        """The functions in it that other kernels have as well."""
+        ...
 
     @property
     def scratch_bytes(self) -> Dim:
@@ -110,6 +118,10 @@ class ObjectBackend(Backend, Protocol):
 
     def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
         """The binaries of these keys, each with its symbols, if none needs to be compiled."""
+        ...
+
+    def load(self, binary: Binary, imports: Mapping[str, int] | None = None) -> Executable:
+        """Load a binary, whose calls lead to the addresses of ``imports`` or to functions of the process."""
         ...
 
     def load_once(self, binary: Binary) -> Executable:

@@ -21,7 +21,7 @@ from dyn.backends.externals import PYTHON, Externals, call_of
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.loaded import register
-from dyn.backends.runtime import native_runtime, thread_count
+from dyn.backends.runtime import native_copies, native_runtime, thread_count
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_ENTRY = ("dyn_block_alloc", "dyn_block_free", "dyn_copy_dense")
+_ENTRY = ("dyn_block_alloc", "dyn_block_free")
 
 
 class _Table(ctypes.Structure):
@@ -215,11 +215,11 @@ def record_calls(begin: int | None) -> None:
     _RUNTIME.record(begin)
 
 
-def entry_functions() -> dict[str, int]:
+def entry_functions(*, copies: bool = True) -> dict[str, int]:
     """The addresses of the runtime's functions that the native entry calls, by symbol: of memory for results, in blocks
-    aligned to 64 bytes, and of copies of arrays (``dyn.runtime.copies``)."""
+    aligned to 64 bytes, and, or 0, of ``copies`` of arrays (``dyn.runtime.copies``)."""
     symbols = native_runtime().addresses
-    return {name: symbols[name] for name in _ENTRY}
+    return {**{name: symbols[name] for name in _ENTRY}, "dyn_copy_dense": native_copies() if copies else 0}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

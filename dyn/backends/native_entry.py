@@ -44,15 +44,20 @@ class Entry:
     def __init__(self, addresses: Sequence[int]) -> None:
         backend = host_backend()
         code = backend.load(build_own(backend, "entry", _entry_source).binary)
-        table = (ctypes.c_void_p * len(addresses))(*addresses)
-        setup = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("dyn_entry_setup"))
-        setup(ctypes.addressof(table))
+        self._setup = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("dyn_entry_setup"))
+        self.set_up(addresses)
+        self.is_complete = False
         # A built-in points to its definition, and built-ins may outlive everything here.
         self._definition = _MethodDef(b"__call__", code.address("dyn_entry"), _FLAGS, None)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._definition))
         self._make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
             ("PyCFunction_NewEx", ctypes.pythonapi)
         )
+
+    def set_up(self, addresses: Sequence[int]) -> None:
+        """Tell the entry the addresses. Calls may go on meanwhile: each is one aligned word."""
+        table = (ctypes.c_void_p * len(addresses))(*addresses)
+        self._setup(ctypes.addressof(table))
 
     def function(self, table: int, *owners: object) -> Callable[..., Any]:
         """A built-in that is led by the call table at an address, and keeps ``owners`` alive."""
@@ -73,3 +78,10 @@ class Once:
             if self._entry is None:
                 self._entry = Entry(addresses())
             return self._entry
+
+    def complete(self, addresses: Callable[[], Sequence[int]]) -> None:
+        """Give the entry, once, all addresses, those of functions that few processes need among them."""
+        with self._lock:
+            if self._entry is not None and not self._entry.is_complete:
+                self._entry.set_up(addresses())
+                self._entry.is_complete = True

@@ -1,4 +1,4 @@
-"""The native runtime of this process: allocator, thread pool and launches, compiled and set up on first use.
+"""The native runtime of this process: allocator, thread pool, launches, copies, compiled and set up on first use.
 
 Its text is in ``dyn.runtime``; here it is loaded, told about the machine, and kept in order across forks.
 """
@@ -22,7 +22,7 @@ _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
-    "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_call", "dyn_copy_dense",
+    "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_call",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000
@@ -36,7 +36,6 @@ def runtime_source() -> Source:
         from dyn.lower.native import Module
         from dyn.runtime.blocks import add_blocks
         from dyn.runtime.callbacks import add_calls
-        from dyn.runtime.copies import add_copies
         from dyn.runtime.launch import add_arena, add_launch
         from dyn.runtime.pool import add_pool
 
@@ -46,8 +45,14 @@ def runtime_source() -> Source:
     add_launch(module)
     add_arena(module)
     add_calls(module)
-    add_copies(module)
     return Source(module.text(), _SYMBOLS, Effort.PROMOTE)
+
+
+def _copies_source() -> Source:
+    with loading():
+        from dyn.runtime.copies import SYMBOLS, copies_text
+
+    return Source(copies_text(), SYMBOLS, Effort.PROMOTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +128,16 @@ def native_runtime() -> NativeRuntime:
     """The runtime of this process. Loaded once; its code stays mapped."""
     with _lock:
         return _loaded()
+
+
+@lru_cache(maxsize=1)
+def _copies() -> int:
+    backend = host_backend()
+    object = build_own(backend, "copies", _copies_source).binary
+    return backend.load(object, native_runtime().addresses).address("dyn_copy_dense")
+
+
+def native_copies() -> int:
+    """The address of ``dyn_copy_dense`` (``dyn.runtime.copies``), which is compiled once somebody needs it."""
+    with _lock:
+        return _copies()

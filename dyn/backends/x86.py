@@ -20,11 +20,13 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
 from dyn import config, events
+from dyn.backends.archive import is_archive, pack, unpack
 from dyn.backends.base import Binary, Effort, Source
 from dyn.backends.binaries import Binaries, Built, Origin
 from dyn.backends.cache import current_store
@@ -169,7 +171,8 @@ class X86Backend:
         as before need not be compiled again.
         """
         passes = "".join([f" {name}" for name in _PASSES.get(source.effort, ())])
-        return source.key(self._target, f"O{_LEVELS[source.effort]}{passes} pic small {toolchain()}")
+        form = " archive" if source.routines else ""
+        return source.key(self._target, f"O{_LEVELS[source.effort]}{passes} pic small {toolchain()}{form}")
 
     def compile(self, source: Source) -> Binary:
         """An ELF object. Equal sources are compiled once."""
@@ -187,11 +190,15 @@ class X86Backend:
 
         def build(key: str) -> Built:
             source = distinct[key]
-            return _BINARIES.get(key, source.symbols, store, lambda: self._object(source))
+            return _BINARIES.get(key, source.symbols, store, lambda: self._whole(source, routines))
 
         found = {key: _BINARIES.find(key, source.symbols, store) for key, source in distinct.items()}
         # The longest first, so that none is still at work when all others are done.
         missing = sorted([k for k in distinct if found[k] is None], key=lambda key: -len(distinct[key].text))
+        called = dict.fromkeys(
+            [Source(one.text, (one.symbol,), distinct[k].effort) for k in missing for one in distinct[k].routines]
+        )
+        routines = dict(zip(called, self.build_all(list(called)), strict=True)) if called else {}
         found.update(zip(missing, run_apart([partial(build, key) for key in missing]), strict=True))
         built = [one for key in keys if (one := found[key]) is not None]
         for source, one in zip(sources, built, strict=True):
@@ -223,6 +230,17 @@ class X86Backend:
                 return machine.emit_assembly(module)
 
         return _apart(emit)
+
+    def _whole(self, source: Source, routines: Mapping[Source, Built]) -> bytes:
+        """An object, or an archive of it and of the ``routines`` that it calls."""
+        if not source.routines:
+            return self._object(source)
+        text = source.text
+        members: dict[str, bytes] = {}
+        for one in source.routines:
+            text = text.replace(one.definition, one.declaration)
+            members[one.symbol] = routines[Source(one.text, (one.symbol,), source.effort)].binary.data
+        return pack({**members, source.symbols[0]: self._object(replace(source, text=text, routines=()))})
 
     def _object(self, source: Source) -> bytes:
         with self._reserve(source):
@@ -263,7 +281,14 @@ class X86Backend:
         return module, machine
 
     def load(self, binary: Binary, imports: Mapping[str, int] | None = None) -> LoadedCode:
-        """Map an object. What it calls is looked for in ``imports`` and in the process, as libm's functions are."""
+        """Map an object. What it calls is looked for in ``imports`` and in the process, as libm's functions are.
+
+        Of an archive the last object is mapped, and of the others those that are not there yet.
+        """
+        if is_archive(binary.data):
+            *routines, (_, data) = unpack(binary.data).items()
+            own = {name: self.load_once(Binary(code, (name,))).address(name) for name, code in routines}
+            return self.load(Binary(data, binary.symbols), {**(imports or {}), **own})
         try:
             return LoadedCode(load_object(binary.data, binary.symbols, imports))
         except UnsupportedObject:

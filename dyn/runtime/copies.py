@@ -11,6 +11,9 @@ Axes of size 1 are left out and neighbours that step as one are joined. Of what 
 a time: the last one, in which ``to`` is contiguous, and the one in which ``from`` steps least. Where ``from`` is
 contiguous in the first of them the plane is transposed by squares in registers. Blocks of planes are what several
 threads share.
+
+They are a module of their own, which calls the pool of the runtime: few processes have such arrays, and the copies are
+two thirds of what LLVM would have to do for the runtime.
 """
 
 from __future__ import annotations
@@ -47,9 +50,15 @@ _PLANE = [
 ]  # fmt: skip
 
 
-def add_copies(m: Module) -> None:
-    """Put the copies into a module that has the pool."""
+#: Exported functions.
+SYMBOLS = ("dyn_copy_dense",)
+
+
+def copies_text() -> str:
+    """The module's LLVM IR."""
+    m = Module()
     m.declare("memcpy", "ptr", ["ptr", "ptr", "i64"])
+    m.declare("dyn_parallel_for", "i32", ["ptr", "ptr", "ptr", "i64", "i64"])
     _rows(m)
     for item in _SQUARES:
         _squares(m, item)
@@ -61,6 +70,7 @@ def add_copies(m: Module) -> None:
         _swapped_rows(m, unit)
     _part(m)
     _copy_dense(m)
+    return m.text()
 
 
 def _word(f: Function, base: str, axis: str, offset: int) -> str:

@@ -23,7 +23,7 @@ from dyn.trace.closures import closed, taking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import Leaves, Linearized
 from dyn.trace.lift import lift
-from dyn.trace.partition import recomputing
+from dyn.trace.partition import Memory, recomputing
 from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.region import trace_region
 from dyn.trace.tracer import Tracer
@@ -56,7 +56,7 @@ def halve(trace: Trace, found: Linearized, *, forward: bool) -> tuple[list[Trace
 
 
 def second_half(
-    trace: Trace, run: Callable[..., Any], name: str, given: Leaves, what: str
+    trace: Trace, run: Callable[..., Any], name: str, given: Leaves, what: str, memory: Memory = "default"
 ) -> tuple[list[Tracer], Half]:
     """The residuals of a second half that ``run`` writes, of a tracer for each value of ``given``; and that half.
 
@@ -65,7 +65,7 @@ def second_half(
     """
     types = [TensorType(v.dtype, v.shape) for v in given.values]
     traced = trace_region(trace, run, types, name=name)
-    (region,), free = closed(trace, [recomputing(trace, traced.region)])
+    (region,), free = closed(trace, [recomputing(trace, traced.region, memory)])
     whole = taking(region, free, 0)
     # What the first program has decided and checked of the sizes is demanded of the second.
     symbols = set(_symbols(whole))

@@ -12,14 +12,19 @@ not depend on the shapes of the first call.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.shapes import evaluate, free_symbols, product
 from dyn.trace.context import Trace
+from dyn.trace.segments import Segments, segments_of
+
+#: How much a second half computes again: what takes no time, or all that makes the peak of memory fall.
+Memory: TypeAlias = Literal["default", "low"]
 
 #: Operations that are as quick as reading their result: they become part of the loops that read it.
 _CHEAP = frozenset({OpKind.POINTWISE, OpKind.VIEW, OpKind.GENERATE})
@@ -28,26 +33,60 @@ _LARGE = 4096
 _ENDLESS = 1 << 100
 
 
-def recomputing(trace: Trace, region: Region) -> Region:
-    """The region, with copies of those operations before it that make what it reads from less than that."""
+def recomputing(trace: Trace, region: Region, memory: Memory = "default") -> Region:
+    """The region, with copies of those operations before it that make what it reads from less than that.
+
+    They stand where the first of them is needed. With ``memory="low"`` all that is computed between few places is
+    computed again (:mod:`dyn.trace.segments`).
+    """
     reads = dict.fromkeys(region.reads())
     producers = _producers(trace, reads)
-    if not producers:
-        return region
-    again = _beyond_the_cut(trace, reads, producers)
-    ops = {id(op): op for value, op in producers.items() if value in again}
+    again = _beyond_the_cut(trace, reads, producers) if producers else set[Value]()
+    if memory == "low":
+        kept = {v for v in reads if v not in again}
+        kept.update([v for value in again for v in producers[value].operands if v not in again])
+        segments = segments_of(trace.builder.ops, kept, _is_cheap, _bytes)
+        if segments is not None:
+            producers = _producers(trace, reads, segments)
+            again = _beyond_the_cut(trace, reads, producers)
+    return _with_copies(region, {value: op for value, op in producers.items() if value in again})
+
+
+def _with_copies(region: Region, producers: Mapping[Value, Op]) -> Region:
+    """The region with copies of operations, each right before the first one that reads a result of it."""
     copies: dict[Value, Value] = {}
-    made: list[Op] = []
-    for op in reversed(ops.values()):
-        results = tuple([Value(value.type, value.name) for value in op.results])
-        made.append(replace(with_operands(op, copies), results=results))
-        copies.update(zip(op.results, results, strict=True))
-    inner = tuple([with_operands(op, copies) for op in region.ops])
-    return replace(region, ops=(*made, *inner), results=tuple([copies.get(v, v) for v in region.results]))
+    ops: list[Op] = []
+
+    def copy(wanted: Iterable[Value]) -> None:
+        stack = [producers[v] for v in reversed(list(wanted)) if v in producers and v not in copies]
+        while stack:
+            op = stack[-1]
+            if op.results[0] in copies:
+                stack.pop()
+                continue
+            missing = [producers[v] for v in op.operands if v in producers and v not in copies]
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            results = tuple([Value(value.type, value.name) for value in op.results])
+            ops.append(replace(with_operands(op, copies), results=results))
+            copies.update(zip(op.results, results, strict=True))
+
+    for op in region.ops:
+        copy(op.reads())
+        ops.append(with_operands(op, copies))
+    copy(region.results)
+    return replace(region, ops=tuple(ops), results=tuple([copies.get(v, v) for v in region.results]))
 
 
-def _producers(trace: Trace, reads: Iterable[Value]) -> dict[Value, Op]:
-    """The cheap operations that lead to values, by their results, each before those that make its operands."""
+def _is_cheap(op: Op) -> bool:
+    return op.opdef.kind in _CHEAP and not op.regions
+
+
+def _producers(trace: Trace, reads: Iterable[Value], segments: Segments | None = None) -> dict[Value, Op]:
+    """The cheap operations that lead to values, by their results, each before those that make its operands; and those
+    within segments."""
     found: dict[Value, Op] = {}
     seen: set[Value] = set()
     #: Values in the order in which they are left: operands first.
@@ -62,7 +101,9 @@ def _producers(trace: Trace, reads: Iterable[Value]) -> dict[Value, Op]:
             continue
         seen.add(value)
         op = _producer(trace, value)
-        if op is None or op.opdef.kind not in _CHEAP or op.regions:
+        if op is None or (segments is not None and value in segments.ends):
+            continue
+        if not _is_cheap(op) and (segments is None or value not in segments.within):
             continue
         found[value] = op
         stack.append((value, True))

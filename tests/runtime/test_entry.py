@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -325,6 +326,22 @@ def test_arrays_that_lie_oddly_are_copied_first(kind: str, nested: bool) -> None
     assert result.dtype == before.dtype.newbyteorder("=")
     assert not np.shares_memory(result, given)
     np.testing.assert_array_equal(given, before)
+
+
+def test_what_copies_is_compiled_by_the_first_call_that_needs_it() -> None:
+    code = """
+import numpy as np, dyn
+from dyn.backends import runtime
+f = dyn.jit(lambda x: x + 1)
+x = np.arange(16, dtype="f4").reshape(4, 4)
+f(x), f(x)
+print(runtime._copies.cache_info().currsize, f._table.hits)
+f(x.T)
+print(runtime._copies.cache_info().currsize, f._table.hits)
+print(f(x.T).tolist() == (x.T + 1).tolist(), f._table.hits)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["0", "1", "1", "1", "True", "2"]
 
 
 def test_overlapping_arguments() -> None:

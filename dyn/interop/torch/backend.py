@@ -35,12 +35,12 @@ from dyn.interop.torch.dynamic_shapes import Axis, Declared
 from dyn.interop.torch.dynamo import pass_by_own
 from dyn.interop.torch.graphs import Kind, Lowered, Match, carrier, lowered, match
 from dyn.interop.torch.jit import TorchJitted
+from dyn.interop.torch.options import DEFAULT, Options
 from dyn.interop.torch.report import GRAPHS, Label, lines_of
 from dyn.source import Loc, is_user_frame, map_generated, unmap
 
 #: The modes of ``torch.compile``: dyn has one way to compile, whichever is asked for.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-OPTIONS = ("strict",)
 
 pass_by_own()
 
@@ -51,24 +51,17 @@ def backend(
     """Compile a graph of Dynamo's: what ``torch.compile(backend="dyn")`` calls.
 
     Every ``mode`` is the same. ``options={"strict": True}`` has an error where an operation or a graph would be left to
-    eager PyTorch, as ``strict=`` of ``dyn.interop.torch.jit`` does. Raises ArgumentError for other modes and options.
+    eager PyTorch, and ``options={"memory": "low"}`` has gradients compute more again, as these arguments of
+    ``dyn.interop.torch.jit`` do. Raises ArgumentError for other modes and options.
     """
-    given = dict(options or {})
-    unknown = sorted(given.keys() - set(OPTIONS))
-    if unknown:
-        raise ArgumentError(
-            f"torch.compile(backend='dyn') has no option {', '.join(unknown)}.", remedy=f"it has {', '.join(OPTIONS)}."
-        )
-    strict = given.get("strict", False)
-    if not isinstance(strict, bool):
-        raise ArgumentError(f"the option strict of torch.compile(backend='dyn') is {strict!r}.", remedy="pass a bool.")
+    chosen = Options.of(dict(options or {}), "torch.compile(backend='dyn')")
     if mode is not None and mode not in MODES:
         raise ArgumentError(
             f"torch.compile(backend='dyn') has no mode {mode!r}.", remedy=f"it has {', '.join(MODES)}, all of them one."
         )
     if not _is_plain(graph, example_inputs):
-        return _by_aot(graph, example_inputs, strict)
-    return compiled(graph, Label.of(graph), strict=strict)
+        return _by_aot(graph, example_inputs, chosen)
+    return compiled(graph, Label.of(graph), chosen)
 
 
 def _is_plain(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -85,7 +78,7 @@ def _is_of_higher_order(target: Any) -> bool:
     return module.startswith(("torch._functorch", "torch._C._functorch", "torch.autograd.forward_ad"))
 
 
-def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], strict: bool) -> Callable[..., Any]:
+def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph of which AOTAutograd makes two of ATen's operations, one for the results and one for the gradients."""
     decompositions = core_aten_decompositions()
     # PyTorch's own writes the sums of the forward pass with another rank than the derivative, which stays whole, reads.
@@ -93,16 +86,16 @@ def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], strict: 
     label = Label.of(graph)
     parts = {
         f"{part}_compiler": functools.partial(
-            _boxed, label=replace(label, name=f"{label.name} ({what})"), strict=strict
+            _boxed, label=replace(label, name=f"{label.name} ({what})"), options=options
         )
         for part, what in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
     }
     return aot_autograd(**parts, decompositions=decompositions)(graph, example_inputs)
 
 
-def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, strict: bool) -> Callable[..., Any]:
+def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, options: Options) -> Callable[..., Any]:
     """A graph of AOTAutograd's as a function that takes its arguments in a list, which it empties."""
-    call = compiled(graph, label, strict=strict)
+    call = compiled(graph, label, options)
 
     def run(arguments: list[Any]) -> Any:
         given = tuple(arguments)
@@ -120,8 +113,8 @@ def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, strict: b
 class Program:
     """The compiled function of a graph, and of those that differ from it in sizes alone."""
 
-    def __init__(self, graph: Lowered, strict: bool) -> None:
-        self.graph, self.strict = graph, strict
+    def __init__(self, graph: Lowered, options: Options) -> None:
+        self.graph, self.options = graph, options
 
         def function(*given: Any) -> Any:
             with _restoring_modes():
@@ -130,7 +123,7 @@ class Program:
         function.__name__ = function.__qualname__ = "graph"
         rows = [_declared(shape) for shape, (_, kind) in zip(graph.shapes, graph.kept, strict=True) if _is_tensor(kind)]
         rows += [None] * len(graph.carried)
-        self.jitted = TorchJitted.single()(function, Declared(tuple(rows)), strict=strict)
+        self.jitted = TorchJitted.single()(function, Declared(tuple(rows)), options)
         file = type(graph.graph).forward.__code__.co_filename
         map_generated(file, _lines(graph.graph, file))
         weakref.finalize(self, unmap, file)
@@ -143,11 +136,11 @@ class CompiledGraph(SerializableCallable):
     machine code is in the cache on disk.
     """
 
-    def __init__(self, graph: Lowered, label: Label, strict: bool) -> None:
-        self.graph, self.label, self.strict = graph, label, strict
+    def __init__(self, graph: Lowered, label: Label, options: Options) -> None:
+        self.graph, self.label, self.options = graph, label, options
         self.number = next(_NUMBERS)
         GRAPHS.add(self)
-        self._route = _Route(graph, *PROGRAMS.find(graph, strict))
+        self._route = _Route(graph, *PROGRAMS.find(graph, options))
         #: The program for calls that the first one is not for.
         self._other: _Route | None = None
 
@@ -161,7 +154,7 @@ class CompiledGraph(SerializableCallable):
         if route.equal and not all(arguments[a] == arguments[b] for a, b in route.equal):
             route = self._other
             if route is None:
-                route = self._other = _Route(self.graph, *PROGRAMS.find(self.graph, self.strict, asks=False))
+                route = self._other = _Route(self.graph, *PROGRAMS.find(self.graph, self.options, asks=False))
         if route.chosen is not None:
             return route.call(*route.chosen(arguments))
         return route.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in route.given])
@@ -169,13 +162,13 @@ class CompiledGraph(SerializableCallable):
     @classmethod
     def serialize_compile_artifacts(cls, fn: CompiledGraph) -> bytes:
         """The bytes of a graph, for :meth:`deserialize_compile_artifacts` in another process."""
-        return pickle.dumps((fn.graph.saved(), replace(fn.label, owner=None), fn.strict))
+        return pickle.dumps((fn.graph.saved(), replace(fn.label, owner=None), fn.options))
 
     @classmethod
     def deserialize_compile_artifacts(cls, data: bytes) -> CompiledGraph:
         """A graph of saved bytes, which are trusted as pickles are."""
-        saved, label, strict = pickle.loads(data)
-        return cls(Lowered.loaded(saved), label, strict)
+        saved, label, options = pickle.loads(data)
+        return cls(Lowered.loaded(saved), label, options)
 
 
 _NUMBERS = itertools.count()
@@ -200,9 +193,9 @@ class _Route:
             self.chosen = operator.itemgetter(*[number for number, _, _ in given])
 
 
-def compiled(graph: torch.fx.GraphModule, label: Label | None = None, *, strict: bool = False) -> CompiledGraph:
+def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: Options = DEFAULT) -> CompiledGraph:
     """A graph, whose nodes have fake tensors (``meta``), as a compiled function."""
-    return CompiledGraph(lowered(graph), Label.of(graph) if label is None else label, strict)
+    return CompiledGraph(lowered(graph), Label.of(graph) if label is None else label, options)
 
 
 class _Programs:
@@ -212,9 +205,9 @@ class _Programs:
         self._lock = threading.Lock()
         self._known: dict[Hashable, list[weakref.ref[Program]]] = {}
 
-    def find(self, graph: Lowered, strict: bool, *, asks: bool = True) -> tuple[Program, Match]:
+    def find(self, graph: Lowered, options: Options, *, asks: bool = True) -> tuple[Program, Match]:
         """A program for a graph, and how that is the program's graph: with ``asks`` perhaps for some sizes only."""
-        key = None if graph.structure is None else (graph.structure, strict)
+        key = None if graph.structure is None else (graph.structure, options)
         with self._lock:
             live = {k: [one for one in known if one() is not None] for k, known in self._known.items()}
             self._known = {k: known for k, known in live.items() if known}
@@ -223,7 +216,7 @@ class _Programs:
             best = min(matches, key=lambda one: len(one[1].equal), default=None)
             if best is not None and (asks or not best[1].equal):
                 return best
-            made = Program(graph, strict)
+            made = Program(graph, options)
             if key is not None:
                 self._known.setdefault(key, []).append(weakref.ref(made))
             return made, Match({symbol: symbol for symbol in graph.carried})

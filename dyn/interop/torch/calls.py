@@ -8,6 +8,7 @@ lists are read by both.
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
+from dyn import api
+from dyn.backends.host_programs import LoadedProgram
 from dyn.call import (
     ABSENT,
     STATIC,
@@ -31,6 +34,7 @@ from dyn.call import (
     NoPlanError,
     Results,
     Surroundings,
+    make_table,
 )
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
@@ -198,6 +202,57 @@ class Captured:
             and not tensor.is_conj()
             and tensor.requires_grad == self.requires_grad
         )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Watch:
+    """Native check of a program's conditions: a call by the entry, of a program of nothing, under these conditions.
+
+    It says yes or does not know. Tensors are looked at with whether they require gradients, which the entry does not
+    see.
+    """
+
+    modules: tuple[weakref.ref[torch.nn.Module], ...]
+    tensors: tuple[torch.Tensor, ...]
+    requires_grad: list[bool]
+    check: Callable[[], Any]
+
+    @staticmethod
+    def of(modules: ModuleConditions, captured: Sequence[Captured]) -> Watch | None:
+        """The check of what a program has read and captured; None where there is no entry, or it cannot see it all."""
+        has_hooks = any(one.entries for one in modules.backward)  # by numbers, which the entry does not look up
+        table = make_table(_unknown) if modules.is_plain and not has_hooks else None
+        if table is None:
+            return None
+        dicts = [*modules.dicts, *modules.backward]
+        around = Surroundings(dicts, [one.held for one in captured])
+        table.add(lambda: Form((), {}, [], 0), _nothing(), Results((), tuple), around=around)
+        flags = [one.requires_grad for one in captured]
+        return Watch(modules.modules, tuple([one.held.tensor for one in captured]), flags, table.function)
+
+    def holds(self) -> bool:
+        """Whether all is known to be as it was."""
+        has_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # the entry leaves tensors that require gradients to Python otherwise
+        try:
+            found = self.check()
+        finally:
+            torch._C._set_grad_enabled(has_gradients)
+        return (
+            found is not None
+            and None not in [module() for module in self.modules]
+            and [tensor.requires_grad for tensor in self.tensors] == self.requires_grad
+        )
+
+
+def _unknown() -> None:
+    """The slow path of a check."""
+
+
+@functools.lru_cache(maxsize=1)
+def _nothing() -> LoadedProgram:
+    """The program that :class:`Watch` has the entry call."""
+    return api.jit(lambda: ()).version_of().loaded
 
 
 def accept(

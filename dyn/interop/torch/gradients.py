@@ -17,12 +17,14 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import CheckpointFunction
 
 import dyn.numpy as dnp
+from dyn.backends.runtime import native_runtime
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
+from dyn.trace.partition import Memory
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
@@ -52,12 +54,15 @@ class Derivative:
     results: tuple[int, ...]
     inputs: tuple[Origin, ...]
     sources: tuple[frozenset[int], ...]
+    memory: Memory
 
     def attached(
         self, results: Sequence[Any], arguments: Sequence[torch.Tensor], captured: Sequence[torch.Tensor],
         call: EagerCall,
     ) -> list[Any]:  # fmt: skip
         """The results of a call, of which those that depend on the inputs know it."""
+        if self.memory == "low":  # what the first half has worked in is not left idle while the second one works
+            native_runtime().trim()
         sources = {"argument": arguments, "captured": captured, "result": results}
         residuals = [sources[kind][number] for kind, number in self.residuals]
         inputs = [sources[kind][number] for kind, number in self.inputs]
@@ -78,6 +83,8 @@ class Derivative:
             for one, (shape, dtype) in zip(cotangents, shapes, strict=True)
         ]
         pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
+        if self.memory == "low":
+            native_runtime().trim()
         if len(given) == len(cotangents):
             return pulled
         return [None if given.isdisjoint(own) else one for one, own in zip(pulled, self.sources, strict=True)]
@@ -199,7 +206,7 @@ def differentiated(
 
     values = tuple([results[number].value_in(tracing.trace) for number in outputs])
     given = Leaves(values, flatten([0] * len(values))[1], "results")
-    kept, half = second_half(tracing.trace, run, name, given, "cotangent")
+    kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
     if not used:
         return None
     residuals = _sources(tracing, arguments, results, kept)
@@ -207,7 +214,7 @@ def differentiated(
     edges = [get_gradient_edge(leaves[number]).node for number in used]
     sources = [frozenset([at for at, nodes in enumerate(reached) if edge in nodes]) for edge in edges]
     inputs = [origins[number] for number in used]
-    return Derivative(SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources))
+    return Derivative(SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources), tracing.memory)
 
 
 def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence[Any]:

@@ -20,7 +20,7 @@ from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
-from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state, transformation
+from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, accept, entry_state, torch_state, transformation
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
 from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
@@ -28,6 +28,7 @@ from dyn.interop.torch.gradients import Derivative, Given, spent
 from dyn.interop.torch.hidden import Hidden, HiddenNeeded, HiddenState, OptimizerState, StateCreated
 from dyn.interop.torch.layouts import ROWS, Layout, layout_of
 from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over
+from dyn.interop.torch.options import DEFAULT, Options
 from dyn.interop.torch.randomness import SeedNeeded, new_seed
 from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
 from dyn.interop.torch.second_derivatives import EagerCall
@@ -38,6 +39,7 @@ from dyn.native_callable import NativeCallable
 from dyn.source import user_loc
 from dyn.specialize.version import Version
 from dyn.trace.context import current_trace
+from dyn.trace.partition import Memory
 from dyn.trace.static import Static
 from dyn.trace.tracer import Tracer
 
@@ -45,7 +47,10 @@ from dyn.trace.tracer import Tracer
 CALLS_USERS = True
 
 
-def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = None, strict: bool = False) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = None, strict: bool = False,
+    memory: Memory = "default",
+) -> Any:  # fmt: skip
     """Compile a function or a module of PyTorch, once for every shape: ``model = dyn.interop.torch.jit(model)``.
 
     It is traced at its first call, by running it once on tensors without elements, whose sizes are symbols. Each axis
@@ -71,6 +76,8 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
             ``Dim.DYNAMIC``, ``Dim.AUTO`` and None, which are dynamic, as are axes of which nothing is said.
         strict: have an error where a call, or an operation, would be left to eager PyTorch: NotYetError,
             UnsupportedOpError, UndecidedDimError, CompileError, or what was raised in tracing.
+        memory: with ``"low"`` gradients take less memory and more time: the function is computed once more for them,
+            segment by segment, from the values between layers, where that takes less than to keep the rest.
 
     Returns:
         A function of the same arguments, which returns what ``function`` returns: tensors of the same dtypes and
@@ -80,29 +87,33 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
         ShapeError: for arguments that do not fit together, or not what is declared.
         ArgumentError: for arguments that have no hash, and ``dynamic_shapes`` that are not like the arguments.
     """
+    options = Options.of({"strict": strict, "memory": memory}, "dyn.interop.torch.jit")
     if function is None:
-        return functools.partial(jit, dynamic_shapes=dynamic_shapes, strict=strict)
+        return functools.partial(jit, dynamic_shapes=dynamic_shapes, strict=strict, memory=memory)
     if isinstance(function, torch.export.ExportedProgram):
         function = function.module()
     if not callable(function):
         raise ArgumentError(f"jit takes a function or a module, not a {type(function).__name__}.")
     shapes = None if dynamic_shapes is None else DynamicShapes(function, dynamic_shapes)
-    return _jitted(function, shapes, strict)
+    return _jitted(function, shapes, options)
 
 
 #: So many programs are made of which each has changed an attribute that it relies on.
 MOST_REWRITES = 4
 
+#: So many native checks of its conditions are made for a program, which has others from call to call.
+MOST_WATCHES = 4
+
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_programs", "_said", "_shapes",
-    "_strict", "_table",
+    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_options", "_programs", "_said",
+    "_shapes", "_strict", "_table",
 })  # fmt: skip
 
 
-def _jitted(function: Callable[..., Any], shapes: DynamicShapes | Declared | None, strict: bool) -> TorchJitted:
+def _jitted(function: Callable[..., Any], shapes: DynamicShapes | Declared | None, options: Options) -> TorchJitted:
     kind = JittedModule if isinstance(function, torch.nn.Module) else TorchJitted
-    return kind.single()(function, shapes, strict=strict)
+    return kind.single()(function, shapes, options)
 
 
 class TorchJitted(NativeCallable):
@@ -114,11 +125,12 @@ class TorchJitted(NativeCallable):
     """
 
     def __init__(
-        self, function: Callable[..., Any], shapes: DynamicShapes | Declared | None = None, *, strict: bool = False
-    ) -> None:
+        self, function: Callable[..., Any], shapes: DynamicShapes | Declared | None = None,
+        options: Options = DEFAULT,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._function = function
-        self._strict = strict
+        self._options, self._strict = options, options.strict
         #: What is declared of the tensors' shapes: for each way to call it, or of all calls.
         self._shapes = shapes
         self._name = getattr(function, "__name__", type(function).__name__)
@@ -148,7 +160,7 @@ class TorchJitted(NativeCallable):
                 found = getattr(found, part, None)
             if found is self:
                 return name
-        return _jitted, (self._function, self._shapes, self._strict)
+        return _jitted, (self._function, self._shapes, self._options)
 
     # What the module has
 
@@ -283,10 +295,14 @@ class TorchJitted(NativeCallable):
         """
         with self._lock:
             known = self._programs.get(state, ())
+            program = next((one for one in known if one.is_known_to_be_current()), None)
+            if program is not None:
+                return program
             program = next((one for one in known if one.is_for_now() and one.is_current()), None)
             if program is not None:
                 if program.renew():
                     self._forget_calls()
+                program.watch()
                 return program
             program = make()
             if known:
@@ -437,7 +453,9 @@ class TensorProgram:
         #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
         self.modules = ModuleConditions.of((), _ignore)
-
+        #: The native check of both, and of which it is. It is made anew a few times, where they change.
+        self._watched: tuple[ModuleConditions, tuple[Captured, ...], Watch | None] = self.modules, self.captured, None
+        self._watches_left = MOST_WATCHES
         #: The attributes that it reads and changes: calls that do so have another program each.
         self.rewritten: frozenset[str] = frozenset()
         #: Whether the function draws random numbers, for which each call has a seed.
@@ -579,13 +597,30 @@ class TensorProgram:
     def is_for_now(self) -> bool:
         """Whether the attributes that it read of modules are what they were, and hidden arguments and optimizers are
         such as they were."""
-        if not self.modules.are_attributes_same():
-            return False
+        return self.modules.are_attributes_same() and self._is_hidden_same()
+
+    def _is_hidden_same(self) -> bool:
+        if not self.hidden and not self._optimizers:
+            return True
         try:
             now = _types([one.read() for one in self.hidden])
         except UnsupportedOpError:
             return False
         return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
+
+    def watch(self) -> None:
+        """Have the native entry look, from now on, at what the program relies on, which is as it was."""
+        if self._watches_left and not self._is_watched():
+            self._watches_left -= 1
+            self._watched = self.modules, self.captured, Watch.of(self.modules, self.captured)
+
+    def _is_watched(self) -> bool:
+        return self._watched[0] is self.modules and self._watched[1] is self.captured
+
+    def is_known_to_be_current(self) -> bool:
+        """Whether the native entry says so. Otherwise Python has to be asked."""
+        watch = self._watched[2]
+        return watch is not None and self._is_watched() and watch.holds() and self._is_hidden_same()
 
     def renew(self) -> bool:
         """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
@@ -619,7 +654,8 @@ class TensorProgram:
     def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None, hidden: Sequence[Tracer]) -> Outputs:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
-        tracing = Tracing(trace, seed, None if self.owner._strict else cut, self._has_starts)
+        options = self.owner._options
+        tracing = Tracing(trace, seed, None if options.strict else cut, self._has_starts, options.memory)
         try:
             outputs = self._collected(tracing, tracers, hidden)
         except Exception as error:

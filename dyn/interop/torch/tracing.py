@@ -43,6 +43,7 @@ from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, 
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace, outside_of_regions
+from dyn.trace.partition import Memory
 from dyn.trace.tracer import Tracer
 
 
@@ -111,10 +112,12 @@ class Tracing(TorchDispatchMode):
 
     def __init__(
         self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None,
-        has_starts: bool = False,
+        has_starts: bool = False, memory: Memory = "default",
     ) -> None:  # fmt: skip
         super().__init__()
         self.trace = trace
+        #: How much gradients compute again.
+        self.memory: Memory = memory
         #: Whether arguments are known to start where their memory does.
         self.has_starts = has_starts
         self.keys = Keys(trace, seed)

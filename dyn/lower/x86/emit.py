@@ -19,6 +19,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
+from dyn.lower.routine import Routine
 from dyn.lower.x86 import loops, memory
 from dyn.lower.x86.casts import cast
 from dyn.lower.x86.indices import I64, Indices
@@ -71,6 +72,8 @@ class KernelText:
     #: What the definition refers to: declarations, and definitions of internal functions.
     externals: tuple[str, ...]
     definition: str
+    #: Those definitions that other kernels have as well.
+    routines: tuple[Routine, ...] = ()
 
     @property
     def text(self) -> str:
@@ -344,7 +347,7 @@ class KernelEmitter:
         header = f"define void @{symbol}({parameters}) {self.machine.attributes()} {{"
         definition = "\n".join([header, "entry:", render(fn.body), "}"])
         externals = (*fn.declarations, *self.machine.helpers.values())
-        return KernelText(symbol, self.scratch_bytes, externals, definition)
+        return KernelText(symbol, self.scratch_bytes, externals, definition, tuple(self.machine.routines))
 
 
 def emit_kernel(kernel: Kernel, target: Target) -> KernelText:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dyn.lower.routine import Routine
 from dyn.lower.x86.llvm_text import FunctionText, VType, render
 from dyn.schedule.target import Target
 
@@ -19,6 +20,8 @@ class Machine:
         self.target, self.fn = target, fn
         #: The functions that this one calls: their definitions by name.
         self.helpers: dict[str, str] = {} if helpers is None else helpers
+        #: Those of them that other kernels have as well, and that call no others.
+        self.routines: list[Routine] = []
         named = frozenset([f[1:] for f in target.features.split(",") if f.startswith("+")])
         has = named if target.features else _IMPLIED[target.vector_bytes]
         #: 512-bit vectors with the instructions for doublewords and bytes, and masks in registers of their own.

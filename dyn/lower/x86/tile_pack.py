@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dyn.lower.routine import Routine
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
@@ -270,5 +271,8 @@ def define(em: KernelEmitter, leaf: Leaf) -> None:
     if leaf.name not in em.machine.helpers:
         for declaration in leaf.declarations:
             em.fn.declare(declaration)
-        header = f"define internal void @{leaf.name}({leaf.params}) {em.machine.attributes()} {{"
-        em.machine.helpers[leaf.name] = "\n".join([header, "entry:", leaf.body, "}"])
+        body = f"@{leaf.name}({leaf.params}) {em.machine.attributes()} {{\nentry:\n{leaf.body}\n}}"
+        definition = em.machine.helpers[leaf.name] = f"define internal void {body}"
+        text = "\n".join([*leaf.declarations, f"define void {body}", ""])
+        types = ", ".join([parameter.rpartition(" ")[0] for parameter in leaf.params.split(", ")])
+        em.machine.routines.append(Routine(leaf.name, text, definition, f"declare void @{leaf.name}({types})"))

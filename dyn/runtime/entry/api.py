@@ -1,6 +1,7 @@
 """CPython's and NumPy's functions for the entry: called through a table of addresses, so that code is position-free.
 
-The table is filled once a process (``dyn_entry_setup``); the code may come from a cache on disk.
+The table is filled by ``dyn_entry_setup``, and again where arrays have to be copied first; the code may come from a
+cache on disk.
 """
 
 from __future__ import annotations

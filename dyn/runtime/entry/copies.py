@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dyn.lower.abi import Tensor
 from dyn.lower.native import Function, Module
-from dyn.runtime.entry.api import call
+from dyn.runtime.entry.api import address, call
 from dyn.runtime.entry.layout import COPY_BYTES, Frame, Node, NodeRecord, Plan, Tag
 from dyn.runtime.entry.results import size_in_bytes
 
 
 def define_copies(module: Module) -> None:
-    """``i1 copy_tagged(frame, rt)``: copies of the inputs with a tag; false where there is no memory.
+    """``i1 copy_tagged(frame, rt)``: copies of the inputs with a tag; false where there is no memory, or no code yet
+    that copies: it is compiled once the slow path has made such a call.
 
     Large ones are made without the GIL, and with the runtime's threads.
     """
@@ -23,6 +24,7 @@ def define_copies(module: Module) -> None:
     work = f.var("i64", "0")
     with f.count(leaves) as leaf:
         f.store("ptr", "null", f.at(blocks, leaf, "ptr"))
+    f.ret_if(f.is_null(address(f, "dyn_copy_dense")), "i1", "false")
     with f.count(leaves) as leaf:
         tensor, tag = _tagged(f, inputs, leaf)
         with f.if_(f.icmp("ne", tag, "0", "i32")):

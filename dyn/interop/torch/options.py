@@ -1,0 +1,43 @@
+"""Options of compiled PyTorch functions, however they are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from dyn.errors import ArgumentError
+from dyn.source import user_loc
+from dyn.trace.partition import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again."""
+
+    strict: bool = False
+    memory: Memory = "default"
+
+    @staticmethod
+    def of(given: Mapping[str, Any], what: str) -> Options:
+        """The options that ``what`` was given. ArgumentError for others, and for other values."""
+        names = [field.name for field in fields(Options)]
+        unknown = sorted(given.keys() - set(names))
+        if unknown:
+            raise ArgumentError(
+                f"{what} has no option {', '.join(unknown)}.", loc=user_loc(), remedy=f"it has {', '.join(names)}."
+            )
+        made = Options(**given)
+        if not isinstance(made.strict, bool):
+            raise ArgumentError(
+                f"the option strict of {what} is {made.strict!r}.", loc=user_loc(), remedy="pass a bool."
+            )
+        if made.memory not in get_args(Memory):
+            values = " or ".join(map(repr, get_args(Memory)))
+            raise ArgumentError(
+                f"the option memory of {what} is {made.memory!r}.", loc=user_loc(), remedy=f"pass {values}."
+            )
+        return made
+
+
+DEFAULT = Options()
