@@ -26,6 +26,7 @@ from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, 
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.squares import Squares
 from dyn.lower.x86.tile import emit_tile
 from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
@@ -111,6 +112,8 @@ class KernelEmitter:
         self.stack_bytes = 0
         self._scratch = {id(buffer) for buffer in kernel.scratch}
         self._pointers: dict[int, str] = {}
+        #: What the UNROLL loop that is open loads and stores by squares.
+        self.squares: Squares | None = None
 
     # --- scopes and bindings -----------------------------------------------------------------------------------
 
@@ -320,6 +323,8 @@ class KernelEmitter:
                     loops.lane_loop(self, stmt)
                 elif stmt.role is Role.SERIAL:
                     loops.serial_loop(self, stmt)
+                elif stmt.role is Role.UNROLL:
+                    loops.unroll_loop(self, stmt)
                 else:
                     raise AssertionError("a GRID loop inside another statement")
             else:

@@ -24,6 +24,9 @@ I1, I64 = vtype("i1"), vtype("i64")
 
 def load(em: KernelEmitter, expr: Load) -> Value:
     """The value of a load whose operands have been evaluated."""
+    if em.squares is not None and expr in em.squares:
+        vector = from_memory(em.fn, expr.dtype, em.memory(expr.dtype, em.lanes.width), em.squares.load(expr))
+        return Value(em.register(expr.dtype, em.lanes.width), (vector,), em.scopes.top.depth, True)
     _bind(em, expr.bound)
     volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
@@ -119,6 +122,10 @@ def store(em: KernelEmitter, stmt: Store) -> None:
         elem = em.memory(dtype)
         pointer = em.address(stmt.buffer, stmt.index)
         fn.store(elem, to_memory(fn, dtype, value.ty, value.parts[0], elem), pointer, dtype.itemsize)
+    elif em.squares is not None and stmt in em.squares:
+        value = em.spread(value)
+        elem = em.memory(dtype, lanes.width)
+        em.squares.store(stmt, to_memory(fn, dtype, value.ty, value.parts[0], elem))
     else:
         value = em.spread(value)
         elem = em.memory(dtype, lanes.width)
