@@ -12,7 +12,7 @@ split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
-bind tile  the last shared axes become the loops of a tile: steps, lanes, and copies of the code in each vector
+bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -286,14 +286,14 @@ class Loops:
         self.lane, self._roles = last, {last.var: Role.LANE}
         self.steps.append(Step("bind", (last.name,), "to lanes"))
 
-    def bind_tile(self, steps: Axis, lanes: Axis, copies: Axis) -> None:
+    def bind_tile(self, steps: Axis, lanes: Axis, rows: Axis) -> None:
         """Let the last three shared axes be the loops of a tile: a serial one, in each of its steps lanes, and in each
-        vector of lanes copies of the code, which read and write together."""
-        if self.shared[-3:] != [steps, lanes, copies] or not self.is_flat() or most_iterations(copies.extent) is None:
-            raise ScheduleError(f"{_names([steps, lanes, copies])} are not the last shared axes, or make no tile")
+        vector of lanes a few rows, which load and store together."""
+        if self.shared[-3:] != [steps, lanes, rows] or not self.is_flat() or most_iterations(rows.extent) is None:
+            raise ScheduleError(f"{_names([steps, lanes, rows])} are not the last shared axes, or make no tile")
         self.lane, self.tiled = lanes, True
-        self._roles = {steps.var: Role.SERIAL, lanes.var: Role.LANE, copies.var: Role.UNROLL}
-        self.steps.append(Step("bind tile", (steps.name, lanes.name, copies.name)))
+        self._roles = {steps.var: Role.SERIAL, lanes.var: Role.LANE, rows.var: Role.UNROLL}
+        self.steps.append(Step("bind tile", (steps.name, lanes.name, rows.name)))
 
     def is_flat(self) -> bool:
         """Whether all that there is are stores in shared loops."""

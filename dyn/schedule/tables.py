@@ -116,13 +116,12 @@ def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
     rest = [a for a in loops.shared if a is not lanes and a is not other]
     widest = max(access.buffer.dtype.itemsize for access in loops.accesses())
     side = min(sizes.tile // widest, sizes.tile_side)
-    rows = min(_LINE // widest, _MOST_ROWS)
     down, inside = loops.split(other, side, name="t")
-    steps, copies = loops.split(inside, rows, name="s")
+    steps, rows = loops.split(inside, min(_LINE // widest, _MOST_ROWS), name="s")
     few = dim_max(1, dim_min(side, other.extent))
     columns, across = loops.split(lanes, side * floordiv(side, few), name="u")
-    loops.reorder([*rest, down, columns, steps, across, copies])
-    loops.bind_tile(steps, across, copies)
+    loops.reorder([*rest, down, columns, steps, across, rows])
+    loops.bind_tile(steps, across, rows)
 
 
 def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
