@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from dyn import dtypes
 from dyn.backends.x86 import target_for
 from dyn.dtypes import DType
 from dyn.lower.x86.emit import emit_kernel
+from dyn.lower.x86.memory import MOST_STACK
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Kernel, Loop, Role, Stmt, Store
+from dyn.schedule.kernel import Buffer, Expr, Kernel, Loop, Role, Stmt, Store
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.guard_pages import GuardedMemory
 from tests.lower.x86_run import F32, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
@@ -149,6 +152,25 @@ def test_in_a_grid(compiled: dict[str, Compiled]) -> None:
     for b, m, n in [(0, 5, 5), (2, 0, 3), (2, 3, 0), (3, 17, 33), (2, 40, 5), (5, 1, 70), (5, 70, 1), (2, 16, 16)]:
         x, r, c = random(b, m, n), random(n), random(m)
         guarded(compiled["batched"], (b, m, n), [x, r, c], [x.transpose(0, 2, 1) - r[:, None] * c])
+
+
+def test_many_squares_take_little_stack() -> None:
+    """Beyond a bound accesses are gathered, and results are the same."""
+    m, n, i, j, s = (symbol(c) for c in "mnijs")
+    y = Buffer("y", F32)
+    inputs = tuple(Buffer(f"x{k}", F32) for k in range(24))
+    row = as_dim(s) * 16 + as_dim(i)
+    value: Expr = load(inputs[0], as_dim(j) * as_dim(n) + row)
+    for x in inputs[1:]:
+        value = ap(Scalar.ADD, value, load(x, as_dim(j) * as_dim(n) + row))
+    copies = unroll(i, dim_min(16, as_dim(n) - as_dim(s) * 16), Store(y, row * as_dim(m) + as_dim(j), value))
+    body = serial(s, floordiv(as_dim(n) + 15, 16), lane(j, as_dim(m), copies))
+    (run,) = compile_kernels([Kernel("many", (*inputs, y), (m, n), (), (body,))])
+    taken = sum(int(k) * 4 for k in re.findall(r"alloca \[(\d+) x float\]", run.text.text))
+    assert 0 < taken <= MOST_STACK
+    for m_, n_ in [(1, 1), (17, 33), (64, 16)]:
+        arrays = [random(m_, n_) for _ in inputs]
+        guarded(run, (m_, n_), arrays, [np.stack(arrays).sum(0, np.float32).T.copy()])
 
 
 def test_nothing_is_gathered_where_masks_are_cheap() -> None:

@@ -189,6 +189,13 @@ class KernelEmitter:
         self.scratch_bytes = self.scratch_bytes + floordiv(size + 63, 64) * 64
         return pointer
 
+    def take_stack(self, size: int) -> bool:
+        """Whether so many more bytes of stack may be taken; then they are."""
+        if self.stack_bytes + size > memory.MOST_STACK:
+            return False
+        self.stack_bytes += size
+        return True
+
     def is_scratch(self, buffer: Buffer) -> bool:
         return id(buffer) in self._scratch
 

@@ -222,8 +222,8 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
-#: So many bytes of stack a kernel takes at most for elements that are spread; what is beyond is gathered.
-_MOST_STACK = 16384
+#: So many bytes of stack a kernel takes at most for elements that are spread or transposed; what is beyond is gathered.
+MOST_STACK = 16384
 
 
 def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
@@ -239,10 +239,8 @@ def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
     key = ("stretched", first.parts[0], factor, wide, lanes.unroll)
     found = em.scopes.find(key)
     if found is None:
-        size = lanes.width * lanes.unroll * dtype.itemsize
-        if em.stack_bytes + size > _MOST_STACK:
+        if not em.take_stack(lanes.width * lanes.unroll * dtype.itemsize):
             return None
-        em.stack_bytes += size
         # Like the load itself, behind the tests that it stands behind: the first lane's element is there.
         depth = max(first.depth, em.scopes.top.floor)
         saved, fn.here = fn.here, em.scopes.chunk(0)

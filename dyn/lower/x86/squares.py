@@ -65,17 +65,20 @@ class Squares:
             for stmt in loop.body
             if isinstance(stmt, Store) and not em.is_scratch(stmt.buffer) and is_square(stmt.index, loop.var, lane)
         ]
-        self._memory = {id(access): self._stack(access) for access in (*self.loads, *self.stores)}
+        places = {id(access): self._stack(access) for access in (*self.loads, *self.stores)}
+        self._memory = {number: place for number, place in places.items() if place is not None}
 
     def __contains__(self, access: Load | Store) -> bool:
         return id(access) in self._memory
 
-    def _stack(self, access: Load | Store) -> str:
-        """Memory for the vectors of an access: the same in all sections of the lanes."""
+    def _stack(self, access: Load | Store) -> str | None:
+        """Memory for the vectors of an access, the same in all sections of the lanes; None where that is too much."""
         em = self.em
         key = ("square", id(access))
         found = em.scopes.find(key)
         if found is None:
+            if not em.take_stack(self.most * em.lanes.width * access.buffer.dtype.itemsize):
+                return None
             saved, em.fn.here = em.fn.here, em.scopes.chunk(0)
             elem = em.memory(access.buffer.dtype)
             name = em.fn.value(f"alloca [{self.most * em.lanes.width} x {elem}], align 64")
@@ -100,12 +103,12 @@ class Squares:
 
     def before(self) -> None:
         """Load the squares."""
-        for access in self.loads:
+        for access in filter(self.__contains__, self.loads):
             self._move(access, access.index, stores=False)
 
     def after(self) -> None:
         """Store the squares."""
-        for access in self.stores:
+        for access in filter(self.__contains__, self.stores):
             self._move(access, access.index, stores=True)
 
     def _move(self, access: Load | Store, index: Dim, *, stores: bool) -> None:
