@@ -27,6 +27,9 @@ class LoopSchedule:
 
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
     ``few_rows`` go one by one.
+
+    Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
+    into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
     """
 
     elements: int
@@ -37,6 +40,8 @@ class LoopSchedule:
     many_rows: int = 0
     few_columns: int = 0
     few_rows: int = 0
+    tile: int = 0
+    tile_side: int = 0
 
 
 #: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
@@ -50,6 +55,8 @@ _LOOPS = {
         many_rows=4096,
         few_columns=4096,
         few_rows=8,
+        tile=512,
+        tile_side=256,
     ),
     "cuda": LoopSchedule(elements=1024, columns=128, scattered=128),
     "rocm": LoopSchedule(elements=1024, columns=128, scattered=128),

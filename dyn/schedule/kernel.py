@@ -8,7 +8,7 @@
     fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
     carry   = (ref, state, init, value)           # state is init, then the value of the iteration before
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
-    role    = GRID | LANE | SERIAL
+    role    = GRID | LANE | SERIAL | UNROLL
 
 Loop variables and the kernel's size parameters are :class:`dyn.shapes.Symbol`; every index is an ordinary symbolic
 expression over them, counted in elements. A value that depends on the variable of an enclosing LANE loop is *varying*;
@@ -21,11 +21,17 @@ GRID       a range of one linear space, split       ``blockIdx.x`` over the same
            among threads
 LANE       SIMD vectors, with a masked tail         the threads of a block, strided
 SERIAL     a loop                                   a loop in each thread
+UNROLL     a loop, before and after which squares   a loop in each thread
+           of elements are loaded and stored, and
+           transposed in registers
 =========  =======================================  ================================================
 
 What every kernel keeps to (``check`` says so):
 
 * GRID loops are outermost and perfectly nested; their iterations are independent. LANE loops do not nest.
+* UNROLL loops stand in LANE loops, have stores alone in them, and have no more iterations than some number says:
+  their extent is one, or the least of one and something else. Their iterations are independent of one another, and
+  may all read before any of them stores.
 * A fold's ``value`` is evaluated in each iteration; after the loop its ``ref`` holds the combined value, uniform with
   respect to that loop. The order of combination depends on the extents and the target alone.
 * Carries belong to SERIAL loops, whose iterations run in order: in each, every ``state`` is what ``value`` was in the
@@ -54,15 +60,17 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
-from dyn.shapes import Dim, Symbol, free_symbols
+from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, free_symbols
 
 
 class Role(Enum):
-    """Order in which a loop's iterations may run: side by side in a grid, in lanes, or one after the other."""
+    """Order in which a loop's iterations may run: side by side in a grid or in lanes, a few together, or one after the
+    other."""
 
     GRID = "grid"
     LANE = "lane"
     SERIAL = "serial"
+    UNROLL = "unroll"
 
 
 class Space(Enum):
@@ -343,6 +351,20 @@ def stmt_body(stmt: Stmt) -> tuple[Stmt, ...]:
     return stmt.epilogue if isinstance(stmt, TileContract) else ()
 
 
+#: The most iterations of an UNROLL loop.
+MOST_UNROLLED = 64
+
+
+def most_iterations(extent: Dim) -> int | None:
+    """A number that an extent never exceeds, by its form: it is one, or the least of one and something else."""
+    if isinstance(extent, int):
+        return extent
+    atom = extent.is_atom
+    if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
+        return None
+    return min((arg for arg in atom.args if isinstance(arg, int)), default=None)
+
+
 def walk_stmts(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, outer before inner, in program order."""
     for stmt in body:
@@ -382,8 +404,9 @@ class _Checker:
             raise self.fail(f"{what} mentions {free.name}, which is not in scope")
 
     def block(
-        self, body: tuple[Stmt, ...], symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool, grid: bool
-    ) -> frozenset[int]:
+        self, body: tuple[Stmt, ...], symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool, grid: bool,
+        in_tile: bool = False,
+    ) -> frozenset[int]:  # fmt: skip
         for stmt in body:
             if isinstance(stmt, Loop):
                 self.scope(stmt.extent, symbols, f"the extent of {stmt.var.name}")
@@ -394,10 +417,12 @@ class _Checker:
                     self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
                 if stmt.role is Role.LANE and in_lane:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
+                if stmt.role is Role.UNROLL:
+                    self.unroll(stmt, in_lane=in_lane and not in_tile)
                 inner = symbols | {stmt.var}
                 lane = in_lane or stmt.role is Role.LANE
                 inside = refs | self.carried(stmt, symbols, refs)
-                inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid)
+                inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid, in_tile=in_tile)
                 for fold in stmt.folds:
                     if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
                         raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
@@ -431,6 +456,16 @@ class _Checker:
             if any(isinstance(e, Load) and id(e.buffer) in scratch for e in walk_exprs((carry.init,))):
                 raise self.fail(f"{name} is carried from what scratch holds before the loop")
         return frozenset(id(carry.state) for carry in loop.carries)
+
+    def unroll(self, loop: Loop, *, in_lane: bool) -> None:
+        """What an UNROLL loop keeps to. ``in_lane`` says whether it stands in a LANE loop."""
+        name, most = loop.var.name, most_iterations(loop.extent)
+        if not in_lane:
+            raise self.fail(f"unroll loop {name} stands outside of a lane loop")
+        if most is None or most > MOST_UNROLLED:
+            raise self.fail(f"unroll loop {name} has {loop.extent} iterations, not {MOST_UNROLLED} at most by its form")
+        if loop.folds or loop.carries or not all(isinstance(stmt, Store) for stmt in loop.body):
+            raise self.fail(f"unroll loop {name} has more in it than stores")
 
     def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         name, dtype = stmt.buffer.name, stmt.buffer.dtype
@@ -472,7 +507,8 @@ class _Checker:
         rows, columns, reds = ({s, *parts[s]} for s in (tile.row, tile.col, tile.red))
         self.exprs((tile.lhs,), symbols | rows | reds, refs)
         self.exprs((tile.rhs,), symbols | reds | columns, refs)
-        self.block(tile.epilogue, symbols | {tile.row, tile.col}, refs | {id(tile.acc)}, in_lane=True, grid=False)
+        inside = refs | {id(tile.acc)}
+        self.block(tile.epilogue, symbols | {tile.row, tile.col}, inside, in_lane=True, grid=False, in_tile=True)
 
     def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         for expr in walk_exprs(roots):

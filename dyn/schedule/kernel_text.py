@@ -31,7 +31,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.shapes import Dim, Symbol, format_dim
 
-_VARIABLE = {Role.GRID: "g", Role.LANE: "i", Role.SERIAL: "j"}
+_VARIABLE = {Role.GRID: "g", Role.LANE: "i", Role.SERIAL: "j", Role.UNROLL: "u"}
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -12,6 +12,7 @@ split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
+bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -30,10 +31,26 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, split
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
-from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Loop, Role, Space, Stmt, Store
+from dyn.schedule.kernel import (
+    Buffer,
+    Carry,
+    Expr,
+    Fold,
+    Load,
+    Loop,
+    Role,
+    Space,
+    Stmt,
+    Store,
+    Update,
+    most_iterations,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Stage
-from dyn.shapes import Dim, Symbol, SymExpr, dim_max, free_symbols, product, substitute
+from dyn.shapes import Dim, Symbol, SymExpr, dim_max, free_symbols, linear_in, product, substitute
 
 
 class ScheduleError(IRError):
@@ -78,6 +95,20 @@ class Phase:
             self.folds, self.carries = rewriter.folds(self.folds), rewriter.carries(self.carries)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Access:
+    """A plain load, or a store or an update: it touches a buffer at an index over the loops' variables."""
+
+    buffer: Buffer
+    index: Dim
+    stores: bool
+
+    def stride(self, along: Axis) -> Dim | None:
+        """How many elements lie between neighbours along an axis; None where that differs."""
+        linear = linear_in(self.index, along.var)
+        return None if linear is None else linear[0]
+
+
 _NONE = axis("none", 1).var
 #: The kinds of axes that lanes may go along.
 _ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT)
@@ -113,6 +144,10 @@ class Loops:
         self.steps: list[Step] = []
         self.shared = [Axis(a.var, substitute(a.extent, equal), a.kind) for a in self.nest.shared]
         self.lane: Axis | None = None
+        #: The roles of shared axes that are not GRID loops.
+        self._roles: dict[Symbol, Role] = {}
+        #: Whether the kernel goes through tiles.
+        self.tiled = False
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
         self._change: dict[Symbol, Dim] = dict(equal)
@@ -248,8 +283,35 @@ class Loops:
         """Let lanes go along the last shared axis, and each through all phases."""
         if self.shared[-1:] != [last] or any(p.inner is Role.LANE for p in self.phases):
             raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
-        self.lane = last
+        self.lane, self._roles = last, {last.var: Role.LANE}
         self.steps.append(Step("bind", (last.name,), "to lanes"))
+
+    def bind_tile(self, steps: Axis, lanes: Axis, rows: Axis) -> None:
+        """Let the last three shared axes be the loops of a tile: a serial one, in each of its steps lanes, and in each
+        vector of lanes a few rows, which load and store together."""
+        if self.shared[-3:] != [steps, lanes, rows] or not self.is_flat() or most_iterations(rows.extent) is None:
+            raise ScheduleError(f"{_names([steps, lanes, rows])} are not the last shared axes, or make no tile")
+        self.lane, self.tiled = lanes, True
+        self._roles = {steps.var: Role.SERIAL, lanes.var: Role.LANE, rows.var: Role.UNROLL}
+        self.steps.append(Step("bind tile", (steps.name, lanes.name, rows.name)))
+
+    def is_flat(self) -> bool:
+        """Whether all that there is are stores in shared loops."""
+        return not any(
+            p.axes or p.folds or p.carries or not all(isinstance(stmt, Store) for stmt in p.body) for p in self.phases
+        )
+
+    def accesses(self) -> list[Access]:
+        """The stores of the code, and the loads whose places are not computed from values."""
+        found: list[Access] = []
+        for phase in self.phases:
+            for stmt in walk_stmts((Loop(Role.SERIAL, _NONE, 1, phase.body, phase.folds, phase.carries),)):
+                if isinstance(stmt, Store | Update):
+                    found.append(Access(stmt.buffer, substitute(stmt.index, self._change), True))
+                for expr in walk_exprs(stmt_exprs(stmt)):
+                    if isinstance(expr, Load) and not expr.bound and expr.mask is None:
+                        found.append(Access(expr.buffer, substitute(expr.index, self._change), False))
+        return found
 
     def bind_lanes(self, phase: Phase) -> None:
         """Let lanes go along the innermost axis of a phase."""
@@ -297,7 +359,7 @@ class Loops:
         body = tuple(stmt for phase in self.phases for stmt in phase.statements())
         if self._change:
             body = Rewriter(lambda dim: substitute(dim, self._change)).block(body)
-        roles = [Role.LANE if a is self.lane else Role.GRID for a in self.shared]
+        roles = [self._roles.get(a.var, Role.GRID) for a in self.shared]
         variables = {a.var for a in self.shared}
         for a, role in zip(self.shared, roles, strict=True):
             if role is Role.GRID and not variables.isdisjoint(free_symbols(a.extent)):

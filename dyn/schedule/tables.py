@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dyn.ir.opdef import OpKind, OrderedReduction, OrderedWindows, WindowFold
-from dyn.schedule.axes import axis
+from dyn.schedule.axes import Axis, axis
 from dyn.schedule.families import LoopSchedule, loop_schedule
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
@@ -19,7 +19,7 @@ from dyn.schedule.nests import loop_nest, running_nest, stitch_nest, window_nest
 from dyn.schedule.parts import Parts
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
-from dyn.shapes import free_symbols, product
+from dyn.shapes import dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
 
 Schedule = Callable[[Loops], None]
@@ -62,11 +62,18 @@ def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note:
 # Loops --------------------------------------------------------------------------------------------------------------
 
 
-def elementwise(sizes: LoopSchedule) -> Schedule:
-    """Lanes along the last axis; what is a single run over memory is cut into chunks."""
+def elementwise(sizes: LoopSchedule, *, narrow: bool = False) -> Schedule:
+    """Lanes along the last axis; what is a single run over memory is cut into chunks.
+
+    What lies in order along different axes goes through tiles of both (``narrow``: with lanes along the other one).
+    """
 
     def schedule(loops: Loops) -> None:
         axes = loops.fuse(loops.shared)
+        crossed = _crossed(loops) if sizes.tile else None
+        if crossed is not None:
+            _tile(loops, sizes, *(reversed(crossed) if narrow else crossed))
+            return
         if len(axes) == 1:
             axes = loops.split(axes[0], sizes.elements)
         if axes:
@@ -75,18 +82,69 @@ def elementwise(sizes: LoopSchedule) -> Schedule:
     return schedule
 
 
+def _crossed(loops: Loops) -> tuple[Axis, Axis] | None:
+    """The axis for lanes and another one, where some access is contiguous along the one and some along the other.
+
+    Lanes go where stores are contiguous: memory is written in whole vectors.
+    """
+    if not loops.is_flat() or len(loops.shared) < 2:
+        return None
+    *outer, last = loops.shared
+    accesses = loops.accesses()
+    apart = [access for access in accesses if access.stride(last) not in (0, 1, -1)]
+    contiguous = {a: sum(access.stride(a) == 1 for access in apart) for a in outer}
+    other = max(outer, key=lambda a: contiguous[a])
+    if not contiguous[other]:
+        return None
+    stores = [access for access in accesses if access.stores]
+    if any(s.stride(other) == 1 for s in stores) and not any(s.stride(last) == 1 for s in stores):
+        return other, last
+    return last, other
+
+
+#: Bytes of a cache line, and the most rows that go together.
+_LINE, _MOST_ROWS = 64, 16
+
+
+def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
+    """Tiles of two axes, whose lines and pages are then used whole: steps of as many rows as a line has elements, and
+    lanes along each step.
+
+    Going along the lanes first, a step reads lines once and writes them once, in cache and out of it, where rows lie a
+    power of two apart too. A tile of few rows is the longer, so that there is as much to do in it.
+    """
+    rest = [a for a in loops.shared if a is not lanes and a is not other]
+    widest = max(access.buffer.dtype.itemsize for access in loops.accesses())
+    side = min(sizes.tile // widest, sizes.tile_side)
+    down, inside = loops.split(other, side, name="t")
+    steps, rows = loops.split(inside, min(_LINE // widest, _MOST_ROWS), name="s")
+    few = dim_max(1, dim_min(side, other.extent))
+    columns, across = loops.split(lanes, side * floordiv(side, few), name="u")
+    loops.reorder([*rest, down, columns, steps, across, rows])
+    loops.bind_tile(steps, across, rows)
+
+
 def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launch of a LOOP or a COPY group."""
-    nest, schedule = loop_nest(plan, group), elementwise(loop_schedule(target))
+    nest, sizes = loop_nest(plan, group), loop_schedule(target)
+    schedule = elementwise(sizes)
     note = f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    return (launch_nest(general, schedule, _unstretched(general, schedule, lambda loops: loops.fused), note),)
+    forms = _unstretched(general, schedule, lambda loops: loops.fused + loops.tiled)
+    general.fuse(general.shared)
+    crossed = _crossed(general) if sizes.tile else None
+    if crossed is not None:
+        widest = max(access.buffer.dtype.itemsize for access in general.accesses())
+        few = Condition(crossed[0].extent, 0, target.lanes(widest) // 2)
+        forms.insert(0, Form("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
+    return (launch_nest(general, schedule, forms, note),)
 
 
 def _unstretched(general: Loops, schedule: Schedule, fused: Callable[[Loops], int]) -> list[Form]:
-    """The form for sizes that agree, where a broadcast is undecided: for loops of which more axes are ``fused`` then.
+    """The form for sizes that agree, where a broadcast is undecided: for loops that are better then, as ``fused``
+    counts it.
 
-    There is no other gain: an axis that may be stretched is read as quickly as one that may not.
+    An axis that may be stretched is read as quickly as one that may not, but in tiles.
     """
     unstretched, nest = general.unstretched(), general.nest
     if unstretched is None:

@@ -132,6 +132,15 @@ def exchanged() -> Kernel:
     return kernel("exchanged", (x, y, z), (rows, cols), grid(tile, floordiv(cols + 31, 32), body))
 
 
+def transposed() -> Kernel:
+    """``y[i, j] = x[j, i]``, four rows of ``y`` in copies of the code."""
+    n, m, s, i, j = map(var, ("n", "m", "s", "i", "j"))
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    row = s * 4 + i
+    copies = _loop(Role.UNROLL, i, dim_min(4, n - s * 4), (Store(y, row * m + j, Load(x, j * n + row)),), ())
+    return kernel("transposed", (x, y), (n, m), serial(s, floordiv(n + 3, 4), lane(j, m, copies)))
+
+
 def gather() -> Kernel:
     """``y[r, :] = table[clamp(index[r]), :]`` for a table of at least one row."""
     rows, cols, entries, r, c = map(var, ("rows", "cols", "entries", "r", "c"))
@@ -296,8 +305,8 @@ def bitcasts(source: DType) -> Kernel:
 def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
-        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), gather(), concat(), turn(),
-        norms(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
+        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), concat(),
+        turn(), norms(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

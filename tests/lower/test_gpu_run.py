@@ -134,6 +134,14 @@ def test_what_is_carried_changes_places(machine: Machine, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
+def test_copies_of_the_code(machine: Machine, n: int) -> None:
+    for m in (0, 1, 5):
+        x, y = floats(m, n), np.empty((n, m), np.float32)
+        every_order(machine, "transposed", [x], [y], [n, m])
+        np.testing.assert_array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("n", SIZES)
 def test_gather(machine: Machine, n: int) -> None:
     table = floats(6, n)
     index = np.array([0, 5, -3, 99, 2, 2, 4], np.int32)

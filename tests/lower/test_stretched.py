@@ -67,7 +67,7 @@ def test_nothing_is_gathered() -> None:
 
 def test_little_stack_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is gathered: a thread may have 64 KiB of stack."""
-    monkeypatch.setattr(memory, "_MOST_STACK", 1024)
+    monkeypatch.setattr(memory, "MOST_STACK", 1024)
     m = Model("sum")
     total = m.param("x0", "n0")
     for number in range(1, 8):

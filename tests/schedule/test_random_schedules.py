@@ -44,6 +44,17 @@ def _cut(loops: Loops, rng: Random) -> int:
     return len(inner)
 
 
+def _tile(loops: Loops, rng: Random) -> None:
+    """Any two of the shared axes in tiles, with copies along the one and lanes along the other."""
+    rows, lanes = rng.sample(loops.shared, 2)
+    rest = [a for a in loops.shared if a not in (rows, lanes)]
+    down, inside = loops.split(rows, rng.choice([1, 5, 40]))
+    steps, copies = loops.split(inside, rng.choice([1, 2, 3, 8, 16]))
+    columns, across = loops.split(lanes, rng.choice([3, 16, 50]))
+    loops.reorder([*rest, down, columns, steps, across, copies])
+    loops.bind_tile(steps, across, copies)
+
+
 def _own_steps(loops: Loops, phase: Phase, rng: Random) -> None:
     """A phase's axes fused, and those that are reduced by monoids, or by nothing, cut."""
     if rng.random() < 0.7:
@@ -60,10 +71,13 @@ class _Drawn:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
 
-    def elementwise(self, sizes: object) -> Callable[[Loops], None]:
+    def elementwise(self, sizes: object, *, narrow: bool = False) -> Callable[[Loops], None]:
         def schedule(loops: Loops) -> None:
             _shared_steps(loops, self.rng)
             if any(phase.axes for phase in loops.phases):
+                return
+            if len(loops.shared) > 1 and loops.is_flat() and (narrow or self.rng.random() < 0.3):
+                _tile(loops, self.rng)
                 return
             inner = _cut(loops, self.rng)
             count = self.rng.randrange(inner, len(loops.shared) + 1)

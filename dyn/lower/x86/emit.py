@@ -27,6 +27,7 @@ from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, 
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.squares import Squares
 from dyn.lower.x86.tile import emit_tile
 from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
@@ -114,6 +115,8 @@ class KernelEmitter:
         self.stack_bytes = 0
         self._scratch = {id(buffer) for buffer in kernel.scratch}
         self._pointers: dict[int, str] = {}
+        #: What the UNROLL loop that is open loads and stores by squares.
+        self.squares: Squares | None = None
 
     # --- scopes and bindings -----------------------------------------------------------------------------------
 
@@ -188,6 +191,13 @@ class KernelEmitter:
         pointer = self.indices.address("%scratch", "i8", self.scratch_bytes).parts[0]
         self.scratch_bytes = self.scratch_bytes + floordiv(size + 63, 64) * 64
         return pointer
+
+    def take_stack(self, size: int) -> bool:
+        """Whether so many more bytes of stack may be taken; then they are."""
+        if self.stack_bytes + size > memory.MOST_STACK:
+            return False
+        self.stack_bytes += size
+        return True
 
     def is_scratch(self, buffer: Buffer) -> bool:
         return id(buffer) in self._scratch
@@ -323,6 +333,8 @@ class KernelEmitter:
                     loops.lane_loop(self, stmt)
                 elif stmt.role is Role.SERIAL:
                     loops.serial_loop(self, stmt)
+                elif stmt.role is Role.UNROLL:
+                    loops.unroll_loop(self, stmt)
                 else:
                     raise AssertionError("a GRID loop inside another statement")
             else:

@@ -14,6 +14,7 @@ from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, Value
+from dyn.lower.x86.squares import Squares
 from dyn.schedule.kernel import Carry, Loop, Ref
 
 if TYPE_CHECKING:
@@ -119,6 +120,15 @@ def _bind_carried(em: KernelEmitter, refs: list[Ref], states: list[Value], names
         em.bind_ref(ref, tuple(names[start:end]), varying=state.varying)
 
 
+def unroll_loop(em: KernelEmitter, loop: Loop) -> None:
+    """A loop in each lane whose loads and stores of squares go together, before and after it."""
+    em.squares = Squares(em, loop)
+    em.squares.before()
+    serial_loop(em, loop)
+    em.squares.after()
+    em.squares = None
+
+
 def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     """Vectors over a loop's iterations."""
     size = em.indices.uniform(loop.extent)
@@ -190,10 +200,11 @@ def _section(
     hint = "lanes" if shape.masks is None else "tail"
     with em.scope():
         counted = fn.loop(begin, stop, shape.width * shape.unroll, carried, hint=hint)
-        masks = None
+        masks, left = None, ""
         if shape.masks is not None:
-            masks = (em.fn.first_lanes(em.fn.op("sub", I64, stop, counted.index), shape.width),)
-        em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, counted.index, masks))
+            left = em.fn.op("sub", I64, stop, counted.index)
+            masks = (em.fn.first_lanes(left, shape.width),)
+        em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, counted.index, masks, left))
         em.statements(loop.body)
         new: list[str] = []
         offset = 0

@@ -24,6 +24,9 @@ I1, I64 = vtype("i1"), vtype("i64")
 
 def load(em: KernelEmitter, expr: Load) -> Value:
     """The value of a load whose operands have been evaluated."""
+    if em.squares is not None and expr in em.squares:
+        vector = from_memory(em.fn, expr.dtype, em.memory(expr.dtype, em.lanes.width), em.squares.load(expr))
+        return Value(em.register(expr.dtype, em.lanes.width), (vector,), em.scopes.top.depth, True)
     _bind(em, expr.bound)
     volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
@@ -119,6 +122,10 @@ def store(em: KernelEmitter, stmt: Store) -> None:
         elem = em.memory(dtype)
         pointer = em.address(stmt.buffer, stmt.index)
         fn.store(elem, to_memory(fn, dtype, value.ty, value.parts[0], elem), pointer, dtype.itemsize)
+    elif em.squares is not None and stmt in em.squares:
+        value = em.spread(value)
+        elem = em.memory(dtype, lanes.width)
+        em.squares.store(stmt, to_memory(fn, dtype, value.ty, value.parts[0], elem))
     else:
         value = em.spread(value)
         elem = em.memory(dtype, lanes.width)
@@ -215,8 +222,8 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
-#: So many bytes of stack a kernel takes at most for elements that are spread; what is beyond is gathered.
-_MOST_STACK = 16384
+#: So many bytes of stack a kernel takes at most for elements that are spread or transposed; what is beyond is gathered.
+MOST_STACK = 16384
 
 
 def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
@@ -232,10 +239,8 @@ def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
     key = ("stretched", first.parts[0], factor, wide, lanes.unroll)
     found = em.scopes.find(key)
     if found is None:
-        size = lanes.width * lanes.unroll * dtype.itemsize
-        if em.stack_bytes + size > _MOST_STACK:
+        if not em.take_stack(lanes.width * lanes.unroll * dtype.itemsize):
             return None
-        em.stack_bytes += size
         # Like the load itself, behind the tests that it stands behind: the first lane's element is there.
         depth = max(first.depth, em.scopes.top.floor)
         saved, fn.here = fn.here, em.scopes.chunk(0)

@@ -6,8 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
+from dyn.lower.x86.squares import is_square
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Apply, Kernel, Load, Loop, Store, Update, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel import (
+    Apply,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Update,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
 from dyn.shapes import Dim, Symbol, SymExpr, linear_in
 
 if TYPE_CHECKING:
@@ -20,6 +33,9 @@ _WEIGHT = {
     Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 24, Scalar.SIN: 24, Scalar.COS: 24,
     Scalar.POW: 60, Scalar.DIV: 4, Scalar.REM: 8, Scalar.MAX: 3, Scalar.MIN: 3,
 }  # fmt: skip
+
+#: The most lanes where squares are transposed: each has a row of its own.
+_MOST_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +51,21 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     floats, integers = 0, 1
     weight, scattered = 0, False
     seen: set[int] = set()
+    unrolled: dict[int, Symbol] = {}
+
+    def is_scattered(index: Dim, stmt: Stmt) -> bool:
+        copies = unrolled.get(id(stmt))
+        return _is_scattered(index, loop.var) and not (copies is not None and is_square(index, copies, loop.var))
+
     for stmt in walk_stmts((loop,)):
+        if isinstance(stmt, Loop) and stmt.role is Role.UNROLL:
+            unrolled.update((id(inner), stmt.var) for inner in stmt.body)
         if isinstance(stmt, Store | Update):
             weight += 1
             if stmt.buffer.dtype in (dtypes.float32, dtypes.float64):
                 floats = max(floats, stmt.buffer.dtype.itemsize)
             integers = max(integers, stmt.buffer.dtype.itemsize)
-            scattered |= _is_scattered(stmt.index, loop.var)
+            scattered |= is_scattered(stmt.index, stmt)
             if isinstance(stmt, Update):
                 weight += 2
                 scattered |= any(em.varying(value) for _, value in stmt.bound)
@@ -57,11 +81,13 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
             elif isinstance(expr, Load):
                 weight += 1
                 near = expr.mask is None and stretched_factor(em.kernel, expr.index, loop.var) is not None
-                scattered |= not near and _is_scattered(expr.index, loop.var)
+                scattered |= not near and is_scattered(expr.index, stmt)
                 scattered |= any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
             weight += len(stmt.folds) + len(stmt.carries)
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
+    if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
+        return LanePlan(min(width, _MOST_ROWS), 1)
     room = em.target.registers // 16  # how many bodies' values fit
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
     return LanePlan(width, min(unroll, 2) if scattered else unroll)

@@ -45,6 +45,8 @@ class Lanes:
     #: The name of an i64: the symbol's value in the first lane.
     base: str
     masks: tuple[str, ...] | None = None
+    #: In the last vector of a LANE loop, whose mask says so too, the name of an i64: how many lanes exist, or more.
+    left: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dyn.lower.x86.leaves import Leaf, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.squares import interleave
 from dyn.lower.x86.tile_kernels import (
     I64,
     MICRO_PARAMS,
     PTR,
-    Leaf,
     column_mask,
-    finish_leaf,
-    interleave,
     multiply_add,
     row_pointers,
 )
@@ -90,7 +89,7 @@ def _add_lanes(fn: FunctionText, vec: VType, accs: list[str]) -> str:
     vectors = list(accs)
     d = 1
     while len(vectors) > 1:
-        low, high = interleave(vec, d)
+        low, high = interleave(vec, d, 128 // vec.bits)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [fn.op(add, vec, fn.shuffle(vec, a, b, low), fn.shuffle(vec, a, b, high)) for a, b in pairs]
         d *= 2

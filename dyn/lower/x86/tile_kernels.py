@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, render, vtype
+from dyn.lower.x86.leaves import Leaf, finish_leaf
+from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
+from dyn.lower.x86.squares import transposed
 
 I64 = vtype("i64")
 PTR = vtype("ptr")
@@ -22,16 +24,6 @@ PREFETCH = 16
 MICRO_PARAMS = "ptr %a, i64 %lda, i64 %rows, ptr %b, i64 %ldb, i64 %cols, i64 %depth, ptr %acc, i1 %first, ptr %panel"
 #: The parameters of every packing function.
 PACK_PARAMS = "ptr %src, i64 %si, i64 %sj, i64 %m, i64 %n, ptr %dst, i64 %ldd"
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A function without a result: its symbol without the ``@``, its parameters, its body, and what that calls."""
-
-    name: str
-    params: str
-    body: str
-    declarations: tuple[str, ...]
 
 
 class Rhs(Enum):
@@ -253,7 +245,7 @@ def transpose_leaf(vec: VType) -> Leaf:
         source = fn.gep(elem, src, fn.op("mul nsw", I64, j, "%sj"))
         prefetch(fn, fn.gep("i8", source, "256"))
         block.append(fn.masked_load(vec, source, size, mask, constant(0, vec)))
-    block = transpose_parts(fn, vec, block)
+    block = transposed(fn, vec, block)
     at = cols.carried[0]
     for i in range(w):
         piece = block[i % inner]
@@ -267,46 +259,3 @@ def transpose_leaf(vec: VType) -> Leaf:
     rows.close([fn.gep(elem, src, str(w)), fn.gep(elem, dst, step)])
     fn.emit("ret void")
     return finish_leaf(f"dyn.pack.transpose.{vec.mangled}", PACK_PARAMS, fn)
-
-
-def transpose_parts(fn: FunctionText, vec: VType, block: list[str]) -> list[str]:
-    """The transposes of the square blocks that stand side by side in ``16 // itemsize`` vectors.
-
-    Each round replaces two vectors by their low halves, interleaved, and their high halves, ``d`` elements at a time:
-    single instructions on every x86. It leaves the vectors in bit-reversed order.
-    """
-    inner = len(block)
-    block = list(block)
-    d = 1
-    while d < inner:
-        low, high = interleave(vec, d)
-        for r in range(inner):
-            if not r & d:
-                a, b = block[r], block[r + d]
-                block[r], block[r + d] = fn.shuffle(vec, a, b, low), fn.shuffle(vec, a, b, high)
-        d *= 2
-    return [block[_reverse_bits(r, inner)] for r in range(inner)]
-
-
-def interleave(vec: VType, d: int) -> tuple[list[int], list[int]]:
-    """The lanes of two vectors that interleave, ``d`` elements at a time, the low halves of their 16-byte parts, and
-    those for the high halves."""
-    w, inner = vec.lanes, 128 // vec.bits
-    halves: list[list[int]] = []
-    for half in (0, inner // 2):
-        starts = [part + half + offset for part in range(0, w, inner) for offset in range(0, inner // 2, d)]
-        halves.append([lane for at in starts for side in (0, w) for lane in range(side + at, side + at + d)])
-    return halves[0], halves[1]
-
-
-def _reverse_bits(number: int, size: int) -> int:
-    """``number`` below a power of two, ``size``, with its bits in the opposite order."""
-    result = 0
-    while size > 1:
-        result, number, size = result * 2 + number % 2, number // 2, size // 2
-    return result
-
-
-def finish_leaf(name: str, params: str, fn: FunctionText) -> Leaf:
-    """The function that has been written."""
-    return Leaf(name, params, render(fn.body), tuple(fn.declarations))

@@ -19,11 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.lower.routine import Routine
+from dyn.lower.x86.leaves import Leaf, define
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
-from dyn.lower.x86.tile_kernels import Leaf, can_transpose, gather_leaf, transpose_leaf
+from dyn.lower.x86.tile_kernels import can_transpose, gather_leaf, transpose_leaf
 from dyn.schedule.expressions import expr_dims
 from dyn.schedule.kernel import Buffer, Digits, Expr, Load, walk_exprs
 from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
@@ -264,15 +264,3 @@ class Packer:
                 self._call(self.stage, "1", str(STAGE), Block("0", "0", m, n, dst, block.ldd))
                 across.close()
             down.close()
-
-
-def define(em: KernelEmitter, leaf: Leaf) -> None:
-    """Put a leaf function beside the kernel, once."""
-    if leaf.name not in em.machine.helpers:
-        for declaration in leaf.declarations:
-            em.fn.declare(declaration)
-        body = f"@{leaf.name}({leaf.params}) {em.machine.attributes()} {{\nentry:\n{leaf.body}\n}}"
-        definition = em.machine.helpers[leaf.name] = f"define internal void {body}"
-        text = "\n".join([*leaf.declarations, f"define void {body}", ""])
-        types = ", ".join([parameter.rpartition(" ")[0] for parameter in leaf.params.split(", ")])
-        em.machine.routines.append(Routine(leaf.name, text, definition, f"declare void @{leaf.name}({types})"))
