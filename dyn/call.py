@@ -257,7 +257,7 @@ class Form:
         if host is None or native is None:
             raise NoPlanError
         self.arrays[number] = native
-        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
+        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.borrow(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
         row = {
