@@ -17,7 +17,7 @@ import torch
 
 from dyn.call import ABSENT, HeldDict
 from dyn.errors import NotYetError
-from dyn.interop.torch.fallback import check_module
+from dyn.interop.torch.distributed import check_module
 from dyn.interop.torch.replacing import Replacement
 from dyn.source import user_loc
 from dyn.trace.static import same_static

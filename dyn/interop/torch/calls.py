@@ -34,6 +34,7 @@ from dyn.call import (
 )
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
+from dyn.interop.torch.fallback import unsupported
 from dyn.interop.torch.results import Outputs, Plain, Plan, Returned, Tensor
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.specialize.version import Version
@@ -187,11 +188,18 @@ class Captured:
 
     def is_current(self) -> bool:
         """Whether it lies where it did, and is read as it was."""
-        held = self.held
-        tensor: torch.Tensor = held.tensor
+        return self.held.tensor.data_ptr() == self.held.address and self._is_alike()
+
+    def has_moved(self) -> bool:
+        """Whether it lies elsewhere, and is read as it was."""
+        if unsupported(self.held.tensor) is not None:
+            return False
+        return self.held.tensor.data_ptr() != self.held.address and self._is_alike()
+
+    def _is_alike(self) -> bool:
+        tensor: torch.Tensor = self.held.tensor
         return (
-            tensor.data_ptr() == held.address
-            and tensor.shape == held.shape
+            tensor.shape == self.held.shape
             and tensor.stride() == self.strides
             and tensor.dtype == self.dtype
             and not tensor.is_neg()

@@ -380,7 +380,7 @@ class EagerOperation:
 
     def _checked(self, number: int, tensor: torch.Tensor, expected: Expected) -> Array:
         """A result as an array, its axes as they lie in the program's memory."""
-        array = TORCH.view(tensor.detach())
+        array = TORCH.borrow(tensor.detach())
         order = self.orders[number]
         array = array if order is None else array.transpose(order)
         if array.dtype != expected.dtype.np or array.shape != expected.shape:

@@ -184,9 +184,11 @@ def differentiated(
         ("argument", number) for number, given in enumerate(arguments) if _is_leaf_input(given, number)
     ]
     leaves = [arguments[number] for _, number in origins]
-    for number, (tensor, _) in enumerate(tracing.captured.values()):
+    for tensor, made in (*tracing.stand_ins.values(), *tracing.captured.values()):
         if tensor.requires_grad:
-            origins.append(("captured", number))
+            origin = record_of(made).storage.origin
+            assert origin is not None, "it is from outside of the trace"
+            origins.append(origin)
             leaves.append(tensor)
     used: list[int] = []
 

@@ -2,7 +2,8 @@
 
 A function may use the gradients that tensors have (``p.grad``), which are other tensors, or none, at each step, and the
 learning rates of optimizers. Each of those that its trace comes to is an argument of the program: the trace then begins
-anew, with the traced tensor in the gradient's place. What the function leaves there, each call leaves there.
+anew, with the traced tensor in the gradient's place. What the function leaves there, each call leaves there. So are
+tensors that it closes over and that do not stay where they are in memory.
 
 The rest of an optimizer that steps is a condition of the program: its other hyperparameters, and which tensors are its
 state. What of that the function changes itself, no program does.
@@ -74,7 +75,27 @@ class LearningRate:
         self.group["lr"] = float_of(value) if isinstance(value, torch.Tensor) else value
 
 
-Hidden = Gradient | LearningRate
+@dataclass(frozen=True, eq=False, slots=True)
+class MovingTensor:
+    """A tensor that the function closes over, and whose memory is other memory from call to call."""
+
+    tensor: torch.Tensor
+
+    @property
+    def key(self) -> Any:
+        return "tensor", id(self.tensor)
+
+    def read(self) -> torch.Tensor:
+        return self.tensor
+
+    def get(self) -> Any:
+        return None
+
+    def set(self, value: Any) -> None:
+        """It stays the tensor that it is: a trace finds out when the function comes to it (``Tracing.stand_ins``)."""
+
+
+Hidden = Gradient | LearningRate | MovingTensor
 
 
 class HiddenNeeded(BaseException):

@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
 
@@ -21,13 +21,21 @@ from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state, transformation
+from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
 from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
 from dyn.interop.torch.gradients import Derivative, Given, spent
-from dyn.interop.torch.hidden import Hidden, HiddenNeeded, HiddenState, OptimizerState, StateCreated
+from dyn.interop.torch.hidden import (
+    Hidden,
+    HiddenNeeded,
+    HiddenState,
+    MovingTensor,
+    OptimizerState,
+    StateCreated,
+)
 from dyn.interop.torch.layouts import ROWS, Layout, layout_of
-from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over
+from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over, reached
 from dyn.interop.torch.randomness import SeedNeeded, new_seed
 from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
 from dyn.interop.torch.second_derivatives import EagerCall
@@ -93,10 +101,14 @@ def jit(function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = 
 #: So many programs are made of which each has changed an attribute that it relies on.
 MOST_REWRITES = 4
 
+#: So often a program is traced again because a tensor that it captures lies elsewhere. Then the tensor is an argument,
+#: and calls go by Python.
+MOST_MOVES = 4
+
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_programs", "_said", "_shapes",
-    "_strict", "_table",
+    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_parts", "_programs", "_said",
+    "_shapes", "_strict", "_table",
 })  # fmt: skip
 
 
@@ -130,6 +142,8 @@ class TorchJitted(NativeCallable):
         self._opened = Opened()
         #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
         self._first_steps: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        #: The compiled functions of which a distributed module's calls are made.
+        self._parts: list[TorchJitted] = []
         if not isinstance(function, torch.nn.Module):
             functools.update_wrapper(self, function)
 
@@ -268,6 +282,8 @@ class TorchJitted(NativeCallable):
                 if self._strict or program.is_compiled_for(tensors):
                     raise
                 failure = Failure.of(error)
+                if isinstance(error, DistributedModuleError):
+                    failure = self._in_parts(error, failure)
             else:
                 self._report(program)
                 self._accept(args, kwargs, tensors, program)
@@ -289,8 +305,9 @@ class TorchJitted(NativeCallable):
                     self._forget_calls()
                 return program
             program = make()
+            program.give([MovingTensor(one) for one in gathered(self._function)])
             if known:
-                program.give(known[-1].hidden)
+                program.follow(known[-1])
             self._check_rewritten(program, known)
             current = {key: tuple([one for one in known if one.is_current()]) for key, known in self._programs.items()}
             if sum(map(len, current.values())) < sum(map(len, self._programs.values())):
@@ -298,6 +315,20 @@ class TorchJitted(NativeCallable):
             self._programs = {key: known for key, known in current.items() if known}
             self._programs[state] = (*self._programs.get(state, ()), program)
             return program
+
+    def _in_parts(self, error: DistributedModuleError, failure: Failure) -> Failure:
+        """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
+        modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
+        parts = compile_parts([*modules, error.module], self._part)
+        self._parts = [part for part in parts if isinstance(part, TorchJitted)]
+        count = len(self._parts)
+        says = "1 part of it is" if count == 1 else f"{count} parts of it are"
+        return replace(failure, reason=f"{failure.reason} {says} compiled.") if count else failure
+
+    def _part(self, function: Callable[..., Any], name: str) -> TorchJitted:
+        part = TorchJitted.single()(function)
+        part._name = name
+        return part
 
     def _check_rewritten(self, program: TensorProgram, known: Sequence[TensorProgram]) -> None:
         """Leave calls to eager PyTorch where each changes an attribute that the next one reads, as a counter."""
@@ -370,6 +401,7 @@ class TorchJitted(NativeCallable):
     def cache_info(self) -> CacheInfo:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
         infos = [program.jitted.cache_info() for program in self._in_order()]
+        infos += [part.cache_info() for part in self._parts]
         native = CacheInfo(0, self._native_hits(), 0, 0.0)
         return CacheInfo(*[sum(column) for column in zip(native, *infos, strict=True)])
 
@@ -380,6 +412,7 @@ class TorchJitted(NativeCallable):
             if program.jitted.cache_info().compiles:
                 parts.append(str(program.jitted.explain()))
             parts += [pieces_text(pieces) for pieces in program.pieces if pieces]
+        parts += [part.explain() for part in self._parts]
         failures = [said for said in self._said if isinstance(said, Failure)]
         return "\n\n".join([*parts, *[f"calls in eager PyTorch: {failure}" for failure in failures]])
 
@@ -449,6 +482,8 @@ class TensorProgram:
         self.hidden: tuple[Hidden, ...] = ()
         self._hidden_types: tuple[TensorType | None, ...] = ()
         self._optimizers: list[OptimizerState] = []
+        #: How often tensors, by identity, were elsewhere than where a program like this one had captured them.
+        self._moves: dict[int, int] = {}
         self.jitted = self._jitted([])
 
     def _jitted(self, hidden: Sequence[torch.Tensor]) -> Any:
@@ -465,13 +500,21 @@ class TensorProgram:
 
     def give(self, hidden: Sequence[Hidden]) -> None:
         """Give it more of the state of PyTorch's objects. Raises UnsupportedOpError for what no program is given."""
-        if not hidden:
+        known = {one.key for one in self.hidden}
+        new = {one.key: one for one in hidden if one.key not in known}
+        if not new:
             return
-        hidden = (*self.hidden, *hidden)
+        hidden = (*self.hidden, *new.values())
         values = [one.read() for one in hidden]
         self._hidden_types = _types(values)
         self.hidden = hidden
         self.jitted = self._jitted([one for one in values if one is not None])
+
+    def follow(self, last: TensorProgram) -> None:
+        """Give it what the last program for such calls was given, and tensors that have moved too often since."""
+        moved = {id(one.held.tensor): one.held.tensor for one in last.captured if one.has_moved()}
+        self._moves = {key: last._moves.get(key, 0) + 1 for key in moved}
+        self.give([*last.hidden, *[MovingTensor(one) for key, one in moved.items() if self._moves[key] >= MOST_MOVES]])
 
     def __call__(self, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]) -> Any:
         """The result of a call with these ``tensors``, once what it changes of the arguments' ``containers`` is
@@ -511,7 +554,7 @@ class TensorProgram:
         hidden: list[torch.Tensor] = []
         for value in [one.read() for one in self.hidden]:
             if value is not None:
-                hidden.append(value.detach() if id(value) in known else value)
+                hidden.append(value.view_as(value) if id(value) in known else value)
                 known.add(id(value))
         return hidden
 
@@ -545,6 +588,8 @@ class TensorProgram:
                 return "strict=True"
             if self._draws:
                 return "it draws random numbers"
+            if any(isinstance(one, MovingTensor) for one in self.hidden):
+                return "it closes over tensors that have moved in memory"
             if self.hidden:
                 return "it reads or leaves gradients"
             if plan.writes:
@@ -614,7 +659,7 @@ class TensorProgram:
 
     def version(self, tensors: Sequence[torch.Tensor]) -> Version:
         """What makes a call, which it has made before."""
-        return self.jitted.version_of(tuple([TORCH.view(tensor.detach()) for tensor in tensors]), None, ())
+        return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), None, ())
 
     def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None, hidden: Sequence[Tracer]) -> Outputs:
         trace = current_trace()
@@ -641,10 +686,16 @@ class TensorProgram:
     def _collected(self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer]) -> Outputs:
         """What the function gives for traced tensors of these values, collected."""
         given: list[Given] = []
-        types = [*self.types, *[one for one in self._hidden_types if one is not None]]
+        found = [pair for pair in zip(self.hidden, self._hidden_types, strict=True) if pair[1] is not None]
+        types = [*self.types, *[type for _, type in found if type is not None]]
         for number, (tracer, type) in enumerate(zip([*tracers, *hidden], types, strict=True)):
             if type.same_as is None:
                 tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
+                moving = found[number - len(tracers)][0] if number >= len(tracers) else None
+                if isinstance(moving, MovingTensor):  # autograd knows that one
+                    tracing.stand_ins[id(moving.tensor)] = moving.tensor, tensor
+                    given.append(Given(tracing, tensor, is_leaf=True))
+                    continue
                 given.append(Given(tracing, tensor.requires_grad_(type.has_gradient), type.is_leaf))
             else:
                 given.append(given[type.same_as])
@@ -653,9 +704,11 @@ class TensorProgram:
         left = iter(given[len(tracers) :])
         state = HiddenState(self.hidden, [None if one is None else next(left).tensor for one in self._hidden_types])
         tracing.on_capture = state.note_captured
+        for tensor, _ in tracing.stand_ins.values():
+            state.note_captured(tensor)
 
         def captured() -> list[torch.Tensor]:
-            return [tensor for tensor, _ in tracing.captured.values()]
+            return [tensor for tensor, _ in (*tracing.stand_ins.values(), *tracing.captured.values())]
 
         leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
         own = Copies(self.owner._opened.containers((*args, *kwargs.values())))

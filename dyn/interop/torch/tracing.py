@@ -32,6 +32,7 @@ from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
+from dyn.hosts import TORCH
 from dyn.interop.torch import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.functions import Functions
@@ -127,7 +128,9 @@ class Tracing(TorchDispatchMode):
         self._views: dict[Any, Record] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
-        #: Is told of each of them, before it is used.
+        #: Those that are arguments of the program, likewise.
+        self.stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
+        #: Is told of each tensor that is captured, before it is used.
         self.on_capture: Callable[[torch.Tensor], None] = lambda tensor: None
         #: The regions that are being traced, each in the one before it.
         self.scopes: list[Scope] = []
@@ -168,13 +171,15 @@ class Tracing(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor) -> Any:
         """The traced tensor of one that the function closes over."""
-        found = self.captured.get(id(tensor))
+        found = self.stand_ins.get(id(tensor)) or self.captured.get(id(tensor))
         if found is None:
             self.on_capture(tensor)
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             number = len(self.captured)
+            with torch._C.DisableTorchFunction():  # each use of it looks first whether it lies there still
+                array = TORCH.borrow(plain)
             with outside_of_regions(self.trace):
-                value = Tracer(self.trace, self.trace.captured(plain, dtype, tuple(tensor.shape), "parameter"))
+                value = Tracer(self.trace, self.trace.captured(array, dtype, tuple(tensor.shape), "parameter"))
                 made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
