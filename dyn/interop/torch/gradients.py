@@ -20,6 +20,7 @@ import dyn.numpy as dnp
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
+from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import Tracing
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
@@ -77,7 +78,8 @@ class Derivative:
             torch.zeros(shape, dtype=dtype) if one is None else one
             for one, (shape, dtype) in zip(cotangents, shapes, strict=True)
         ]
-        pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
+        with limited():
+            pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
         if len(given) == len(cotangents):
             return pulled
         return [None if given.isdisjoint(own) else one for one, own in zip(pulled, self.sources, strict=True)]

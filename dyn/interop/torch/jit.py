@@ -41,6 +41,7 @@ from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
 from dyn.interop.torch.tensors import refuse_leaks
+from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import StartsNeeded, Tracing
 from dyn.native_callable import NativeCallable
 from dyn.source import user_loc
@@ -268,7 +269,8 @@ class TorchJitted(NativeCallable):
         failure = program.failure
         if failure is None or program.is_compiled_for(tensors):
             try:
-                result = program(tensors, lambda: self._opened.containers((*args, *kwargs.values())))
+                with limited():
+                    result = program(tensors, lambda: self._opened.containers((*args, *kwargs.values())))
             except OF_CALLERS:
                 raise
             except OverlapError as error:
