@@ -18,6 +18,7 @@ from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_
 from dyn import api
 from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
+from dyn.forking import lock
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_state, torch_state, transformation
@@ -36,7 +37,7 @@ from dyn.interop.torch.hidden import (
 )
 from dyn.interop.torch.layouts import ROWS, Layout, layout_of
 from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over, reached
-from dyn.interop.torch.randomness import SeedNeeded, new_seed
+from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seeds, identity
 from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
@@ -229,7 +230,8 @@ class TorchJitted(NativeCallable):
         """
         leaves, tree = tree_flatten((args, kwargs))
         tensors: list[torch.Tensor] = []
-        rest: list[Static | ObjectLayout | None] = []
+        generators: list[torch.Generator] = []
+        rest: list[Static | ObjectLayout | GeneratorNumber | None] = []
         types: list[TensorType] = []
         try:
             _check_place()
@@ -238,6 +240,8 @@ class TorchJitted(NativeCallable):
                     types.append(_type(leaf, tensors))
                     tensors.append(leaf)
                     rest.append(None)
+                elif isinstance(leaf, torch.Generator):
+                    rest.append(GeneratorNumber.of(leaf, generators))
                 elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
                     inside: list[torch.Tensor] = []
                     rest.append(self._opened.layout(leaf, inside))
@@ -270,7 +274,7 @@ class TorchJitted(NativeCallable):
         if failure is None or program.is_compiled_for(tensors):
             try:
                 with limited():
-                    result = program(tensors, lambda: self._opened.containers((*args, *kwargs.values())))
+                    result = program(tensors, generators, lambda: self._opened.containers((*args, *kwargs.values())))
             except OF_CALLERS:
                 raise
             except OverlapError as error:
@@ -457,6 +461,16 @@ class TensorType:
     same_as: int | None
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Compiled:
+    """The function that dyn compiles, and the state of PyTorch's objects that it is given, with the types of what that
+    was."""
+
+    function: Any
+    hidden: tuple[Hidden, ...]
+    types: tuple[TensorType | None, ...]
+
+
 class TensorProgram:
     """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
 
@@ -475,55 +489,86 @@ class TensorProgram:
 
         #: The attributes that it reads and changes: calls that do so have another program each.
         self.rewritten: frozenset[str] = frozenset()
-        #: Whether the function draws random numbers, for which each call has a seed.
-        self._draws = False
         #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
         self._has_starts = False
         self.declared = declared
-        #: The state of PyTorch's objects that it is given, the types of what that was, and what has to be as it was.
-        self.hidden: tuple[Hidden, ...] = ()
-        self._hidden_types: tuple[TensorType | None, ...] = ()
+        #: What of the optimizers that step has to be as it was.
         self._optimizers: list[OptimizerState] = []
+        #: What the function is given in the place of generators among its arguments.
+        count = max([one.number + 1 for one in rest if isinstance(one, GeneratorNumber)], default=0)
+        self._generators = [torch.Generator() for _ in range(count)]
+        self._has_run = False
         #: How often tensors, by identity, were elsewhere than where a program like this one had captured them.
         self._moves: dict[int, int] = {}
-        self.jitted = self._jitted([])
+        self._giving = lock()
+        self._compiled = self._of(())
 
-    def _jitted(self, hidden: Sequence[torch.Tensor]) -> Any:
-        """The function of tensors for dyn to compile. Sizes of hidden arguments are numbers, as those of parameters."""
+    @property
+    def jitted(self) -> Any:
+        """The function of tensors that dyn compiles."""
+        return self._compiled.function
 
-        def traced(args: tuple[Any, ...], seed: Tracer | None, hidden: tuple[Any, ...]) -> Outputs:
-            return self._trace(args, seed, hidden)
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """The state of PyTorch's objects that it is given."""
+        return self._compiled.hidden
+
+    def _of(self, hidden: tuple[Hidden, ...]) -> _Compiled:
+        """The function that is given ``hidden`` state. Sizes of hidden arguments are numbers, as those of parameters.
+
+        Raises UnsupportedOpError for what no program is given.
+        """
+        values = [one.sample() for one in hidden]
+        types = _types(values)
+
+        def traced(args: tuple[Any, ...], hidden: tuple[Any, ...]) -> Outputs:
+            return self._trace(args, hidden, compiled)
 
         traced.__name__ = traced.__qualname__ = self.owner._name
-        shapes: dict[str, Any] = {"hidden": tuple([tuple(tensor.shape) for tensor in hidden])} if hidden else {}
+        sizes = tuple([tuple(value.shape) for value in values if value is not None])
+        shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
         if self.declared is not None:
-            return api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
-        return api.jit(traced, shapes=shapes or None)
+            function = api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
+        else:
+            function = api.jit(traced, shapes=shapes or None)
+        compiled = _Compiled(function, hidden, types)
+        return compiled
 
     def give(self, hidden: Sequence[Hidden]) -> None:
         """Give it more of the state of PyTorch's objects. Raises UnsupportedOpError for what no program is given."""
-        known = {one.key for one in self.hidden}
-        new = {one.key: one for one in hidden if one.key not in known}
-        if not new:
-            return
-        hidden = (*self.hidden, *new.values())
-        values = [one.read() for one in hidden]
-        self._hidden_types = _types(values)
-        self.hidden = hidden
-        self.jitted = self._jitted([one for one in values if one is not None])
+        with self._giving:
+            known = {one.key: one for one in (*self.hidden, *hidden)}
+            if len(known) > len(self.hidden):
+                self._compiled = self._of(tuple({**known, **{one.key: one for one in self.hidden}}.values()))
 
     def follow(self, last: TensorProgram) -> None:
         """Give it what the last program for such calls was given, and tensors that have moved too often since."""
         moved = {id(one.held.tensor): one.held.tensor for one in last.captured if one.has_moved()}
         self._moves = {key: last._moves.get(key, 0) + 1 for key in moved}
-        self.give([*last.hidden, *[MovingTensor(one) for key, one in moved.items() if self._moves[key] >= MOST_MOVES]])
+        known = [one for one in last.hidden if not isinstance(one, Seed)]
+        self.give([*known, *[MovingTensor(one) for key, one in moved.items() if self._moves[key] >= MOST_MOVES]])
 
-    def __call__(self, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]) -> Any:
-        """The result of a call with these ``tensors``, once what it changes of the arguments' ``containers`` is
-        changed."""
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], generators: Sequence[torch.Generator],
+        containers: Callable[[], Sequence[Any]],
+    ) -> Any:  # fmt: skip
+        """The result of a call with these ``tensors`` and ``generators``, once what it changes of the arguments'
+        ``containers`` is changed."""
+        seeds = Seeds(generators, restores=not self._has_run)
+        try:
+            result = self._called(tensors, seeds, containers)
+        except BaseException:
+            seeds.restore()  # whoever makes the call now draws what it would have
+            raise
+        self._has_run = True
+        return result
+
+    def _called(self, tensors: Sequence[torch.Tensor], seeds: Seeds, containers: Callable[[], Sequence[Any]]) -> Any:
         by_sizes = False
         while True:  # until a trace has all that it needs
-            hidden = self._hidden_now(tensors)
+            compiled = self._compiled
+            values = [seeds.of(one) if isinstance(one, Seed) else one.sample() for one in compiled.hidden]
+            hidden = _apart(tensors, values)
             if self._has_starts and not _start_at_0([*tensors, *hidden]):
                 raise NotYetError(
                     "as_strided with storage_offset= of a tensor that does not start where its memory does.",
@@ -532,10 +577,10 @@ class TensorProgram:
                 )
             try:
                 with answers_by_sizes(by_sizes):
-                    outputs = self.jitted(_plain(tensors), new_seed() if self._draws else None, _plain(hidden))
+                    outputs = compiled.function(_plain(tensors), _plain(hidden))
                 return self._finished(outputs, [*tensors, *hidden], containers)
-            except SeedNeeded:
-                self._draws = True
+            except SeedNeeded as error:
+                self.give([self._seed(error.generator)])
             except StartsNeeded:
                 self._has_starts = True
             except HiddenNeeded as error:
@@ -549,22 +594,17 @@ class TensorProgram:
                     ) from None
                 by_sizes = True
 
-    def _hidden_now(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The hidden arguments of a call with these ``tensors``. What is an argument as well, or twice, is another
-        tensor to the program, of the same memory."""
-        known = set(map(id, tensors))
-        hidden: list[torch.Tensor] = []
-        for value in [one.read() for one in self.hidden]:
-            if value is not None:
-                hidden.append(value.view_as(value) if id(value) in known else value)
-                known.add(id(value))
-        return hidden
+    def _seed(self, generator: torch.Generator) -> Seed:
+        """A seed of a generator that the function has come to: one that it closes over, or that stands for another."""
+        known = [identity(one) for one in self._generators]
+        number = known.index(identity(generator)) if identity(generator) in known else None
+        return Seed(generator if number is None else number)
 
     def _finished(
         self, outputs: Outputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
     ) -> Any:
         results, plan = outputs.results, outputs.plan
-        if not tensors:  # programs without arguments, a seed among them, have NumPy's results
+        if not tensors:  # programs without arguments have NumPy's results
             results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(one) for one in results]
         if plan.derivative is not None:
             call = self._eager_call(plan, plan.derivative, tensors)
@@ -588,7 +628,7 @@ class TensorProgram:
         def refusal() -> str | None:
             if self.owner._strict:
                 return "strict=True"
-            if self._draws:
+            if any(isinstance(one, Seed) for one in self.hidden):
                 return "it draws random numbers"
             if any(isinstance(one, MovingTensor) for one in self.hidden):
                 return "it closes over tensors that have moved in memory"
@@ -608,16 +648,24 @@ class TensorProgram:
         left = iter(tensors)
         leaves: list[Any] = []
         for one in self.rest:
-            leaves.append(next(left) if one is None else one.made(left) if isinstance(one, ObjectLayout) else one.value)
+            match one:
+                case None:
+                    leaves.append(next(left))
+                case ObjectLayout():
+                    leaves.append(one.made(left))
+                case GeneratorNumber(number):
+                    leaves.append(self._generators[number])
+                case _:
+                    leaves.append(one.value)
         return tree_unflatten(leaves, self.tree)
 
     def is_compiled_for(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether there is a program for tensors of such sizes."""
-        hidden = self._hidden_now(tensors)
+        compiled = self._compiled
+        hidden = _apart(tensors, [one.sample() for one in compiled.hidden])
         if self._has_starts and not _start_at_0([*tensors, *hidden]):
             return False
-        seed = torch.zeros((), dtype=torch.int64) if self._draws else None
-        return self.jitted.is_compiled_for(_plain(tensors), seed, _plain(hidden))
+        return compiled.function.is_compiled_for(_plain(tensors), _plain(hidden))
 
     def is_current(self) -> bool:
         """Whether the tensors that it captures are where they were, and modules what they were."""
@@ -629,10 +677,11 @@ class TensorProgram:
         if not self.modules.are_attributes_same():
             return False
         try:
-            now = _types([one.read() for one in self.hidden])
+            compiled = self._compiled
+            now = _types([one.sample() for one in compiled.hidden])
         except UnsupportedOpError:
             return False
-        return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
+        return now == compiled.types and all(one.is_current() for one in self._optimizers)
 
     def renew(self) -> bool:
         """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
@@ -647,34 +696,33 @@ class TensorProgram:
         if torch.is_grad_enabled() and any(one.requires_grad for one in self.captured):
             return False
         if (
-            self._draws
-            or self._has_starts
+            self._has_starts
             or self.hidden
             or self.failure is not None
             or any(self.pieces)
             or isinstance(self.owner._shapes, DynamicShapes)
         ):
             return False
-        if any(isinstance(one, ObjectLayout) for one in self.rest):
+        if any(isinstance(one, ObjectLayout | GeneratorNumber) for one in self.rest):
             return False
         return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
 
     def version(self, tensors: Sequence[torch.Tensor]) -> Version:
         """What makes a call, which it has made before."""
-        return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), None, ())
+        return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), ())
 
-    def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None, hidden: Sequence[Tracer]) -> Outputs:
+    def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> Outputs:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
-        tracing = Tracing(trace, seed, None if self.owner._strict else cut, self._has_starts)
+        tracing = Tracing(trace, None if self.owner._strict else cut, self._has_starts)
         try:
-            outputs = self._collected(tracing, tracers, hidden)
+            outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:
             if tracing.env.strayed:
                 raise SizesNeeded from error
             raise
-        if tracing.keys.asked and seed is None:  # and the function went on all the same
-            raise SeedNeeded
+        if tracing.keys.missing:  # and the function went on all the same
+            raise SeedNeeded(tracing.keys.missing[0])
         if tracing.env.refused:  # likewise
             raise SizesNeeded
         captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
@@ -685,26 +733,31 @@ class TensorProgram:
         self.pieces.append(pieces)
         return outputs
 
-    def _collected(self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer]) -> Outputs:
+    def _collected(
+        self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
+    ) -> Outputs:
         """What the function gives for traced tensors of these values, collected."""
         given: list[Given] = []
-        found = [pair for pair in zip(self.hidden, self._hidden_types, strict=True) if pair[1] is not None]
+        found = [pair for pair in zip(compiled.hidden, compiled.types, strict=True) if pair[1] is not None]
         types = [*self.types, *[type for _, type in found if type is not None]]
         for number, (tracer, type) in enumerate(zip([*tracers, *hidden], types, strict=True)):
-            if type.same_as is None:
-                tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
-                moving = found[number - len(tracers)][0] if number >= len(tracers) else None
-                if isinstance(moving, MovingTensor):  # autograd knows that one
-                    tracing.stand_ins[id(moving.tensor)] = moving.tensor, tensor
-                    given.append(Given(tracing, tensor, is_leaf=True))
-                    continue
-                given.append(Given(tracing, tensor.requires_grad_(type.has_gradient), type.is_leaf))
-            else:
+            if type.same_as is not None:
                 given.append(given[type.same_as])
+                continue
+            tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
+            match found[number - len(tracers)][0] if number >= len(tracers) else None:
+                case MovingTensor(moving):  # which autograd knows, not what stands for it
+                    tracing.stand_ins[id(moving)] = moving, tensor
+                case Seed(generator):
+                    generator = self._generators[generator] if isinstance(generator, int) else generator
+                    tracing.keys.add(generator, tracer)
+                case _:
+                    tensor.requires_grad_(type.has_gradient)
+            given.append(Given(tracing, tensor, type.is_leaf))
         with tracing.active():  # classes that are registered may compute
             args, kwargs = self._arguments([one.tensor for one in given[: len(tracers)]])
         left = iter(given[len(tracers) :])
-        state = HiddenState(self.hidden, [None if one is None else next(left).tensor for one in self._hidden_types])
+        state = HiddenState(compiled.hidden, [None if one is None else next(left).tensor for one in compiled.types])
         tracing.on_capture = state.note_captured
         for tensor, _ in tracing.stand_ins.values():
             state.note_captured(tensor)
@@ -732,7 +785,7 @@ class TensorProgram:
         closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
         reads = Reads()
         try:
-            with reads.recording(), tracing.active(), state:
+            with reads.recording(), tracing.keys.watched(), tracing.active(), state:
                 returned = owner._function(*args, **kwargs)
         finally:
             outside = reads.taken_back()
@@ -755,7 +808,7 @@ class TensorProgram:
         """What is in the plain objects that are passed as they are."""
         statics: list[Any] = []
         for one in self.rest:
-            if one is not None:
+            if isinstance(one, ObjectLayout | Static):
                 statics += one.statics() if isinstance(one, ObjectLayout) else [one.value]
         plain = tuple([one for one in statics if is_plain(type(one))])
         return Copies(self.owner._opened.containers(plain, plain=True))
@@ -770,6 +823,18 @@ class TensorProgram:
                 found._forget_calls()
 
         return ended
+
+
+def _apart(tensors: Sequence[torch.Tensor], hidden: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """The hidden arguments of a call with these ``tensors``: what is an argument as well, or twice, is another tensor
+    to the program, of the same memory."""
+    known = set(map(id, tensors))
+    found: list[torch.Tensor] = []
+    for value in hidden:
+        if value is not None:
+            found.append(value.view_as(value) if id(value) in known else value)
+            known.add(id(value))
+    return found
 
 
 def _types(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorType | None, ...]:

@@ -18,7 +18,7 @@ from dyn.call import ABSENT
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.gradients import Derivative, Differentiable, Given, differentiated, is_spent
-from dyn.interop.torch.hidden import Hidden, HiddenState
+from dyn.interop.torch.hidden import Gradient, Hidden, HiddenState
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.objects import SIMPLE, content, fill, holds
 from dyn.interop.torch.sizes import SYMBOLIC, ValueNode, as_dyn
@@ -401,7 +401,7 @@ class Collector:
         writes = [self._write(one.tensor, one.is_recorded) for one in self.arguments]
         writes += [self._write(made, False) for _, made in self.tracing.captured.values()]
         spent: list[int] = []
-        if hidden.hidden:  # it may have called backward()
+        if any(isinstance(one, Gradient) for one in hidden.hidden):  # it may have called backward()
             spent += [number for number, one in self._differentiable.items() if is_spent(one.tensor)]
         for number in spent:
             del self._differentiable[number]

@@ -37,7 +37,7 @@ from dyn.interop.torch import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
-from dyn.interop.torch.randomness import Keys
+from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
@@ -111,14 +111,13 @@ class Tracing(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(
-        self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None,
-        has_starts: bool = False,
+        self, trace: Trace, otherwise: Callable[..., Any] | None = None, has_starts: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.trace = trace
         #: Whether arguments are known to start where their memory does.
         self.has_starts = has_starts
-        self.keys = Keys(trace, seed)
+        self.keys = Keys(trace)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
@@ -221,6 +220,8 @@ class Tracing(TorchDispatchMode):
         versions = self._versions(args, kwargs) if _is_written(func) else []
         try:
             return self._traced(func, args, kwargs)
+        except GeneratorError:
+            raise
         except (TraceError, NotImplementedError) as error:
             if versions and self._versions(args, kwargs) != versions:  # half of what it writes is written
                 raise
