@@ -41,6 +41,7 @@ from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seed
 from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
+from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
 from dyn.interop.torch.tensors import refuse_leaks
 from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import StartsNeeded, Tracing
@@ -231,19 +232,27 @@ class TorchJitted(NativeCallable):
         leaves, tree = tree_flatten((args, kwargs))
         tensors: list[torch.Tensor] = []
         generators: list[torch.Generator] = []
-        rest: list[Static | ObjectLayout | GeneratorNumber | None] = []
+        rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
+        inside: list[torch.Tensor]
         types: list[TensorType] = []
         try:
             _check_place()
             for leaf in leaves:
-                if isinstance(leaf, torch.Tensor):
+                if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and self._shapes is None:
+                    inside = []
+                    rest.append(WrapperLayout.of(leaf, inside))
+                    _check_hash(leaf, rest[-1])
+                    for tensor in inside:
+                        types.append(_type(tensor, tensors))
+                        tensors.append(tensor)
+                elif isinstance(leaf, torch.Tensor):
                     types.append(_type(leaf, tensors))
                     tensors.append(leaf)
                     rest.append(None)
                 elif isinstance(leaf, torch.Generator):
                     rest.append(GeneratorNumber.of(leaf, generators))
                 elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
-                    inside: list[torch.Tensor] = []
+                    inside = []
                     rest.append(self._opened.layout(leaf, inside))
                     _check_hash(leaf, rest[-1])
                     for tensor in inside:
@@ -651,7 +660,7 @@ class TensorProgram:
             match one:
                 case None:
                     leaves.append(next(left))
-                case ObjectLayout():
+                case ObjectLayout() | WrapperLayout():
                     leaves.append(one.made(left))
                 case GeneratorNumber(number):
                     leaves.append(self._generators[number])
@@ -703,7 +712,7 @@ class TensorProgram:
             or isinstance(self.owner._shapes, DynamicShapes)
         ):
             return False
-        if any(isinstance(one, ObjectLayout | GeneratorNumber) for one in self.rest):
+        if any(isinstance(one, ObjectLayout | WrapperLayout | GeneratorNumber) for one in self.rest):
             return False
         return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
 
@@ -784,6 +793,7 @@ class TensorProgram:
         statics = self._plain_statics()
         closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
         reads = Reads()
+        tracing.on_wrapper = reads.note_wrapper
         try:
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
                 returned = owner._function(*args, **kwargs)

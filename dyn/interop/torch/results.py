@@ -22,6 +22,7 @@ from dyn.interop.torch.hidden import Gradient, Hidden, HiddenState
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.objects import SIMPLE, content, fill, holds
 from dyn.interop.torch.sizes import SYMBOLIC, ValueNode, as_dyn
+from dyn.interop.torch.subclasses import is_wrapper, parts_of
 from dyn.interop.torch.tensors import Record, Storage, ViewCall, inverse, record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.source import user_loc
@@ -485,6 +486,12 @@ class Collector:
             return Sizes(tuple([self._number(size) for size in leaf]))
         if isinstance(leaf, SYMBOLIC):
             return self._number(leaf)
+        if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and any(map(self.tracing.is_own, parts_of(leaf))):
+            raise NotYetError(
+                f"{where} a tensor of the class {type(leaf).__name__}.",
+                loc=user_loc(),
+                remedy="return the tensors inside of it.",
+            )
         if type(leaf) in SIMPLE or isinstance(leaf, torch.Tensor):
             return Plain(leaf)
         if id(leaf) in self._numbered:

@@ -40,6 +40,7 @@ from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_s
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
+from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
@@ -131,6 +132,8 @@ class Tracing(TorchDispatchMode):
         self.stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
         #: Is told of each tensor that is captured, before it is used.
         self.on_capture: Callable[[torch.Tensor], None] = lambda tensor: None
+        #: Is told of tensors that wrap others, of which an operation is.
+        self.on_wrapper: Callable[[torch.Tensor], None] = check_wrapper
         #: The regions that are being traced, each in the one before it.
         self.scopes: list[Scope] = []
 
@@ -139,7 +142,7 @@ class Tracing(TorchDispatchMode):
         """Have PyTorch's operations traced, none of which leaves anything behind."""
         with (
             disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, without_dynamo(), self.keys.active(),
-            self, Functions(HIGHER_ORDER, self.env),
+            self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
             yield
 
@@ -204,6 +207,10 @@ class Tracing(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         leave_dynamo()
+        wrappers = wrappers_in(types, args, kwargs)
+        if wrappers:
+            self.note_wrappers(wrappers)
+            return NotImplemented  # their class says what this is, by operations on what is inside
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs or {})
         if func is not torch.ops.aten.detach.default:
@@ -227,6 +234,11 @@ class Tracing(TorchDispatchMode):
                 raise
             reason = problem_of(error)
         return self.otherwise(self, func, args, kwargs, reason)
+
+    def note_wrappers(self, wrappers: Sequence[torch.Tensor]) -> None:
+        """Note tensors that wrap others, of which an operation is, or a function of PyTorch's."""
+        for one in wrappers:
+            self.on_wrapper(one)
 
     def _higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation of functions, by its rule; by what PyTorch says that it is, where it has none."""
