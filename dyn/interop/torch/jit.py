@@ -17,7 +17,7 @@ from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_
 
 from dyn import api
 from dyn.api import CacheInfo
-from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
@@ -25,6 +25,7 @@ from dyn.interop.torch.calls import Captured, ModuleConditions, accept, entry_st
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
+from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
 from dyn.interop.torch.gradients import Derivative, Given, spent
 from dyn.interop.torch.hidden import (
@@ -284,6 +285,8 @@ class TorchJitted(NativeCallable):
             try:
                 with limited():
                     result = program(tensors, generators, lambda: self._opened.containers((*args, *kwargs.values())))
+            except ShapeError as error:
+                raise torch_error(error) from None
             except OF_CALLERS:
                 raise
             except OverlapError as error:

@@ -30,11 +30,12 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
+from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
 from dyn.hosts import TORCH
 from dyn.interop.torch import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
+from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
@@ -256,7 +257,13 @@ class Tracing(TorchDispatchMode):
         return [record_of(leaf).storage.version for leaf in tree_leaves((args, kwargs)) if is_traced(leaf)]
 
     def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operation as ops of dyn's."""
+        """An operation as ops of dyn's. The function may catch what does not fit, as in PyTorch."""
+        try:
+            return self._made(func, args, kwargs)
+        except ShapeError as error:
+            raise torch_error(error) from None
+
+    def _made(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in IN_PLACE:
             return IN_PLACE[func](self, args, kwargs)
         if torch.Tag.inplace_view in func.tags:
