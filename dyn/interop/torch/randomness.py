@@ -182,6 +182,10 @@ def seeded() -> GeneratorError:
     )
 
 
+#: What of a position is about PyTorch's own generator once the function has seeded it.
+_SEEDED = ("seed", "since")
+
+
 class Keys:
     """The keys of a trace, one for each operation that draws, in their order for each generator.
 
@@ -194,9 +198,11 @@ class Keys:
         self._streams: dict[Any, _Stream] = {}
         #: Generators that an operation asked for a key of, and for which there is no seed.
         self.missing: list[torch.Generator] = []
-        #: The states of PyTorch's own generator that the function was given, by identity, each with the number of keys
-        #: until then.
-        self._states: dict[int, tuple[torch.Tensor, int]] = {}
+        #: The states of PyTorch's own generator that the function was given, by identity, each with the position then.
+        self._states: dict[int, tuple[torch.Tensor, dict[Any, int]]] = {}
+        #: What the function has seeded PyTorch's own generator with, and how many keys there have been since.
+        self._seed: int | None = None
+        self._since = 0
         #: The regions that may draw: each with the number of its step, where it is the body of a loop.
         self._steps: list[tuple[Trace, Any]] = []
 
@@ -219,6 +225,10 @@ class Keys:
         Raises SeedNeeded in a trace without a seed for it.
         """
         generator = torch.default_generator if generator is None else generator
+        if self._seed is not None and identity(generator) == identity(torch.default_generator):
+            self._check_place()
+            self._since += 1
+            return self._folded(random.key(self._seed), self._since)
         stream = self._streams.get(identity(generator))
         if stream is None:
             if any(not one.is_own and not one.count for one in self._streams.values()):
@@ -229,6 +239,17 @@ class Keys:
         made = None if self._steps else stream.made.get(stream.count)
         if made is not None:
             return made
+        self._check_place()
+        if stream.root is None:
+            with outside_of_regions(self.trace):
+                stream.root = random.key(stream.seed)
+        key = self._folded(stream.root, stream.count)
+        if not self._steps:
+            stream.made[stream.count] = key
+        return key
+
+    def _check_place(self) -> None:
+        """Raise NotYetError in a region that may not draw."""
         here = current_trace()
         if here is not (self._steps[-1][0] if self._steps else self.trace):
             raise NotYetError(
@@ -236,39 +257,46 @@ class Keys:
                 loc=user_loc(),
                 remedy="draw them before it, and pass them in.",
             )
-        if stream.root is None:
-            with outside_of_regions(self.trace):
-                stream.root = random.key(stream.seed)
-        key = random.fold_in(stream.root, stream.count)
+
+    def _folded(self, root: Any, count: int) -> Any:
+        """A key of its own for this place, and for each step of the loops that it is in."""
+        key = random.fold_in(root, count)
         for _, step in self._steps:
             key = key if step is None else random.fold_in(key, step)
-        if not self._steps:
-            stream.made[stream.count] = key
         return key
 
     def state(self, state: torch.Tensor) -> torch.Tensor:
         """The ``state`` of PyTorch's own generator, which stands for the keys until now."""
-        stream = self._streams.get(identity(torch.default_generator))
-        self._states[id(state)] = state, 0 if stream is None else stream.count
+        self._states[id(state)] = state, self.position
         return state
 
     def restore(self, state: torch.Tensor) -> None:
         """Go back to a state of these keys. Raises NotYetError for one of another time."""
-        known, stream = self._states.get(id(state)), self._streams.get(identity(torch.default_generator))
+        known = self._states.get(id(state))
         if known is None:
             raise seeded()
-        if stream is not None:
-            stream.count = known[1]
+        own = identity(torch.default_generator)
+        self.go_to({name: count for name, count in known[1].items() if name in (own, *_SEEDED)})
+
+    def seed(self, seed: int) -> None:
+        """Have keys of PyTorch's own generator follow from a number, until the function goes back to a state."""
+        self._seed, self._since = seed % 2**63, 0
 
     @property
     def position(self) -> dict[Any, int]:
         """How many keys there have been, of each generator."""
-        return {name: stream.count for name, stream in self._streams.items()}
+        seeded = zip(_SEEDED, (-1 if self._seed is None else self._seed, self._since), strict=True)
+        return {name: stream.count for name, stream in self._streams.items()} | dict(seeded)
 
     def go_to(self, position: Mapping[Any, int]) -> None:
         """Go back to a position, from which operations have the same keys again."""
         for name, count in position.items():
-            self._streams[name].go_to(count)
+            if name == _SEEDED[0]:
+                self._seed = None if count < 0 else count
+            elif name == _SEEDED[1]:
+                self._since = count
+            else:
+                self._streams[name].go_to(count)
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -284,6 +312,8 @@ class Keys:
                 if not stream.is_own:
                     stack.enter_context(stream.watched())
             yield
+            if self._seed is not None:  # and no call would leave it so
+                raise seeded()
 
 
 class _Generator:
@@ -309,16 +339,16 @@ class _Generator:
             keys.restore(state)
 
     def manual_seed(self, seed: int) -> torch.Generator:
-        self._check()
-        return self._own.manual_seed(seed)
+        keys = _GENERATOR.current
+        if keys is None:
+            return self._own.manual_seed(seed)
+        keys.seed(seed)
+        return self._own
 
     def seed(self) -> int:
-        self._check()
-        return self._own.seed()
-
-    def _check(self) -> None:
         if _GENERATOR.current is not None:
             raise seeded()
+        return self._own.seed()
 
 
 #: What functions of ``torch.random`` find by the name; ``torch.default_generator`` stays as it is.

@@ -351,13 +351,7 @@ def _all_seeded(x: Any, generator: Any) -> Any:
     return torch.rand(x.shape)
 
 
-def _forked(x: Any, generator: Any) -> Any:
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        return torch.rand(x.shape)
-
-
-@pytest.mark.parametrize("f", [_seeded, _seeded_later, _made, _all_seeded, _forked])
+@pytest.mark.parametrize("f", [_seeded, _seeded_later, _made, _all_seeded])
 def test_functions_that_seed_generators_are_pytorchs(f: Any) -> None:
     x, generator = torch.ones(5), torch.Generator()
     with pytest.raises(dyn.errors.NotYetError, match="a random generator that the function itself makes, seeds or set"):
@@ -375,6 +369,28 @@ def test_functions_that_seed_generators_are_pytorchs(f: Any) -> None:
         assert len(caught) == (number == 0)
         for a, b in zip(wanted, found, strict=True):
             assert torch.equal(a, b)
+
+
+def test_a_seed_that_holds_for_a_part() -> None:
+    def f(x: Any) -> Any:
+        first = torch.rand(x.shape)
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            same = torch.rand(x.shape), torch.rand(x.shape)
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            other = torch.rand(x.shape)
+        return first, torch.rand(x.shape), *same, other
+
+    compiled = dyn_torch.jit(f, strict=True)
+    one, two = compiled(torch.ones(9)), compiled(torch.ones(9))
+    assert [torch.equal(a, b) for a, b in zip(one, two, strict=True)] == [False, False, True, True, True]
+    assert len({tuple(made.tolist()) for made in one}) == 5
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    dyn_torch.jit(lambda x: f(x)[2:], strict=True)(torch.ones(9))
+    torch.manual_seed(0)
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_threads_have_seeds_of_their_own() -> None:
