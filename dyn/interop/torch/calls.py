@@ -35,7 +35,8 @@ from dyn.call import (
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.fallback import unsupported
-from dyn.interop.torch.results import Outputs, Plain, Plan, Returned, Tensor
+from dyn.interop.torch.plans import Plain, Plan, Returned, Tensor
+from dyn.interop.torch.results import Outputs
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.interop.torch.threads import thread_limit
 from dyn.specialize.version import Version
