@@ -400,6 +400,9 @@ class OwnHost:
     def view(self, value: Any) -> NumpyArray:
         return value._data if isinstance(value, Array) else FOREIGN.view(value)
 
+    def borrow(self, value: Any) -> NumpyArray:
+        return self.view(value)
+
     def wrap(self, array: NumpyArray) -> Any:
         return _made(array)
 
@@ -442,7 +445,7 @@ def to_numpy(leaves: Sequence[Any]) -> tuple[list[Any], Host] | None:
     Raises UnsupportedOpError for an array that cannot be viewed.
     """
     hosts = [adapter_of(leaf) for leaf in leaves]
-    viewed = [leaf if host is None else host.view(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
+    viewed = [leaf if host is None else host.borrow(leaf) for leaf, host in zip(leaves, hosts, strict=True)]
     if all(map(operator.is_, viewed, leaves)):
         return None
     return viewed, result_host([host for host in hosts if host is not None])

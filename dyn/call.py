@@ -261,7 +261,7 @@ class Form:
             raise NoPlanError
         self.arrays[number] = native
         self.copies |= native.reader is Reader.NUMPY and not is_dense(value)
-        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.view(value).dtype)
+        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.borrow(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
         row = {
@@ -449,10 +449,12 @@ class HeldDict:
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """Conditions of a program beside a call's arguments: dicts and tensors that have to be as they were."""
+    """Conditions of a program beside a call's arguments: dicts and tensors that have to be as they were, and a limit on
+    the threads that it uses where the settings allow more; 0 for none."""
 
     dicts: Sequence[HeldDict] = ()
     tensors: Sequence[HeldTensor] = ()
+    threads: int = 0
 
 
 _NOTHING = Surroundings()
@@ -505,7 +507,7 @@ def _version(
     version.put(Version.GUARDS, program.guards or 0)
     version.put(Version.RUN, program.address)
     version.put(Version.CONTEXT, program.context)
-    version.put(Version.RUNTIME, program.runtime())
+    version.put(Version.RUNTIME, program.runtime(around.threads))
     version.memory(Version.CAPTURED, _captured(program.captured))
     version.put(Version.CAPTURED_COUNT, len(program.captured))
     # What is called outside may take any time, and so is called without the GIL.

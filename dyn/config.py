@@ -153,6 +153,11 @@ def _one_of(config: Config) -> Config:
     return config
 
 
+@lru_cache(maxsize=256)
+def _changed(config: Config, changes: tuple[tuple[str, Any], ...]) -> Config:
+    return _one_of(replace(config, **dict(changes)))
+
+
 _current: ContextVar[Config] = ContextVar("dyn_config", default=_one_of(_from_environment()))
 
 
@@ -169,7 +174,7 @@ def context_variable() -> ContextVar[Config]:
 @contextlib.contextmanager
 def override(**changes: Any) -> Iterator[Config]:
     """Change settings inside a ``with`` block, for this context only."""
-    config = _one_of(replace(_current.get(), **changes))
+    config = _changed(_current.get(), tuple(changes.items()))
     token = _current.set(config)
     try:
         yield config

@@ -62,7 +62,7 @@ def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: Tree
         leaves[n] = leaves[n].carrier()
     places = [n for n, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)]
     hosts = [adapter_of(leaves[n]) for n in places]
-    values = [leaves[n] if host is None else host.view(leaves[n]) for n, host in zip(places, hosts, strict=True)]
+    values = [leaves[n] if host is None else host.borrow(leaves[n]) for n, host in zip(places, hosts, strict=True)]
     names = _leaf_names(tree)
     given = [read_leaf(value, names[n], name) for value, n in zip(values, places, strict=True)]
     arrays = [leaf.array for leaf in given if leaf.array is not None]
@@ -149,7 +149,7 @@ class EagerFunction:
         if not call.carried or not all(map(is_readable, arrays)) or not config.current().fast_call:
             return
         hosts = [host for host in map(adapter_of, arrays) if host is not None]
-        values = [value if (host := adapter_of(value)) is None else host.view(value) for value in call.values()]
+        values = [value if (host := adapter_of(value)) is None else host.borrow(value) for value in call.values()]
         version = program.version_of(*values)
         with self._lock:
             # A function that has been called in very many ways starts anew with the latest.

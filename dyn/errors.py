@@ -8,6 +8,7 @@
     │   ├── LeakedTracerError      a tracer used after its trace ended
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
+    │   └── AxisError              an axis that an array does not have                       (also an IndexError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
@@ -62,6 +63,10 @@ class UnsupportedOpError(TraceError, TypeError):
 
 class ShapeError(DynError, ValueError):
     """Shapes that do not fit together, found while tracing or, with actual sizes, when the function is called."""
+
+
+class AxisError(ShapeError, IndexError):
+    """The number of an axis that an array does not have. As NumPy's, it is a ValueError and an IndexError."""
 
 
 class ArgumentError(DynError, TypeError):

@@ -306,9 +306,11 @@ class LoadedProgram:
             frame.put(self._arguments + number, array)
         return frame
 
-    def runtime(self) -> int:
-        """The address of the runtime table that a call under the settings in force uses."""
-        return _RUNTIME.address(config.current().num_threads)
+    def runtime(self, limit: int = 0) -> int:
+        """The address of the runtime table that a call under the settings in force uses, or one of ``limit`` threads at
+        most, where that is fewer."""
+        own = config.current().num_threads
+        return _RUNTIME.address(min(own, limit) if own and limit else own or limit)
 
     def __call__(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
         """The results for NumPy arrays of the right dtypes and ranks: fresh arrays, or donated arguments' memory.

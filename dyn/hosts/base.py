@@ -22,6 +22,10 @@ class Host(Protocol):
         """
         ...
 
+    def borrow(self, value: Any) -> NumpyArray:
+        """:meth:`view` for no longer than a call lasts: the library may free or move the memory afterwards."""
+        ...
+
     def wrap(self, array: NumpyArray) -> Any:
         """A fresh result, which nobody else holds, as an array of this kind; without a copy where that is possible."""
         ...

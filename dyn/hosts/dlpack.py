@@ -106,5 +106,8 @@ class ForeignHost:
                 remedy="convert it to a NumPy array first.",
             ) from None
 
+    def borrow(self, value: Any) -> NumpyArray:
+        return self.view(value)
+
     def wrap(self, array: NumpyArray) -> Any:
         raise AssertionError("results of foreign arrays are dyn.Array")

@@ -107,6 +107,9 @@ class JaxHost:
             )
         return np.asarray(value)
 
+    def borrow(self, value: Any) -> NumpyArray:
+        return self.view(value)
+
     def wrap(self, array: NumpyArray) -> Any:
         """The result's memory is taken over, where it starts at a multiple of 64 bytes, and copied otherwise.
 

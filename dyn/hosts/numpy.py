@@ -28,6 +28,9 @@ class NumpyHost:
             return value
         return np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
 
+    def borrow(self, value: Any) -> NumpyArray:
+        return self.view(value)
+
     def wrap(self, array: NumpyArray) -> Any:
         return array
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
@@ -27,11 +29,26 @@ class TorchHost:
     name = "torch"
 
     def view(self, value: Any) -> NumpyArray:
-        """The tensor's own memory. A conjugated or negated view is resolved, which copies it."""
+        """The tensor's own memory, which PyTorch resizes no more. A conjugated or negated view is copied."""
         try:
             return value.numpy()
         except (RuntimeError, TypeError):  # no plain memory on the CPU, a gradient, bfloat16, …
             return self._resolved(value)
+
+    def borrow(self, value: Any) -> NumpyArray:
+        """:meth:`view` for no longer than a call lasts: PyTorch may resize the memory afterwards."""
+        torch = sys.modules["torch"]
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
+            return self.view(value)
+        name = str(value.dtype).removeprefix("torch.")
+        own = dtypes.dtype(name) if name in _OWN else None
+        try:
+            array = np.from_dlpack(value if own is None else value.view(_bits(own)))
+        except (RuntimeError, TypeError, BufferError):  # as in view
+            return self.view(value)
+        if not array.flags.writeable:  # a PyTorch whose capsules do not say that they may be written to
+            return self.view(value)
+        return array if own is None else array.view(own.np)
 
     def _resolved(self, value: Any) -> NumpyArray:
         torch = sys.modules["torch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import AxisError, ShapeError, UnsupportedOpError
 from dyn.numpy._operands import size_in
 from dyn.numpy._public import Axis
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, format_shape
@@ -15,7 +15,7 @@ from dyn.trace.tracer import Tracer
 
 
 def one_axis(what: str, axis: Any, rank: int) -> int:
-    """An axis as a number from 0; ShapeError where an array of that rank has no such axis."""
+    """An axis as a number from 0; AxisError where an array of that rank has no such axis."""
     index = None if isinstance(axis, bool) else getattr(type(axis), "__index__", None)
     if index is None:
         raise UnsupportedOpError(
@@ -26,7 +26,7 @@ def one_axis(what: str, axis: Any, rank: int) -> int:
     number = int(index(axis))
     if not -rank <= number < rank:
         allowed = f"from {-rank} to {rank - 1}" if rank else "none: it has no axes"
-        raise ShapeError(
+        raise AxisError(
             f"{what}: axis {number} is not an axis of an array with {rank} axes.",
             loc=user_loc(),
             remedy=f"its axes are {allowed}." if rank else "its axes are none: it is 0-d.",

@@ -67,9 +67,9 @@ def second_half(
     traced = trace_region(trace, run, types, name=name)
     (region,), free = closed(trace, [recomputing(trace, traced.region, memory)])
     whole = taking(region, free, 0)
-    # What the first program has decided and checked of the sizes is demanded of the second.
+    # What the first program has decided and checked of the sizes is demanded of the second: its shapes rest on it.
     symbols = set(_symbols(whole))
-    checked = [r for r in (*trace.program.guards, *trace.builder.demands) if r.symbols() <= symbols]
+    checked = [r for r in trace.builder.facts.relations if r.symbols() <= symbols]
     whole = replace(whole, demands=(*checked, *whole.demands))
     kept = [*free, *_carriers(trace, whole, free)]
     # Results of a program are not weak: what is, is marked so again in the second one.

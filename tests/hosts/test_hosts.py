@@ -86,6 +86,21 @@ def test_torch_memory_is_read_where_it_lies(torch: Any) -> None:
     assert view(half).dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torch_memory_may_be_resized_after_a_call(torch: Any, dtype: str) -> None:
+    """As sharded training does with parameters; that of an array that is kept may not."""
+    x, w = torch.ones(3, dtype=getattr(torch, dtype)), torch.ones(3, dtype=getattr(torch, dtype))
+    f = dyn.jit(lambda t: t + w)
+    for _ in range(3):
+        f(x)
+    assert hosts.TORCH.borrow(x).ctypes.data == x.data_ptr()
+    assert (x.untyped_storage().resizable(), w.untyped_storage().resizable()) == (True, False)
+    dnp.add(x, 1)
+    assert x.untyped_storage().resizable()
+    view(x)
+    assert not x.untyped_storage().resizable()
+
+
 def test_torch_calls_are_warm(torch: Any) -> None:
     f = dyn.jit(lambda x, k, s: x * k + 1, static_argnames="s")
     for n in (0, 1, 7, 1000):

@@ -14,11 +14,13 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from dyn.call import ABSENT, HeldDict
 from dyn.errors import NotYetError
-from dyn.interop.torch.fallback import check_module
+from dyn.interop.torch.distributed import check_module
 from dyn.interop.torch.replacing import Replacement
+from dyn.interop.torch.subclasses import check_wrapper, parts_of
 from dyn.source import user_loc
 from dyn.trace.static import same_static
 
@@ -134,6 +136,13 @@ class Reads:
         names = value if type(value) is dict else own_names(value) if is_plain(type(value)) else None
         if names is not None and id(names) not in self.watched and all(type(one) is str for one in names):
             self.watched[id(names)] = Watched(value, names, dict(names), None)
+
+    def note_wrapper(self, tensor: torch.Tensor) -> None:
+        """Note that a wrapper is used, whose tensors are attributes. UnsupportedOpError for one that is not taken."""
+        check_wrapper(tensor)
+        names: dict[str, Any] = own_names(tensor)
+        if id(names) not in self.watched and not any(isinstance(one, FakeTensor) for one in parts_of(tensor)):
+            self.watched[id(names)] = Watched(tensor, names, dict(names), None)
 
     def _watch(self, module: torch.nn.Module) -> Watched:
         names = own_names(module)

@@ -17,6 +17,7 @@ import linecache
 import operator
 import pickle
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.aot_compile_types import SerializableCallable
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileContext
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -61,7 +63,33 @@ def backend(
         )
     if not _is_plain(graph, example_inputs):
         return _by_aot(graph, example_inputs, chosen)
-    return compiled(graph, Label.of(graph), chosen)
+    made = compiled(graph, Label.of(graph), chosen)
+    if torch._dynamo.config.caching_precompile:
+        _record(graph, made)
+    return made
+
+
+def _record(graph: torch.fx.GraphModule, made: CompiledGraph) -> None:
+    """Have a graph among what PyTorch saves (``torch.compiler.save_cache_artifacts``) with what Dynamo has found.
+
+    One that cannot be saved is compiled again by the next process, which PyTorch logs.
+    """
+    name: Any = getattr(graph, "_backend_id", None)
+    if name is None:
+        return
+    try:
+        content = CompiledGraph.serialize_compile_artifacts(made)
+    except Exception as error:
+        warnings.warn(f"{made.label} is not saved by caching_precompile: {error}", stacklevel=2)
+        return
+    PrecompileContext.record_artifact(GraphArtifact(name, content))
+
+
+class GraphArtifact(BackendCacheArtifact[Any]):
+    """A compiled graph as PyTorch saves it: ``content`` are its bytes."""
+
+    def after_deserialization(self) -> CompiledGraph:
+        return CompiledGraph.deserialize_compile_artifacts(self.content)
 
 
 def _is_plain(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

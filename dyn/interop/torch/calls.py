@@ -38,8 +38,11 @@ from dyn.call import (
 )
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
-from dyn.interop.torch.results import Outputs, Plain, Plan, Returned, Tensor
+from dyn.interop.torch.fallback import unsupported
+from dyn.interop.torch.plans import Plain, Plan, Returned, Tensor
+from dyn.interop.torch.results import Outputs
 from dyn.interop.torch.tensors import dyn_dtype
+from dyn.interop.torch.threads import thread_limit
 from dyn.specialize.version import Version
 from dyn.trace.pytree import unflatten
 
@@ -57,13 +60,14 @@ def entry_state(
     has_gradients: Callable[[], bool] = torch.is_grad_enabled,
     function_modes: Callable[[], int] = torch._C._len_torch_function_stack,
     dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
+    threads: Callable[[], int] = torch.get_num_threads,
     forward_mode: Any = forward_ad,
 ) -> Any:
-    """:func:`torch_state` for the entry; None where modes are active, which see what PyTorch does, or derivatives taken
-    forwards. It is asked at each call, so that what it calls is looked up once."""
+    """:func:`torch_state` for the entry, and how many threads PyTorch allows; None where modes are active, which see
+    what PyTorch does, or derivatives taken forwards. It is asked at each call: what it calls is looked up once."""
     if function_modes() or dispatch_modes() or forward_mode._current_level >= 0:
         return None
-    return default_dtype(), is_autocast("cpu") and autocast_dtype("cpu"), has_gradients()
+    return default_dtype(), is_autocast("cpu") and autocast_dtype("cpu"), has_gradients(), threads()
 
 
 def transformation() -> str | None:
@@ -191,11 +195,18 @@ class Captured:
 
     def is_current(self) -> bool:
         """Whether it lies where it did, and is read as it was."""
-        held = self.held
-        tensor: torch.Tensor = held.tensor
+        return self.held.tensor.data_ptr() == self.held.address and self._is_alike()
+
+    def has_moved(self) -> bool:
+        """Whether it lies elsewhere, and is read as it was."""
+        if unsupported(self.held.tensor) is not None:
+            return False
+        return self.held.tensor.data_ptr() != self.held.address and self._is_alike()
+
+    def _is_alike(self) -> bool:
+        tensor: torch.Tensor = self.held.tensor
         return (
-            tensor.data_ptr() == held.address
-            and tensor.shape == held.shape
+            tensor.shape == self.held.shape
             and tensor.stride() == self.strides
             and tensor.dtype == self.dtype
             and not tensor.is_neg()
@@ -267,7 +278,7 @@ def accept(
     outputs: Outputs = unflatten(version.traced.out_tree, list(range(version.traced.out_tree.num_leaves)))
     if state is None or not modules.is_plain:
         return
-    around = Surroundings(modules.dicts, [one.held for one in captured])
+    around = Surroundings(modules.dicts, [one.held for one in captured], thread_limit())
 
     def form() -> Form:
         number = iter(range(len(tensors)))

@@ -67,6 +67,8 @@ def cut(tracing: Tracing, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     It writes to copies, and the tensors are written once it is done. Raises NotYetError where no fake kernel says the
     sizes of the results before it runs, and for what copies cannot stand for.
     """
+    if any(isinstance(one, torch.Generator) for one in (*args, *kwargs.values())):
+        raise NotYetError(reason, loc=user_loc())  # it may be one that stands for an argument
     if any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns):
         return tracing.viewed(func, _view(tracing, func, args, kwargs, reason), args, kwargs)
     call = _Call(tracing, func, args, kwargs, reason)
@@ -380,7 +382,7 @@ class EagerOperation:
 
     def _checked(self, number: int, tensor: torch.Tensor, expected: Expected) -> Array:
         """A result as an array, its axes as they lie in the program's memory."""
-        array = TORCH.view(tensor.detach())
+        array = TORCH.borrow(tensor.detach())
         order = self.orders[number]
         array = array if order is None else array.transpose(order)
         if array.dtype != expected.dtype.np or array.shape != expected.shape:

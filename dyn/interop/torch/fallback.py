@@ -5,7 +5,6 @@ Nothing falls back in silence: a :class:`FallbackWarning` says what, where and w
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from types import TracebackType
 
 import torch
 
-from dyn.errors import ArgumentError, DynError, NotYetError, ShapeError, problem_of
+from dyn.errors import ArgumentError, DynError, ShapeError, problem_of
 from dyn.interop.torch.eager import Piece
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at, user_loc
@@ -66,23 +65,6 @@ def unsupported(tensor: torch.Tensor) -> str | None:
     if tensor.device.type != "cpu":
         return f"a tensor on {tensor.device}"
     return f"a tensor of {tensor.dtype}" if dyn_dtype(tensor.dtype) is None else None
-
-
-def check_module(module: torch.nn.Module) -> None:
-    """Raise NotYetError for a module whose calls do in Python what they must do each time: talk to other processes."""
-    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-        raise NotYetError(
-            "DistributedDataParallel, which gets ready at each call to add up gradients.",
-            loc=user_loc(),
-            remedy="compile the module in it: DistributedDataParallel(dyn.interop.torch.jit(module)).",
-        )
-    sharding = sys.modules.get("torch.distributed.fsdp")
-    if sharding is not None and isinstance(module, sharding.FSDPModule | sharding.FullyShardedDataParallel):
-        raise NotYetError(
-            "a module that is sharded, which gathers its parameters at each call.",
-            loc=user_loc(),
-            remedy="call it outside of the function.",
-        )
 
 
 def pieces_text(pieces: Sequence[Piece]) -> str:

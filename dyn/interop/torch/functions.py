@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.sizes import Environment, SizesNeeded, as_dim
+from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
 from dyn.interop.torch.tensors import is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
@@ -85,11 +86,16 @@ _VIEWS_OR_COPIES = frozenset({
 class Functions(FunctionMode):
     """While it is active, some functions are called otherwise."""
 
-    def __init__(self, operations: Container[Any], env: Environment) -> None:
+    def __init__(
+        self, operations: Container[Any], env: Environment, on_wrappers: Callable[[Sequence[torch.Tensor]], None]
+    ) -> None:
         super().__init__(operations)
-        self._env = env
+        self._env, self._on_wrappers = env, on_wrappers
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wrappers = wrappers_in(types, args, kwargs)
+        if wrappers:
+            self._on_wrappers(wrappers)
         if func in _VIEWS_OR_COPIES:
             return self._view_or_copy(func, args, kwargs or {})
         otherwise = _OTHERWISE.get(func)

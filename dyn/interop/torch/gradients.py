@@ -21,6 +21,7 @@ from dyn.backends.runtime import native_runtime
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
+from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import Tracing
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
@@ -82,7 +83,8 @@ class Derivative:
             torch.zeros(shape, dtype=dtype) if one is None else one
             for one, (shape, dtype) in zip(cotangents, shapes, strict=True)
         ]
-        pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
+        with limited():
+            pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
         if self.memory == "low":
             native_runtime().trim()
         if len(given) == len(cotangents):
@@ -191,9 +193,11 @@ def differentiated(
         ("argument", number) for number, given in enumerate(arguments) if _is_leaf_input(given, number)
     ]
     leaves = [arguments[number] for _, number in origins]
-    for number, (tensor, _) in enumerate(tracing.captured.values()):
+    for tensor, made in (*tracing.stand_ins.values(), *tracing.captured.values()):
         if tensor.requires_grad:
-            origins.append(("captured", number))
+            origin = record_of(made).storage.origin
+            assert origin is not None, "it is from outside of the trace"
+            origins.append(origin)
             leaves.append(tensor)
     used: list[int] = []
 

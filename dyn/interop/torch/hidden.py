@@ -2,7 +2,8 @@
 
 A function may use the gradients that tensors have (``p.grad``), which are other tensors, or none, at each step, and the
 learning rates of optimizers. Each of those that its trace comes to is an argument of the program: the trace then begins
-anew, with the traced tensor in the gradient's place. What the function leaves there, each call leaves there.
+anew, with the traced tensor in the gradient's place. What the function leaves there, each call leaves there. So are
+seeds of random numbers, and tensors that it closes over and that do not stay where they are in memory.
 
 The rest of an optimizer that steps is a condition of the program: its other hyperparameters, and which tensors are its
 state. What of that the function changes itself, no program does.
@@ -21,6 +22,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from dyn.errors import NotYetError
 from dyn.interop.torch.function_modes import FunctionMode
+from dyn.interop.torch.randomness import Seed
 from dyn.interop.torch.tensors import float_of, is_traced, record_of
 from dyn.interop.torch.tracing import HIGHER_ORDER
 from dyn.source import Loc, user_loc
@@ -41,7 +43,7 @@ class Gradient:
     def key(self) -> Any:
         return "gradient", id(self.tensor)
 
-    def read(self) -> torch.Tensor | None:
+    def sample(self) -> torch.Tensor | None:
         """The tensor that a call is given; None where there is none."""
         return self.get()
 
@@ -64,7 +66,7 @@ class LearningRate:
     def key(self) -> Any:
         return "learning rate", id(self.group)
 
-    def read(self) -> torch.Tensor | None:
+    def sample(self) -> torch.Tensor | None:
         return torch.tensor(self.get(), dtype=torch.float64) if type(self.get()) is float else None
 
     def get(self) -> Any:
@@ -74,7 +76,27 @@ class LearningRate:
         self.group["lr"] = float_of(value) if isinstance(value, torch.Tensor) else value
 
 
-Hidden = Gradient | LearningRate
+@dataclass(frozen=True, eq=False, slots=True)
+class MovingTensor:
+    """A tensor that the function closes over, and whose memory is other memory from call to call."""
+
+    tensor: torch.Tensor
+
+    @property
+    def key(self) -> Any:
+        return "tensor", id(self.tensor)
+
+    def sample(self) -> torch.Tensor:
+        return self.tensor
+
+    def get(self) -> Any:
+        return None
+
+    def set(self, value: Any) -> None:
+        """It stays the tensor that it is: a trace finds out when the function comes to it (``Tracing.stand_ins``)."""
+
+
+Hidden = Gradient | LearningRate | MovingTensor | Seed
 
 
 class HiddenNeeded(BaseException):

@@ -153,13 +153,13 @@ class _Needs:
 def _written_out(tracing: Tracing, write: Callable[[_Needs], Any]) -> Any:
     """An operation as ``write`` writes it, with all that its regions need."""
     needs = _Needs()
-    pieces, count = len(tracing.pieces), tracing.keys.count
+    pieces, count = len(tracing.pieces), tracing.keys.position
     while True:
         try:
             return write(needs)
         except RunAgain:
             del tracing.pieces[pieces:]
-            tracing.keys.count = count
+            tracing.keys.go_to(count)
 
 
 @contextlib.contextmanager
@@ -171,10 +171,10 @@ def _region(
         for storage, value in zip(needs.written, memory, strict=True):
             scope.note_write(storage)
             storage.put(value)
-        drawn = tracing.keys.count
+        drawn = tracing.keys.position
         yield scope
         written = [storage for storage in scope.written if storage not in needs.written]
-        steps = is_loop and tracing.keys.count > drawn and not needs.steps
+        steps = is_loop and tracing.keys.position != drawn and not needs.steps
         if written or steps:
             needs.again(written=written, steps=steps)
 
@@ -209,7 +209,7 @@ class _InPlaceOf(FunctionMode):
 class _Recorded:
     """PyTorch's state in the forward pass, under which a region is run once more in the backward pass."""
 
-    def __init__(self, tracing: Tracing, keys: int) -> None:
+    def __init__(self, tracing: Tracing, keys: Mapping[Any, int]) -> None:
         self.tracing, self.keys = tracing, keys
         self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
@@ -225,9 +225,9 @@ class _Recorded:
 
         ``others`` stand in the place of tensors that it closes over, by their identity.
         """
-        tracing, drawn = self.tracing, self.tracing.keys.count
+        tracing, drawn = self.tracing, self.tracing.keys.position
         enabled, dtype = self.autocast
-        tracing.keys.count = self.keys
+        tracing.keys.go_to(self.keys)
         with (
             tracing.scope() as scope, tracing.keys.drawing_in(_here(), step), torch.enable_grad(),
             torch.autocast("cpu", dtype=dtype, enabled=enabled, cache_enabled=False),
@@ -245,7 +245,7 @@ class _Recorded:
             if asked:
                 outputs, given = ([pair[side] for pair in asked] for side in (0, 1))
                 found = torch.autograd.grad(outputs, list(leaves), given, allow_unused=True)
-        tracing.keys.count = drawn
+        tracing.keys.go_to(drawn)
         pairs = zip(found, [_value(tracing, leaf) for leaf in leaves], strict=True)
         return [_zeros(like) if one is None else _value(tracing, one) for one, like in pairs]
 
@@ -319,7 +319,7 @@ def cond(tracing: Tracing, pred: Any, true_fn: Function, false_fn: Function, ope
         pred = bool(pred)
     if not isinstance(pred, torch.Tensor | torch.SymBool):
         return (true_fn if pred else false_fn)(*operands)
-    flag, drawn, has_gradients = _truth(tracing, pred), tracing.keys.count, torch.is_grad_enabled()
+    flag, drawn, has_gradients = _truth(tracing, pred), tracing.keys.position, torch.is_grad_enabled()
 
     def choose(branch: Callable[[Function], Sequence[Tracer]]) -> list[Tracer]:
         ways = [functools.partial(branch, function) for function in (true_fn, false_fn)]
@@ -512,7 +512,7 @@ class _Scan:
         self.starts = [_Leaf.of(tracing, one, what) for one in init]
         self.count = len(self.starts)
         self.has_gradients = torch.is_grad_enabled()
-        self.recorded = _Recorded(tracing, tracing.keys.count)
+        self.recorded = _Recorded(tracing, tracing.keys.position)
         #: The tensors that get gradients: all of them, and those that each step is given as they are.
         self.inputs: dict[int, Any] = {}
         self.shared: dict[int, Any] = {}

@@ -7,41 +7,35 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
 import torch
-from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_with_path
 
-from dyn import api
 from dyn.api import CacheInfo
-from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
-from dyn.hosts import TORCH
-from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
-from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, accept, entry_state, torch_state, transformation
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.interop.torch.arguments import TensorType, type_of
+from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
+from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
-from dyn.interop.torch.eager import Piece, cut
-from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, unsupported, warn_of_failure, warn_of_pieces
-from dyn.interop.torch.gradients import Derivative, Given, spent
-from dyn.interop.torch.hidden import Hidden, HiddenNeeded, HiddenState, OptimizerState, StateCreated
-from dyn.interop.torch.layouts import ROWS, Layout, layout_of
-from dyn.interop.torch.objects import SIMPLE, Copies, ObjectLayout, Opened, closed_over
+from dyn.interop.torch.eager import Piece
+from dyn.interop.torch.errors import torch_error
+from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, warn_of_failure, warn_of_pieces
+from dyn.interop.torch.hidden import MovingTensor, StateCreated
+from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
 from dyn.interop.torch.options import DEFAULT, Options
-from dyn.interop.torch.randomness import SeedNeeded, new_seed
-from dyn.interop.torch.results import Collector, Outputs, OverlapError, Plan
-from dyn.interop.torch.second_derivatives import EagerCall
-from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
-from dyn.interop.torch.tensors import refuse_leaks
-from dyn.interop.torch.tracing import StartsNeeded, Tracing
+from dyn.interop.torch.plans import OverlapError
+from dyn.interop.torch.program import ArgumentChanged, TensorProgram
+from dyn.interop.torch.randomness import GeneratorNumber
+from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
+from dyn.interop.torch.threads import limited
 from dyn.native_callable import NativeCallable
 from dyn.source import user_loc
-from dyn.specialize.version import Version
 from dyn.trace.context import current_trace
 from dyn.trace.partition import Memory
 from dyn.trace.static import Static
-from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -101,12 +95,10 @@ def jit(
 #: So many programs are made of which each has changed an attribute that it relies on.
 MOST_REWRITES = 4
 
-#: So many native checks of its conditions are made for a program, which has others from call to call.
-MOST_WATCHES = 4
-
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_options", "_programs", "_said",
+    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_options", "_parts", "_programs",
+    "_said",
     "_shapes", "_strict", "_table",
 })  # fmt: skip
 
@@ -142,6 +134,8 @@ class TorchJitted(NativeCallable):
         self._opened = Opened()
         #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
         self._first_steps: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        #: The compiled functions of which a distributed module's calls are made.
+        self._parts: list[TorchJitted] = []
         if not isinstance(function, torch.nn.Module):
             functools.update_wrapper(self, function)
 
@@ -226,21 +220,32 @@ class TorchJitted(NativeCallable):
         """
         leaves, tree = tree_flatten((args, kwargs))
         tensors: list[torch.Tensor] = []
-        rest: list[Static | ObjectLayout | None] = []
+        generators: list[torch.Generator] = []
+        rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
+        inside: list[torch.Tensor]
         types: list[TensorType] = []
         try:
             _check_place()
             for leaf in leaves:
-                if isinstance(leaf, torch.Tensor):
-                    types.append(_type(leaf, tensors))
+                if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and self._shapes is None:
+                    inside = []
+                    rest.append(WrapperLayout.of(leaf, inside))
+                    _check_hash(leaf, rest[-1])
+                    for tensor in inside:
+                        types.append(type_of(tensor, tensors))
+                        tensors.append(tensor)
+                elif isinstance(leaf, torch.Tensor):
+                    types.append(type_of(leaf, tensors))
                     tensors.append(leaf)
                     rest.append(None)
+                elif isinstance(leaf, torch.Generator):
+                    rest.append(GeneratorNumber.of(leaf, generators))
                 elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
-                    inside: list[torch.Tensor] = []
+                    inside = []
                     rest.append(self._opened.layout(leaf, inside))
                     _check_hash(leaf, rest[-1])
                     for tensor in inside:
-                        types.append(_type(tensor, tensors))
+                        types.append(type_of(tensor, tensors))
                         tensors.append(tensor)
                 else:
                     rest.append(Static("argument", leaf))
@@ -266,7 +271,10 @@ class TorchJitted(NativeCallable):
         failure = program.failure
         if failure is None or program.is_compiled_for(tensors):
             try:
-                result = program(tensors, lambda: self._opened.containers((*args, *kwargs.values())))
+                with limited():
+                    result = program(tensors, generators, lambda: self._opened.containers((*args, *kwargs.values())))
+            except ShapeError as error:
+                raise torch_error(error) from None
             except OF_CALLERS:
                 raise
             except OverlapError as error:
@@ -280,6 +288,8 @@ class TorchJitted(NativeCallable):
                 if self._strict or program.is_compiled_for(tensors):
                     raise
                 failure = Failure.of(error)
+                if isinstance(error, DistributedModuleError):
+                    failure = self._in_parts(error, failure)
             else:
                 self._report(program)
                 self._accept(args, kwargs, tensors, program)
@@ -305,8 +315,9 @@ class TorchJitted(NativeCallable):
                 program.watch()
                 return program
             program = make()
+            program.give([MovingTensor(one) for one in gathered(self._function)])
             if known:
-                program.give(known[-1].hidden)
+                program.follow(known[-1])
             self._check_rewritten(program, known)
             current = {key: tuple([one for one in known if one.is_current()]) for key, known in self._programs.items()}
             if sum(map(len, current.values())) < sum(map(len, self._programs.values())):
@@ -314,6 +325,20 @@ class TorchJitted(NativeCallable):
             self._programs = {key: known for key, known in current.items() if known}
             self._programs[state] = (*self._programs.get(state, ()), program)
             return program
+
+    def _in_parts(self, error: DistributedModuleError, failure: Failure) -> Failure:
+        """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
+        modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
+        parts = compile_parts([*modules, error.module], self._part)
+        self._parts = [part for part in parts if isinstance(part, TorchJitted)]
+        count = len(self._parts)
+        says = "1 part of it is" if count == 1 else f"{count} parts of it are"
+        return replace(failure, reason=f"{failure.reason} {says} compiled.") if count else failure
+
+    def _part(self, function: Callable[..., Any], name: str) -> TorchJitted:
+        part = TorchJitted.single()(function)
+        part._name = name
+        return part
 
     def _check_rewritten(self, program: TensorProgram, known: Sequence[TensorProgram]) -> None:
         """Leave calls to eager PyTorch where each changes an attribute that the next one reads, as a counter."""
@@ -386,6 +411,7 @@ class TorchJitted(NativeCallable):
     def cache_info(self) -> CacheInfo:
         """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
         infos = [program.jitted.cache_info() for program in self._in_order()]
+        infos += [part.cache_info() for part in self._parts]
         native = CacheInfo(0, self._native_hits(), 0, 0.0)
         return CacheInfo(*[sum(column) for column in zip(native, *infos, strict=True)])
 
@@ -396,6 +422,7 @@ class TorchJitted(NativeCallable):
             if program.jitted.cache_info().compiles:
                 parts.append(str(program.jitted.explain()))
             parts += [pieces_text(pieces) for pieces in program.pieces if pieces]
+        parts += [part.explain() for part in self._parts]
         failures = [said for said in self._said if isinstance(said, Failure)]
         return "\n\n".join([*parts, *[f"calls in eager PyTorch: {failure}" for failure in failures]])
 
@@ -421,352 +448,6 @@ for _name in vars(torch.nn.Module):
         setattr(JittedModule, _name, _of_module(_name))
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """Everything of a tensor argument that a program is made for, beside its sizes.
-
-    ``same_as`` is the number of an argument before it that is the same tensor.
-    """
-
-    dtype: torch.dtype
-    rank: int
-    device: torch.device
-    layout: Layout
-    #: Whether it requires a gradient, where gradients are recorded, and whether it is a leaf then.
-    has_gradient: bool
-    is_leaf: bool
-    same_as: int | None
-
-
-class TensorProgram:
-    """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
-
-    def __init__(
-        self, owner: TorchJitted, tree: Any, rest: Sequence[Any], types: Sequence[TensorType],
-        declared: Declared | None = None,
-    ) -> None:  # fmt: skip
-        self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
-        #: Why eager PyTorch makes calls for which nothing is compiled; None as long as dyn makes them all.
-        self.failure: Failure | None = None
-        #: The operations of each program that eager PyTorch runs.
-        self.pieces: list[tuple[Piece, ...]] = []
-        #: The tensors that it captures, and what it reads of modules, as far as it was traced.
-        self.captured: tuple[Captured, ...] = ()
-        self.modules = ModuleConditions.of((), _ignore)
-        #: The native check of both, and of which it is. It is made anew a few times, where they change.
-        self._watched: tuple[ModuleConditions, tuple[Captured, ...], Watch | None] = self.modules, self.captured, None
-        self._watches_left = MOST_WATCHES
-        #: The attributes that it reads and changes: calls that do so have another program each.
-        self.rewritten: frozenset[str] = frozenset()
-        #: Whether the function draws random numbers, for which each call has a seed.
-        self._draws = False
-        #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
-        self._has_starts = False
-        self.declared = declared
-        #: The state of PyTorch's objects that it is given, the types of what that was, and what has to be as it was.
-        self.hidden: tuple[Hidden, ...] = ()
-        self._hidden_types: tuple[TensorType | None, ...] = ()
-        self._optimizers: list[OptimizerState] = []
-        self.jitted = self._jitted([])
-
-    def _jitted(self, hidden: Sequence[torch.Tensor]) -> Any:
-        """The function of tensors for dyn to compile. Sizes of hidden arguments are numbers, as those of parameters."""
-
-        def traced(args: tuple[Any, ...], seed: Tracer | None, hidden: tuple[Any, ...]) -> Outputs:
-            return self._trace(args, seed, hidden)
-
-        traced.__name__ = traced.__qualname__ = self.owner._name
-        shapes: dict[str, Any] = {"hidden": tuple([tuple(tensor.shape) for tensor in hidden])} if hidden else {}
-        if self.declared is not None:
-            return api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
-        return api.jit(traced, shapes=shapes or None)
-
-    def give(self, hidden: Sequence[Hidden]) -> None:
-        """Give it more of the state of PyTorch's objects. Raises UnsupportedOpError for what no program is given."""
-        if not hidden:
-            return
-        hidden = (*self.hidden, *hidden)
-        values = [one.read() for one in hidden]
-        self._hidden_types = _types(values)
-        self.hidden = hidden
-        self.jitted = self._jitted([one for one in values if one is not None])
-
-    def __call__(self, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]) -> Any:
-        """The result of a call with these ``tensors``, once what it changes of the arguments' ``containers`` is
-        changed."""
-        by_sizes = False
-        while True:  # until a trace has all that it needs
-            hidden = self._hidden_now(tensors)
-            if self._has_starts and not _start_at_0([*tensors, *hidden]):
-                raise NotYetError(
-                    "as_strided with storage_offset= of a tensor that does not start where its memory does.",
-                    loc=user_loc(),
-                    remedy="leave storage_offset= out, or pass a clone() of the tensor.",
-                )
-            try:
-                with answers_by_sizes(by_sizes):
-                    outputs = self.jitted(_plain(tensors), new_seed() if self._draws else None, _plain(hidden))
-                return self._finished(outputs, [*tensors, *hidden], containers)
-            except SeedNeeded:
-                self._draws = True
-            except StartsNeeded:
-                self._has_starts = True
-            except HiddenNeeded as error:
-                self.give(error.hidden)
-            except SizesNeeded:
-                if by_sizes:  # sizes of the call do not tell
-                    raise NotYetError(
-                        "a write to what is a view or a copy by a size that the program finds out.",
-                        loc=user_loc(),
-                        remedy="write to a clone() of it.",
-                    ) from None
-                by_sizes = True
-
-    def _hidden_now(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The hidden arguments of a call with these ``tensors``. What is an argument as well, or twice, is another
-        tensor to the program, of the same memory."""
-        known = set(map(id, tensors))
-        hidden: list[torch.Tensor] = []
-        for value in [one.read() for one in self.hidden]:
-            if value is not None:
-                hidden.append(value.detach() if id(value) in known else value)
-                known.add(id(value))
-        return hidden
-
-    def _finished(
-        self, outputs: Outputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
-    ) -> Any:
-        results, plan = outputs.results, outputs.plan
-        if not tensors:  # programs without arguments, a seed among them, have NumPy's results
-            results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(one) for one in results]
-        if plan.derivative is not None:
-            call = self._eager_call(plan, plan.derivative, tensors)
-            results = plan.derivative.attached(results, tensors, plan.captured, call)
-        if plan.spent:
-            results = [spent(one) if number in plan.spent else one for number, one in enumerate(results)]
-        return plan.finish(results, tensors, containers)
-
-    def _eager_call(self, plan: Plan, derivative: Derivative, tensors: Sequence[torch.Tensor]) -> EagerCall:
-        """The call as the function as it is would make it, for second derivatives."""
-        dtype, autocast, _ = torch_state()
-
-        def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
-            self.owner._say(
-                Failure("a second derivative (create_graph=True), for which it is called again.", user_loc())
-            )
-            args, kwargs = self._arguments(tensors)
-            with torch.autocast("cpu", dtype=autocast or None, enabled=autocast is not False, cache_enabled=False):
-                return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
-
-        def refusal() -> str | None:
-            if self.owner._strict:
-                return "strict=True"
-            if self._draws:
-                return "it draws random numbers"
-            if self.hidden:
-                return "it reads or leaves gradients"
-            if plan.writes:
-                return "it writes to tensors"
-            if plan.has_objects:
-                return "it returns or changes objects"
-            same = self.is_current() and self.is_for_now() and torch.get_default_dtype() is dtype
-            return None if same else "modules or settings have changed since"
-
-        return EagerCall.of(again, refusal, derivative.inputs, tensors, plan.captured)
-
-    def _arguments(self, tensors: Sequence[Any]) -> Any:
-        """Arguments and keywords of a call of the function, with these tensors."""
-        left = iter(tensors)
-        leaves: list[Any] = []
-        for one in self.rest:
-            leaves.append(next(left) if one is None else one.made(left) if isinstance(one, ObjectLayout) else one.value)
-        return tree_unflatten(leaves, self.tree)
-
-    def is_compiled_for(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether there is a program for tensors of such sizes."""
-        hidden = self._hidden_now(tensors)
-        if self._has_starts and not _start_at_0([*tensors, *hidden]):
-            return False
-        seed = torch.zeros((), dtype=torch.int64) if self._draws else None
-        return self.jitted.is_compiled_for(_plain(tensors), seed, _plain(hidden))
-
-    def is_current(self) -> bool:
-        """Whether the tensors that it captures are where they were, and modules what they were."""
-        return self.modules.is_current() and all(one.is_current() for one in self.captured)
-
-    def is_for_now(self) -> bool:
-        """Whether the attributes that it read of modules are what they were, and hidden arguments and optimizers are
-        such as they were."""
-        return self.modules.are_attributes_same() and self._is_hidden_same()
-
-    def _is_hidden_same(self) -> bool:
-        if not self.hidden and not self._optimizers:
-            return True
-        try:
-            now = _types([one.read() for one in self.hidden])
-        except UnsupportedOpError:
-            return False
-        return now == self._hidden_types and all(one.is_current() for one in self._optimizers)
-
-    def watch(self) -> None:
-        """Have the native entry look, from now on, at what the program relies on, which is as it was."""
-        if self._watches_left and not self._is_watched():
-            self._watches_left -= 1
-            self._watched = self.modules, self.captured, Watch.of(self.modules, self.captured)
-
-    def _is_watched(self) -> bool:
-        return self._watched[0] is self.modules and self._watched[1] is self.captured
-
-    def is_known_to_be_current(self) -> bool:
-        """Whether the native entry says so. Otherwise Python has to be asked."""
-        watch = self._watched[2]
-        return watch is not None and self._is_watched() and watch.holds() and self._is_hidden_same()
-
-    def renew(self) -> bool:
-        """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
-        if self.modules.are_attributes_identical():
-            return False
-        self.modules = self.modules.renewed()
-        return True
-
-    def is_for_entry(self) -> bool:
-        """Whether the entry can tell its arguments from others, and make the calls: arguments lie in rows and are
-        different ones, no gradients are asked for, and Python has no part in it."""
-        if torch.is_grad_enabled() and any(one.requires_grad for one in self.captured):
-            return False
-        if (
-            self._draws
-            or self._has_starts
-            or self.hidden
-            or self.failure is not None
-            or any(self.pieces)
-            or isinstance(self.owner._shapes, DynamicShapes)
-        ):
-            return False
-        if any(isinstance(one, ObjectLayout) for one in self.rest):
-            return False
-        return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
-
-    def version(self, tensors: Sequence[torch.Tensor]) -> Version:
-        """What makes a call, which it has made before."""
-        return self.jitted.version_of(tuple([TORCH.view(tensor.detach()) for tensor in tensors]), None, ())
-
-    def _trace(self, tracers: Sequence[Tracer], seed: Tracer | None, hidden: Sequence[Tracer]) -> Outputs:
-        trace = current_trace()
-        assert trace is not None, "dyn.jit calls functions in a trace"
-        options = self.owner._options
-        tracing = Tracing(trace, seed, None if options.strict else cut, self._has_starts, options.memory)
-        try:
-            outputs = self._collected(tracing, tracers, hidden)
-        except Exception as error:
-            if tracing.env.strayed:
-                raise SizesNeeded from error
-            raise
-        if tracing.keys.asked and seed is None:  # and the function went on all the same
-            raise SeedNeeded
-        if tracing.env.refused:  # likewise
-            raise SizesNeeded
-        captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
-        tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
-        del tracing
-        refuse_leaks(tensors)
-        self.captured += captured
-        self.pieces.append(pieces)
-        return outputs
-
-    def _collected(self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer]) -> Outputs:
-        """What the function gives for traced tensors of these values, collected."""
-        given: list[Given] = []
-        types = [*self.types, *[one for one in self._hidden_types if one is not None]]
-        for number, (tracer, type) in enumerate(zip([*tracers, *hidden], types, strict=True)):
-            if type.same_as is None:
-                tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
-                given.append(Given(tracing, tensor.requires_grad_(type.has_gradient), type.is_leaf))
-            else:
-                given.append(given[type.same_as])
-        with tracing.active():  # classes that are registered may compute
-            args, kwargs = self._arguments([one.tensor for one in given[: len(tracers)]])
-        left = iter(given[len(tracers) :])
-        state = HiddenState(self.hidden, [None if one is None else next(left).tensor for one in self._hidden_types])
-        tracing.on_capture = state.note_captured
-
-        def captured() -> list[torch.Tensor]:
-            return [tensor for tensor, _ in tracing.captured.values()]
-
-        leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
-        own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
-        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured))
-        self._optimizers = state.optimizers
-        collector = Collector(tracing, given)
-        return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
-
-    def _run(
-        self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
-    ) -> tuple[Any, Changes]:
-        """What the function returns, and the attributes of modules that it changes, run in ``state``.
-
-        Nothing from outside of it has changed then: raises ArgumentChanged and NotYetError where it did that cannot be
-        done at each call.
-        """
-        owner = self.owner
-        statics = self._plain_statics()
-        closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
-        reads = Reads()
-        try:
-            with reads.recording(), tracing.active(), state:
-                returned = owner._function(*args, **kwargs)
-        finally:
-            outside = reads.taken_back()
-            self.rewritten |= reads.rewritten(outside)
-            self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
-            changed = statics.leading_to_changed()
-            statics.restore()
-            kept = closed.taken_back(tracing.is_own)
-        if changed:
-            raise ArgumentChanged(changed)
-        if kept is not None:
-            raise NotYetError(
-                f"a tensor is kept in a {type(kept).__name__} that the function, or a hook of a module, closes over.",
-                loc=user_loc(),
-                remedy="return it, or write it to a tensor or a buffer in place.",
-            )
-        return returned, outside
-
-    def _plain_statics(self) -> Copies:
-        """What is in the plain objects that are passed as they are."""
-        statics: list[Any] = []
-        for one in self.rest:
-            if one is not None:
-                statics += one.statics() if isinstance(one, ObjectLayout) else [one.value]
-        plain = tuple([one for one in statics if is_plain(type(one))])
-        return Copies(self.owner._opened.containers(plain, plain=True))
-
-    def _on_end(self) -> Callable[[Any], None]:
-        """What to do when a module dies that it calls: the entry cannot tell, and Python has to be asked again."""
-        owner = weakref.ref(self.owner)
-
-        def ended(module: Any) -> None:
-            found = owner()
-            if found is not None:
-                found._forget_calls()
-
-        return ended
-
-
-def _types(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorType | None, ...]:
-    """The types of hidden arguments, each a tensor of its own."""
-    return tuple([None if one is None else _type(one, ()) for one in hidden])
-
-
-def _plain(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    return tuple([tensor.detach() for tensor in tensors])
-
-
-def _start_at_0(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors start where their memory does."""
-    return not any(tensor.storage_offset() for tensor in tensors)
-
-
 def _check_place() -> None:
     """Raise UnsupportedOpError where a call is a part of what PyTorch transforms."""
     place = transformation()
@@ -786,27 +467,3 @@ def _check_hash(argument: Any, layout: Any) -> None:
             loc=user_loc(),
             remedy="pass the tensors, or register the class by torch.utils._pytree.register_pytree_node.",
         ) from None
-
-
-class ArgumentChanged(BaseException):
-    """Ends a trace that changes objects among the arguments, which were taken for static. Nobody but the caller of the
-    trace is to see it, and so it is no ``Exception``."""
-
-    def __init__(self, changed: Sequence[Any]) -> None:
-        super().__init__()
-        self.changed = changed
-
-
-def _ignore(module: Any) -> None:
-    """For modules that nobody waits for."""
-
-
-def _type(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
-    """What of an argument decides about the program, beside what dyn.jit looks at itself."""
-    kind = unsupported(tensor)
-    if kind is not None:
-        raise UnsupportedOpError(f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU.")
-    same = next((number for number, other in enumerate(before) if other is tensor), None)
-    has_gradient = tensor.requires_grad and torch.is_grad_enabled()
-    is_leaf = not has_gradient or tensor.is_leaf
-    return TensorType(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, is_leaf, same)

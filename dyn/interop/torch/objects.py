@@ -21,6 +21,8 @@ from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_un
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
 from dyn.trace.static import Static
 
+#: What leads to what is closed over.
+_LEADING: Any = (FunctionType, MethodType, functools.partial, torch.nn.Module)
 #: More than so many objects are not looked through for a tensor.
 MOST = 10_000
 
@@ -134,13 +136,18 @@ class Opened:
 def closed_over(function: Any) -> tuple[Any, ...]:
     """What a function reaches beside its arguments: what it closes over, lists and dicts that are its globals, and the
     same of the hooks of modules among these."""
-    found: list[Any] = []
+    return tuple([one for one in reached(function) if not isinstance(one, _LEADING)])
+
+
+def reached(function: Any) -> Iterator[Any]:
+    """:func:`closed_over`, and the functions and modules that lead there, ``function`` among them."""
     left, seen = [function], set[int]()
     while left:
         one = left.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
+        yield one
         if isinstance(one, FunctionType):
             names = [one.__globals__.get(name) for name in one.__code__.co_names]
             left += [value for value in names if type(value) in (list, dict) or isinstance(value, torch.nn.Module)]
@@ -154,9 +161,6 @@ def closed_over(function: Any) -> tuple[Any, ...]:
             for module in one.modules():
                 for name in HOOKS:
                     left += (own_names(module).get(name) or {}).values()
-        else:
-            found.append(one)
-    return tuple(found)
 
 
 def _is_set(cell: CellType) -> bool:

@@ -30,15 +30,18 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from dyn.errors import NotYetError, TraceError, UnsupportedOpError, problem_of
+from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
+from dyn.hosts import TORCH
 from dyn.interop.torch import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
+from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
-from dyn.interop.torch.randomness import Keys
+from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
+from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
@@ -111,8 +114,8 @@ class Tracing(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(
-        self, trace: Trace, seed: Tracer | None = None, otherwise: Callable[..., Any] | None = None,
-        has_starts: bool = False, memory: Memory = "default",
+        self, trace: Trace, otherwise: Callable[..., Any] | None = None, has_starts: bool = False,
+        memory: Memory = "default",
     ) -> None:  # fmt: skip
         super().__init__()
         self.trace = trace
@@ -120,7 +123,7 @@ class Tracing(TorchDispatchMode):
         self.memory: Memory = memory
         #: Whether arguments are known to start where their memory does.
         self.has_starts = has_starts
-        self.keys = Keys(trace, seed)
+        self.keys = Keys(trace)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
@@ -130,8 +133,12 @@ class Tracing(TorchDispatchMode):
         self._views: dict[Any, Record] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
-        #: Is told of each of them, before it is used.
+        #: Those that are arguments of the program, likewise.
+        self.stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
+        #: Is told of each tensor that is captured, before it is used.
         self.on_capture: Callable[[torch.Tensor], None] = lambda tensor: None
+        #: Is told of tensors that wrap others, of which an operation is.
+        self.on_wrapper: Callable[[torch.Tensor], None] = check_wrapper
         #: The regions that are being traced, each in the one before it.
         self.scopes: list[Scope] = []
 
@@ -140,7 +147,7 @@ class Tracing(TorchDispatchMode):
         """Have PyTorch's operations traced, none of which leaves anything behind."""
         with (
             disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, without_dynamo(), self.keys.active(),
-            self, Functions(HIGHER_ORDER, self.env),
+            self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
             yield
 
@@ -171,13 +178,15 @@ class Tracing(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor) -> Any:
         """The traced tensor of one that the function closes over."""
-        found = self.captured.get(id(tensor))
+        found = self.stand_ins.get(id(tensor)) or self.captured.get(id(tensor))
         if found is None:
             self.on_capture(tensor)
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             number = len(self.captured)
+            with torch._C.DisableTorchFunction():  # each use of it looks first whether it lies there still
+                array = TORCH.borrow(plain)
             with outside_of_regions(self.trace):
-                value = Tracer(self.trace, self.trace.captured(plain, dtype, tuple(tensor.shape), "parameter"))
+                value = Tracer(self.trace, self.trace.captured(array, dtype, tuple(tensor.shape), "parameter"))
                 made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
@@ -203,6 +212,10 @@ class Tracing(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         leave_dynamo()
+        wrappers = wrappers_in(types, args, kwargs)
+        if wrappers:
+            self.note_wrappers(wrappers)
+            return NotImplemented  # their class says what this is, by operations on what is inside
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs or {})
         if func is not torch.ops.aten.detach.default:
@@ -219,11 +232,18 @@ class Tracing(TorchDispatchMode):
         versions = self._versions(args, kwargs) if _is_written(func) else []
         try:
             return self._traced(func, args, kwargs)
+        except GeneratorError:
+            raise
         except (TraceError, NotImplementedError) as error:
             if versions and self._versions(args, kwargs) != versions:  # half of what it writes is written
                 raise
             reason = problem_of(error)
         return self.otherwise(self, func, args, kwargs, reason)
+
+    def note_wrappers(self, wrappers: Sequence[torch.Tensor]) -> None:
+        """Note tensors that wrap others, of which an operation is, or a function of PyTorch's."""
+        for one in wrappers:
+            self.on_wrapper(one)
 
     def _higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation of functions, by its rule; by what PyTorch says that it is, where it has none."""
@@ -241,7 +261,13 @@ class Tracing(TorchDispatchMode):
         return [record_of(leaf).storage.version for leaf in tree_leaves((args, kwargs)) if is_traced(leaf)]
 
     def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operation as ops of dyn's."""
+        """An operation as ops of dyn's. The function may catch what does not fit, as in PyTorch."""
+        try:
+            return self._made(func, args, kwargs)
+        except ShapeError as error:
+            raise torch_error(error) from None
+
+    def _made(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in IN_PLACE:
             return IN_PLACE[func](self, args, kwargs)
         if torch.Tag.inplace_view in func.tags:

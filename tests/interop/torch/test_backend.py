@@ -22,6 +22,7 @@ nn = torch.nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode  # noqa: E402
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.interop.torch.graphs import Lowered  # noqa: E402
 
 MODELS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
     "mlp": (
@@ -470,3 +471,47 @@ def test_what_is_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
             wanted, found = (torch.autograd.grad(run(torch.ones(n, 4), w).sum(), w) for run in (f, loaded))
             torch.testing.assert_close(found, wanted)
         assert cache_info().misses == before
+
+
+def test_what_dynamo_found_is_saved_with_the_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``TORCH_CACHING_PRECOMPILE``: another process traces nothing."""
+    from torch._dynamo.precompile_context import PrecompileContext
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    module = PrecompiledModule()
+    x = torch.randn(3, 4)
+    for is_saved in (False, True):
+        torch._dynamo.reset()
+        PrecompileContext.clear()
+        with torch._dynamo.config.patch(caching_precompile=True):
+            compiled = torch.compile(module, backend="dyn", dynamic=True, options={"strict": True})
+            stance = "fail_on_recompile" if is_saved else "default"
+            with torch.compiler.set_stance(stance):
+                for n in (3, 2):
+                    wanted, found = (torch.autograd.grad(run(x[:n]).sum(), module.weight) for run in (module, compiled))
+                    torch.testing.assert_close(found, wanted)
+            torch.compiler.save_cache_artifacts()
+    torch._dynamo.reset()
+    PrecompileContext.clear()
+
+
+class PrecompiledModule(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 5))
+        self.scale = 3
+
+    def forward(self, x: Any) -> Any:
+        return (nn.functional.gelu(x @ self.weight) * self.scale).softmax(-1).square() * x.shape[0]
+
+
+def test_graphs_that_cannot_be_saved_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setattr(Lowered, "saved", refuse)
+    with torch._dynamo.config.patch(caching_precompile=True):
+        compiled = torch.compile(lambda x: x + 1, backend="dyn", dynamic=True)
+        with pytest.warns(UserWarning, match=r"is not saved by caching_precompile: no"):
+            compiled(torch.ones(3))
+    torch._dynamo.reset()

@@ -56,9 +56,27 @@ def trained(model: Any, run: Any, rank: int, counts: list[int], count: Callable[
     return losses, [p.detach().clone() for p in whole]
 
 
+def sharded(layers: bool = False, made: Callable[[Any], Any] = lambda layer: layer, **options: Any) -> Any:
+    """The network as ``fully_shard`` makes it: as one, or each of its ``layers`` beside the rest, each ``made`` so."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = network()
+    model.first, model.second = made(model.first), made(model.second)
+    if layers:
+        fully_shard(model.first, **options)
+        fully_shard(model.second, **options)
+    return fully_shard(model, **options)
+
+
+def checkpointed(layer: Any) -> Any:
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    return checkpoint_wrapper(layer)
+
+
 def checked(rank: int) -> list[str]:
     """What is not as in eager PyTorch, in one of the processes."""
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     parallel: Callable[[Any], Any] = DistributedDataParallel
@@ -72,19 +90,19 @@ def checked(rank: int) -> list[str]:
     TorchJitted.__init__ = noted  # of this process alone
 
     def programs() -> int:
-        return sum(one.cache_info().compiles for one in compiled)
+        return sum(program.jitted.cache_info().compiles for one in compiled for program in one._in_order())
 
     model = parallel(network())
     wanted = trained(model, model, rank, [], programs)
     problems: list[str] = []
 
-    def check(name: str, model: Any, run: Any, is_compiled: bool = True) -> None:
+    def check(name: str, model: Any, run: Any, made: int = 1, wanted: Any = wanted, rtol: float = 1e-4) -> None:
         counts = [programs()]
         try:
-            torch.testing.assert_close(trained(model, run, rank, counts, programs), wanted, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(trained(model, run, rank, counts, programs), wanted, rtol=rtol, atol=rtol / 100)
         except AssertionError as error:
             problems.append(f"{name}: {error}")
-        if counts[1] != counts[3] or (counts[0] < counts[1]) is not is_compiled:
+        if [count - counts[0] for count in counts[1:]] != [made] * 3:
             problems.append(f"{name}: {counts}")
 
     model = parallel(dyn_torch.jit(network(), strict=True))
@@ -95,22 +113,44 @@ def checked(rank: int) -> list[str]:
     torch._dynamo.reset()
     model = parallel(network())
     check("torch.compile of DDP", model, torch.compile(model, **options))
-
     model = parallel(network())
-    with pytest.warns(dyn_torch.FallbackWarning, match="DistributedDataParallel, which gets ready at each call"):
-        check("jit of DDP", model, dyn_torch.jit(model), False)
+    with pytest.warns(dyn_torch.FallbackWarning, match="gets ready at each call to add up gradients. 1 part of it is"):
+        check("jit of DDP", model, dyn_torch.jit(model))
 
+    torch._dynamo.reset()
+    model = sharded()
+    check("torch.compile of fully_shard", model, torch.compile(model, **options))
+    torch._dynamo.reset()
+    model = sharded(layers=True)
+    check("torch.compile of sharded layers", model, torch.compile(model, **options))
+    model = sharded()
+    with pytest.warns(dyn_torch.FallbackWarning, match="gathers its parameters at each call. 1 part of it is compiled"):
+        check("jit of fully_shard", model, whole := dyn_torch.jit(model))
+    assert whole.cache_info()[:2] == (1, 2)
+    assert whole.explain().startswith("FSDPNetwork: 1 compile, 2 hits"), whole.explain()
+    with pytest.raises(NotYetError, match="gathers its parameters at each call"):
+        dyn_torch.jit(sharded(), strict=True)(torch.ones(3, 4))
+    model = sharded(made=dyn_torch.jit)
+    check("fully_shard around jit", model, model, 2)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    model = sharded(True, checkpointed, mp_policy=policy)
+    halves = trained(model, model, rank, [], programs)
+    model = sharded(True, checkpointed, mp_policy=policy)
+
+    def run(x: Any) -> Any:
+        return model(x).clone()
+
+    with pytest.warns(dyn_torch.FallbackWarning, match="gathers its parameters at each call. 2 parts of it are compi"):
+        check("jit of sharded layers", model, dyn_torch.jit(run), 2, halves, 0.05)
     with pytest.raises(NotYetError, match="as fully_shard makes it"):
         fully_shard(dyn_torch.jit(network()))
-    model = fully_shard(network())
-    with pytest.warns(dyn_torch.FallbackWarning, match="a module that is sharded"):
-        check("jit of fully_shard", model, dyn_torch.jit(model), False)
     return problems
 
 
 def process(rank: int, path: str, answers: Any) -> None:
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)  # PyTorch's own, where Dynamo loads itself
+    warnings.filterwarnings("ignore", "The .grad attribute", UserWarning)  # Dynamo's own, of what a hook has given
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     try:

@@ -485,3 +485,40 @@ def test_arguments_that_programs_do_not_take(kind: str) -> None:
     assert compiled.cache_info().compiles == 1
     with pytest.raises(UnsupportedOpError, match=f"^{kind}"):
         dyn_torch.jit(function, strict=True)(ARGUMENTS[kind]())
+
+
+@pytest.mark.parametrize(
+    ("f", "kind"),
+    [
+        (lambda x: x.permute(0, 0), RuntimeError),
+        (lambda x: x @ x, RuntimeError),
+        (lambda x: x + torch.ones(x.shape[1] + 1), RuntimeError),
+        (lambda x: x.reshape(7), RuntimeError),
+        (lambda x: torch.cat([x, torch.ones(2, 2)]), RuntimeError),
+        (lambda x: x.sum(5), IndexError),
+        (lambda x: x.softmax(-4), IndexError),
+        (lambda x: x.transpose(0, 7), IndexError),
+    ],
+)
+def test_errors_are_of_pytorchs_classes(f: Callable[[Any], Any], kind: type[Exception]) -> None:
+    x = torch.randn(3, 4)
+    for compiled in (dyn_torch.jit(f), dyn_torch.jit(f, strict=True), f):
+        with pytest.raises(kind):
+            compiled(x)
+
+
+def test_errors_that_a_function_catches() -> None:
+    """What no size decides: sizes are checked when the program runs."""
+
+    def caught(x: Any) -> Any:
+        try:
+            return x.permute(0, 0)
+        except RuntimeError:
+            x = x + 0.5
+        try:
+            return x.sum(5)
+        except IndexError:
+            return x + 1
+
+    x = torch.randn(3, 4)
+    assert torch.equal(dyn_torch.jit(caught, strict=True)(x), caught(x))

@@ -317,3 +317,16 @@ def test_recorded_writes_to_what_is_closed_over_are_pytorchs(in_part: bool) -> N
     with torch.no_grad():
         dyn_torch.jit(without, strict=True)(x)
     assert without.memory.tolist() == wanted.memory.tolist()
+
+
+def test_a_size_that_is_known_to_be_1_is_so_in_the_second_half() -> None:
+    """What the first program demands of its sizes, and no branch asks."""
+
+    def f(x: Any, w: Any, scale: Any, b: Any) -> Any:
+        return ((x @ w.t()) * scale.t() + b).relu()
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n, k, m in ((2, 3, 4), (0, 3, 3), (5, 3, 3)):
+        given = torch.randn(n, k, requires_grad=True), torch.randn(m, k), torch.randn(m, 1), torch.randn(m)
+        wanted, found = (torch.autograd.grad(run(*given).square().sum(), given[0]) for run in (f, compiled))
+        torch.testing.assert_close(found, wanted)

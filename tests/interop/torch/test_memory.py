@@ -358,3 +358,15 @@ def test_what_is_written_and_reached_in_two_ways_is_refused() -> None:
         ):
             dyn_torch.jit(gradient_written, strict=True)(weight.grad)
     assert weight.tolist() == weight.grad.tolist() == [1, 1, 1]
+
+
+def test_memory_of_arguments_parameters_and_buffers_can_be_freed() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2).bfloat16())
+    compiled = dyn_torch.jit(lambda x: module[2](module[1](module[0](x)).bfloat16()))
+    x = torch.ones(4, 2)
+    for _ in range(2):
+        compiled(x).sum().backward()
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(x)
+    assert all(one.untyped_storage().resizable() for one in (x, *module.parameters(), *module.buffers()))

@@ -15,6 +15,7 @@ torch: Any = pytest.importorskip("torch")
 nn = torch.nn
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.errors import NotYetError  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 
 MODULES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
@@ -73,6 +74,51 @@ def test_parameters_are_read_at_each_call() -> None:
         same(module(x), compiled(x))
         module.weight = nn.Parameter(torch.randn(2, 3))  # another parameter
         same(module(x), compiled(x))
+
+
+def moving(module: Any) -> None:
+    """Give each parameter other memory, with the same values."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.clone()
+
+
+def test_parameters_whose_memory_is_other_memory_at_each_call() -> None:
+    """They are arguments of the program in the end, and nothing is traced any more."""
+    torch.manual_seed(0)
+    module = nn.Linear(3, 2)
+    theirs, inside = copy.deepcopy(module), copy.deepcopy(module)
+    compiled = dyn_torch.jit(module)
+    step = dyn_torch.jit(lambda x: trained(inside, inside, x), strict=True)
+    programs: list[Any] = []
+    for number in range(8):
+        x = torch.full((number + 1, 3), 0.1)
+        for one in (module, theirs, inside):
+            moving(one)
+        wanted = trained(theirs, theirs, x)
+        same(wanted, trained(module, compiled, x))
+        same(wanted, step(x))
+        for one in (module, inside):
+            same(list(theirs.parameters()), list(one.parameters()))
+        programs.append([*compiled._in_order(), *step._in_order()])
+    assert programs[-1] == programs[-2] == programs[-3]
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for _ in range(6):
+            moving(module)
+            same(module(x), compiled(x))
+    with pytest.raises(NotYetError, match="compiled: it closes over tensors that have moved in memory"):
+        torch.autograd.grad(compiled(x).square().sum(), module.weight, create_graph=True)
+
+
+def trained(module: Any, run: Any, x: Any) -> Any:
+    """The loss of a step of gradient descent."""
+    loss = run(x).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
+    return loss.detach()
 
 
 def test_buffers_that_a_module_writes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -263,17 +264,133 @@ def test_bounds_of_integers() -> None:
         compiled(torch.ones(0))
 
 
-def test_a_generator_is_refused() -> None:
-    generator = torch.Generator()
-    functions: list[Callable[[Any], Any]] = [
-        lambda x: torch.rand(3, generator=generator),
-        lambda x: x.normal_(generator=generator),
-        lambda x: x.clone().uniform_(generator=generator),
+def drawing(generator: Any) -> list[Callable[[Any], Any]]:
+    """Functions that draw from a generator that they close over."""
+    return [
+        lambda x: x + torch.rand(x.shape, generator=generator),
+        lambda x: x.clone().normal_(generator=generator),
+        lambda x: x.clone().uniform_(generator=generator).bernoulli_(0.5, generator=generator),
         lambda x: torch.randint(5, x.shape, generator=generator),
+        lambda x: torch.bernoulli(x / 2, generator=generator) + torch.rand(x.shape),
+        lambda x: torch.randperm(x.shape[0], generator=generator),
+        lambda x: torch.multinomial(x, 2, generator=generator),
     ]
-    for function in functions:
-        with pytest.raises(dyn.errors.NotYetError, match=r"torch.manual_seed\(\) seeds"):
-            dyn_torch.jit(function, strict=True)(torch.ones(3))
+
+
+def test_generators_that_a_function_closes_over() -> None:
+    generator, other = torch.Generator(), torch.Generator()
+    for function in drawing(generator):
+        compiled = dyn_torch.jit(function, strict=True)
+        state = other.get_state()
+        made: list[list[Any]] = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            generator.manual_seed(5)
+            made.append([compiled(torch.ones(n, 40)) for n in (30, 30, 31)])
+        for a, b in zip(*made, strict=True):
+            assert torch.equal(a, b)
+        assert not torch.equal(made[0][0], made[0][1])
+        assert compiled.cache_info().compiles == 1
+        assert torch.equal(state, other.get_state())
+
+
+def test_generators_are_arguments() -> None:
+    """A program is for all of them; the same one passed twice is one."""
+
+    def f(x: Any, a: Any, *, b: Any) -> Any:
+        return torch.rand(x.shape, generator=a), torch.rand(x.shape, generator=b), torch.rand(x.shape, generator=a)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    x = torch.ones(50)
+    one, other, again = (
+        compiled(x, torch.Generator().manual_seed(a), b=torch.Generator().manual_seed(b))
+        for a, b in ((1, 2), (3, 2), (1, 4))
+    )
+    assert [torch.equal(a, b) for a, b in zip(one, other, strict=True)] == [False, True, False]
+    assert [torch.equal(a, b) for a, b in zip(one, again, strict=True)] == [True, False, True]
+    assert not torch.equal(one[0], one[2])
+    assert compiled.cache_info().compiles == 1
+    same = torch.Generator().manual_seed(1)
+    first = compiled(x, same, b=same)
+    assert not any(torch.equal(first[a], first[b]) for a, b in ((0, 1), (1, 2), (0, 2)))
+    second = compiled(x, same, b=same)
+    assert not any(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert compiled.cache_info().compiles == 2
+
+
+def test_a_generator_whose_state_is_set_back() -> None:
+    def f(x: Any, generator: Any) -> Any:
+        state = generator.get_state()
+        first = torch.rand(x.shape, generator=generator), torch.rand(x.shape, generator=generator)
+        generator.set_state(state)
+        return first, torch.rand(x.shape, generator=generator)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    (first, second), again = compiled(torch.ones(9), torch.Generator())
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+
+
+def _seeded(x: Any, generator: Any) -> Any:
+    generator.manual_seed(3)
+    return torch.rand(x.shape, generator=generator)
+
+
+def _seeded_later(x: Any, generator: Any) -> Any:
+    y = torch.rand(x.shape, generator=generator)
+    generator.manual_seed(3)
+    return y
+
+
+def _made(x: Any, generator: Any) -> Any:
+    return torch.rand(x.shape, generator=torch.Generator().manual_seed(3))
+
+
+def _all_seeded(x: Any, generator: Any) -> Any:
+    torch.manual_seed(3)
+    return torch.rand(x.shape)
+
+
+@pytest.mark.parametrize("f", [_seeded, _seeded_later, _made, _all_seeded])
+def test_functions_that_seed_generators_are_pytorchs(f: Any) -> None:
+    x, generator = torch.ones(5), torch.Generator()
+    with pytest.raises(dyn.errors.NotYetError, match="a random generator that the function itself makes, seeds or set"):
+        dyn_torch.jit(f, strict=True)(x, generator)
+    compiled = dyn_torch.jit(f)
+    for number in range(3):
+        torch.manual_seed(number)
+        generator.manual_seed(number)
+        wanted = f(x, generator), torch.rand(3), torch.rand(3, generator=generator)
+        torch.manual_seed(number)
+        generator.manual_seed(number)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = compiled(x, generator), torch.rand(3), torch.rand(3, generator=generator)
+        assert len(caught) == (number == 0)
+        for a, b in zip(wanted, found, strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_seed_that_holds_for_a_part() -> None:
+    def f(x: Any) -> Any:
+        first = torch.rand(x.shape)
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            same = torch.rand(x.shape), torch.rand(x.shape)
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            other = torch.rand(x.shape)
+        return first, torch.rand(x.shape), *same, other
+
+    compiled = dyn_torch.jit(f, strict=True)
+    one, two = compiled(torch.ones(9)), compiled(torch.ones(9))
+    assert [torch.equal(a, b) for a, b in zip(one, two, strict=True)] == [False, False, True, True, True]
+    assert len({tuple(made.tolist()) for made in one}) == 5
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    dyn_torch.jit(lambda x: f(x)[2:], strict=True)(torch.ones(9))
+    torch.manual_seed(0)
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_threads_have_seeds_of_their_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -294,17 +295,123 @@ class ByDispatch(Int8):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
 
-def test_weights_of_8_bits() -> None:
-    for kind in (Int8, ByDispatch):
-        layer = torch.nn.Linear(3, 4)
-        layer.weight = torch.nn.Parameter(kind.of(layer.weight.detach()), requires_grad=False)
-        compiled = dyn_torch.jit(layer, strict=kind is Int8)
-        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FallbackWarning)
-            for n in (2, 1, 0):
-                x = torch.randn(n, 3)
-                same(layer(x), compiled(x), 1e-4)
-            layer.weight.scale.mul_(2)  # the tensors inside are read at each call
-            same(layer(x + 1), compiled(x + 1), 1e-4)
-        assert len(caught) == (kind is ByDispatch)
-        assert compiled.cache_info().compiles == (kind is Int8)
+def layer_of(kind: Any) -> Any:
+    layer = torch.nn.Linear(3, 4)
+    layer.weight = torch.nn.Parameter(kind.of(layer.weight.detach()), requires_grad=False)
+    return layer
+
+
+@pytest.mark.parametrize("kind", [Int8, ByDispatch])
+def test_weights_of_8_bits(kind: Any) -> None:
+    layer = layer_of(kind)
+    compiled = dyn_torch.jit(layer, strict=True)
+    with torch.no_grad():
+        for n in (2, 1, 0):
+            x = torch.randn(n, 3)
+            same(layer(x), compiled(x), 1e-4)
+        layer.weight.scale.mul_(2)  # the tensors inside are read at each call
+        same(layer(x + 1), compiled(x + 1), 1e-4)
+    assert compiled.cache_info().compiles == 1
+    x = torch.randn(5, 3, requires_grad=True)
+    wanted, found = (torch.autograd.grad(run(x).square().sum(), [x, layer.bias]) for run in (layer, compiled))
+    same(list(wanted), list(found), 1e-4)
+    layer.weight.scale = layer.weight.scale * 3  # others are seen
+    same(layer(x), compiled(x), 1e-4)
+    layer.weight = torch.nn.Parameter(kind.of(torch.randn(4, 3)), requires_grad=False)
+    same(layer(x), compiled(x), 1e-4)
+
+
+@pytest.mark.parametrize("kind", [Int8, ByDispatch])
+def test_weights_of_8_bits_are_arguments(kind: Any) -> None:
+    """One program is for all sizes, and for all such weights."""
+
+    def f(x: Any, weights: Any) -> Any:
+        y = torch.nn.functional.linear(x, weights["w"], weights["b"])
+        return y * weights["w"].shape[0], y.relu()
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n, m, k in ((2, 4, 3), (3, 5, 1), (1, 1, 2), (0, 3, 3)):
+        weights = {"w": kind.of(torch.randn(m, k)), "b": torch.randn(m)}
+        x = torch.randn(n, k)
+        same(f(x, weights), compiled(x, weights), 1e-4)
+    assert compiled.cache_info().compiles == 1
+    x.requires_grad_()
+    wanted, found = (torch.autograd.grad(run(x, weights)[1].square().sum(), x) for run in (f, compiled))
+    same(list(wanted), list(found), 1e-4)
+
+
+@pytest.mark.parametrize("kind", [Int8, ByDispatch])
+def test_weights_of_8_bits_by_torch_compile(kind: Any) -> None:
+    torch._dynamo.reset()
+    layer = layer_of(kind)
+    options = {"backend": "dyn", "dynamic": True, "options": {"strict": True}}
+    compiled = torch.compile(layer, **options)
+    f = torch.compile(torch.nn.functional.linear, **options)
+    for n in (2, 3):
+        x = torch.randn(n, 3, requires_grad=True)
+        wanted, found = (torch.autograd.grad(run(x).square().sum(), [x, layer.bias]) for run in (layer, compiled))
+        same(list(wanted), list(found), 1e-4)
+        same(layer(x), f(x, layer.weight, layer.bias), 1e-4)
+    torch._dynamo.reset()
+
+
+class Context(ByDispatch):
+    """One that is made of what has no hash, too, beside another wrapper."""
+
+    def __init__(self, quantized: Any, scale: Any) -> None:
+        super().__init__(quantized, scale)
+        self.options: Any = {"bits": [8, torch.float32]}
+
+    def __tensor_flatten__(self) -> Any:
+        return ["quantized", "scale"], self.options
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        made = cls(inner["quantized"], inner["scale"])
+        made.options = context
+        assert tuple(size) == tuple(made.shape)
+        return made
+
+
+def test_tensors_in_tensors() -> None:
+    """The scale of one is a wrapper itself, and what else it is made of is part of the program."""
+
+    def f(x: Any, w: Any) -> Any:
+        return torch.nn.functional.linear(x, w) * w.options["bits"][0]
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for bits, programs in ((8, 1), (4, 2), (8, 2)):
+        w = Context(torch.randint(-3, 3, (4, 1), dtype=torch.int8), ByDispatch.of(torch.randn(4, 1)))
+        w.options = {"bits": [bits, torch.float32]}
+        x = torch.randn(2 + bits, 1)
+        same(f(x, w), compiled(x, w), 1e-4)
+        assert compiled.cache_info().compiles == programs
+
+
+def _with_gradient(w: Any) -> Any:
+    return w.requires_grad_()
+
+
+def _of_no_hash(w: Any) -> Any:
+    made = Context(w.quantized, w.scale)
+    made.options = {"bits": [{1}]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "f", "reason"),
+    [
+        (_with_gradient, torch.nn.functional.linear, "gradients of a tensor of the class ByDispatch."),
+        (_of_no_hash, torch.nn.functional.linear, "an attribute that is neither one nor has a hash"),
+        (lambda w: w, lambda x, w: w.detach(), "<lambda>() returns a tensor of the class ByDispatch"),
+    ],
+)
+def test_wrappers_that_are_pytorchs(change: Any, f: Any, reason: str) -> None:
+    x, w = torch.randn(2, 3), change(ByDispatch.of(torch.randn(4, 3)))
+    compiled = dyn_torch.jit(f)
+    with pytest.warns(FallbackWarning, match=re.escape(reason)):
+        found = compiled(x, w)
+    wanted = f(x, w)
+    assert type(found) is type(wanted)
+    if type(found) is torch.Tensor:
+        same(wanted.detach(), found.detach())

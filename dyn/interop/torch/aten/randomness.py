@@ -16,12 +16,10 @@ import torch
 
 import dyn.numpy as dnp
 from dyn import random
-from dyn.errors import NotYetError
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order, operation
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import CONVERTERS, Converter, Tracing
 from dyn.shapes import RelKind
-from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
@@ -49,22 +47,12 @@ def _drawing(function: Any, names: Sequence[str]) -> Any:
 
     @functools.wraps(function)
     def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        _refuse_generator(args, kwargs)
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
         given = [arg for arg, name in zip(args, names, strict=False) if name != "generator"]
-        named = {name: tracing.value(arg) for name, arg in kwargs.items() if name != "generator"}
-        return function(tracing.keys.new(), *tracing.value(given), **named)
+        rest = {name: tracing.value(arg) for name, arg in kwargs.items() if name != "generator"}
+        return function(tracing.keys.new(named.get("generator")), *tracing.value(given), **rest)
 
     return run
-
-
-def _refuse_generator(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Raise NotYetError where a generator other than PyTorch's own is to be used."""
-    if any(isinstance(arg, torch.Generator) for arg in (*args, *kwargs.values())):
-        raise NotYetError(
-            "random numbers of a generator= of their own.",
-            loc=user_loc(),
-            remedy="leave it out: torch.manual_seed() seeds the numbers of compiled functions, too.",
-        )
 
 
 def _of_first(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -262,11 +250,10 @@ def rrelu_with_noise(
     generator: Any = None,
 ) -> Any:  # fmt: skip
     """``rrelu_with_noise``, which writes the slopes to ``noise``."""
-    _refuse_generator((generator,), {})
     a = record_of(target).value
     if not training:
         return tracing.maker.fresh(_leaky(a, lower, upper), target.dtype, target.device)
-    made, slopes = rrelu(tracing.keys.new(), a, lower, upper)
+    made, slopes = rrelu(tracing.keys.new(generator), a, lower, upper)
     tracing.write(noise, slopes)
     return tracing.maker.fresh(made, target.dtype, target.device, _of_first((target,), {}))
 
@@ -363,14 +350,12 @@ def multinomial(key: Any, weights: Tracer, count: Any, replacement: bool = False
 @in_place("bernoulli_.float")
 def bernoulli_(tracing: Tracing, target: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """``bernoulli_``, whose functional sibling has no default for ``p``."""
-    _refuse_generator((), {"generator": generator})
-    tracing.write(target, bernoulli_like(tracing.keys.new(), record_of(target).value, p))
+    tracing.write(target, bernoulli_like(tracing.keys.new(generator), record_of(target).value, p))
     return target
 
 
 @in_place("normal_.default")
 def normal_(tracing: Tracing, target: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
     """``normal_``, whose functional sibling has another name."""
-    _refuse_generator((), {"generator": generator})
-    tracing.write(target, normal(tracing.keys.new(), record_of(target).value, mean, std))
+    tracing.write(target, normal(tracing.keys.new(generator), record_of(target).value, mean, std))
     return target

@@ -1,0 +1,67 @@
+"""Tensors that programs are given as arguments, and everything of them that a program is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from dyn.errors import UnsupportedOpError
+from dyn.interop.torch.fallback import unsupported
+from dyn.interop.torch.layouts import Layout, layout_of
+from dyn.source import user_loc
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Everything of a tensor argument that a program is made for, beside its sizes.
+
+    ``same_as`` is the number of an argument before it that is the same tensor.
+    """
+
+    dtype: torch.dtype
+    rank: int
+    device: torch.device
+    layout: Layout
+    #: Whether it requires a gradient, where gradients are recorded, and whether it is a leaf then.
+    has_gradient: bool
+    is_leaf: bool
+    same_as: int | None
+
+
+def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
+    """What of an argument decides about the program, beside what dyn.jit looks at itself."""
+    kind = unsupported(tensor)
+    if kind is not None:
+        raise UnsupportedOpError(f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU.")
+    same = next((number for number, other in enumerate(before) if other is tensor), None)
+    has_gradient = tensor.requires_grad and torch.is_grad_enabled()
+    is_leaf = not has_gradient or tensor.is_leaf
+    return TensorType(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, is_leaf, same)
+
+
+def types_of(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorType | None, ...]:
+    """The types of hidden arguments, each a tensor of its own."""
+    return tuple([None if one is None else type_of(one, ()) for one in hidden])
+
+
+def apart(tensors: Sequence[torch.Tensor], hidden: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """The hidden arguments of a call with these ``tensors``: what is an argument as well, or twice, is another tensor
+    to the program, of the same memory."""
+    known = set(map(id, tensors))
+    found: list[torch.Tensor] = []
+    for value in hidden:
+        if value is not None:
+            found.append(value.view_as(value) if id(value) in known else value)
+            known.add(id(value))
+    return found
+
+
+def plain(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return tuple([tensor.detach() for tensor in tensors])
+
+
+def start_at_0(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors start where their memory does."""
+    return not any(tensor.storage_offset() for tensor in tensors)

@@ -1,0 +1,18 @@
+"""Errors of compiled functions that are PyTorch's as well: what PyTorch raises a RuntimeError for is one here, too."""
+
+from __future__ import annotations
+
+from dyn.errors import AxisError, ShapeError
+
+
+class TorchShapeError(ShapeError, RuntimeError):
+    """Shapes that do not fit together: an error of dyn's, which PyTorch's code catches as the ``RuntimeError`` of its
+    own. An axis that a tensor does not have is an ``IndexError`` (:class:`dyn.errors.AxisError`), as it is there."""
+
+
+def torch_error(error: ShapeError) -> ShapeError:
+    """An error as one that PyTorch's code catches."""
+    if isinstance(error, TorchShapeError | AxisError):
+        return error
+    made = TorchShapeError(error.problem, loc=error.loc, remedy=error.remedy, notes=error.notes)
+    return made.with_traceback(error.__traceback__)

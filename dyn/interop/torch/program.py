@@ -1,0 +1,471 @@
+"""Programs of PyTorch functions: functions of tensors alone, one for each way to call that is no matter of sizes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.utils._pytree import tree_unflatten
+
+from dyn import api
+from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.forking import lock
+from dyn.hosts import TORCH
+from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
+from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
+from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
+from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
+from dyn.interop.torch.eager import Piece, cut
+from dyn.interop.torch.fallback import Failure
+from dyn.interop.torch.gradients import Derivative, Given, spent
+from dyn.interop.torch.hidden import (
+    Hidden,
+    HiddenNeeded,
+    HiddenState,
+    MovingTensor,
+    OptimizerState,
+)
+from dyn.interop.torch.layouts import ROWS
+from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
+from dyn.interop.torch.options import Options
+from dyn.interop.torch.plans import Plan
+from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seeds, identity
+from dyn.interop.torch.results import Collector, Outputs
+from dyn.interop.torch.second_derivatives import EagerCall
+from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
+from dyn.interop.torch.subclasses import WrapperLayout
+from dyn.interop.torch.tensors import refuse_leaks
+from dyn.interop.torch.tracing import StartsNeeded, Tracing
+from dyn.source import user_loc
+from dyn.specialize.version import Version
+from dyn.trace.context import current_trace
+from dyn.trace.static import Static
+from dyn.trace.tracer import Tracer
+
+#: What is asked of sizes right below is asked by the function that is called here.
+CALLS_USERS = True
+
+#: So often a program is traced again because a tensor that it captures lies elsewhere. Then the tensor is an argument,
+#: and calls go by Python.
+MOST_MOVES = 4
+#: So many native checks of its conditions are made for a program, which has others from call to call.
+MOST_WATCHES = 4
+
+
+class Owner(Protocol):
+    """The jitted function that a program is of."""
+
+    _name: str
+    _function: Callable[..., Any]
+    _strict: bool
+    _options: Options
+    _shapes: DynamicShapes | Declared | None
+    _opened: Opened
+
+    def _say(self, failure: Failure) -> None:
+        """Say, once, why PyTorch makes a call."""
+
+    def _forget_calls(self) -> None:
+        """Have Python make the calls again."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Compiled:
+    """The function that dyn compiles, and the state of PyTorch's objects that it is given, with the types of what that
+    was."""
+
+    function: Any
+    hidden: tuple[Hidden, ...]
+    types: tuple[TensorType | None, ...]
+
+
+class TensorProgram:
+    """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
+
+    def __init__(
+        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorType],
+        declared: Declared | None = None,
+    ) -> None:  # fmt: skip
+        self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
+        #: Why eager PyTorch makes calls for which nothing is compiled; None as long as dyn makes them all.
+        self.failure: Failure | None = None
+        #: The operations of each program that eager PyTorch runs.
+        self.pieces: list[tuple[Piece, ...]] = []
+        #: The tensors that it captures, and what it reads of modules, as far as it was traced.
+        self.captured: tuple[Captured, ...] = ()
+        self.modules = ModuleConditions.of((), _ignore)
+        #: The native check of both, and of which it is. It is made anew a few times, where they change.
+        self._watched: tuple[ModuleConditions, tuple[Captured, ...], Watch | None] = self.modules, self.captured, None
+        self._watches_left = MOST_WATCHES
+        #: The attributes that it reads and changes: calls that do so have another program each.
+        self.rewritten: frozenset[str] = frozenset()
+        #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
+        self._has_starts = False
+        self.declared = declared
+        #: What of the optimizers that step has to be as it was.
+        self._optimizers: list[OptimizerState] = []
+        #: What the function is given in the place of generators among its arguments.
+        count = max([one.number + 1 for one in rest if isinstance(one, GeneratorNumber)], default=0)
+        self._generators = [torch.Generator() for _ in range(count)]
+        self._has_run = False
+        #: How often tensors, by identity, were elsewhere than where a program like this one had captured them.
+        self._moves: dict[int, int] = {}
+        self._giving = lock()
+        self._compiled = self._of(())
+
+    @property
+    def jitted(self) -> Any:
+        """The function of tensors that dyn compiles."""
+        return self._compiled.function
+
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """The state of PyTorch's objects that it is given."""
+        return self._compiled.hidden
+
+    def _of(self, hidden: tuple[Hidden, ...]) -> _Compiled:
+        """The function that is given ``hidden`` state. Sizes of hidden arguments are numbers, as those of parameters.
+
+        Raises UnsupportedOpError for what no program is given.
+        """
+        values = [one.sample() for one in hidden]
+        types = types_of(values)
+
+        def traced(args: tuple[Any, ...], hidden: tuple[Any, ...]) -> Outputs:
+            return self._trace(args, hidden, compiled)
+
+        traced.__name__ = traced.__qualname__ = self.owner._name
+        sizes = tuple([tuple(value.shape) for value in values if value is not None])
+        shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
+        if self.declared is not None:
+            function = api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
+        else:
+            function = api.jit(traced, shapes=shapes or None)
+        compiled = _Compiled(function, hidden, types)
+        return compiled
+
+    def give(self, hidden: Sequence[Hidden]) -> None:
+        """Give it more of the state of PyTorch's objects. Raises UnsupportedOpError for what no program is given."""
+        with self._giving:
+            known = {one.key: one for one in (*self.hidden, *hidden)}
+            if len(known) > len(self.hidden):
+                self._compiled = self._of(tuple({**known, **{one.key: one for one in self.hidden}}.values()))
+
+    def follow(self, last: TensorProgram) -> None:
+        """Give it what the last program for such calls was given, and tensors that have moved too often since."""
+        moved = {id(one.held.tensor): one.held.tensor for one in last.captured if one.has_moved()}
+        self._moves = {key: last._moves.get(key, 0) + 1 for key in moved}
+        known = [one for one in last.hidden if not isinstance(one, Seed)]
+        self.give([*known, *[MovingTensor(one) for key, one in moved.items() if self._moves[key] >= MOST_MOVES]])
+
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], generators: Sequence[torch.Generator],
+        containers: Callable[[], Sequence[Any]],
+    ) -> Any:  # fmt: skip
+        """The result of a call with these ``tensors`` and ``generators``, once what it changes of the arguments'
+        ``containers`` is changed."""
+        seeds = Seeds(generators, restores=not self._has_run)
+        try:
+            result = self._called(tensors, seeds, containers)
+        except BaseException:
+            seeds.restore()  # whoever makes the call now draws what it would have
+            raise
+        self._has_run = True
+        return result
+
+    def _called(self, tensors: Sequence[torch.Tensor], seeds: Seeds, containers: Callable[[], Sequence[Any]]) -> Any:
+        by_sizes = False
+        while True:  # until a trace has all that it needs
+            compiled = self._compiled
+            values = [seeds.of(one) if isinstance(one, Seed) else one.sample() for one in compiled.hidden]
+            hidden = apart(tensors, values)
+            if self._has_starts and not start_at_0([*tensors, *hidden]):
+                raise NotYetError(
+                    "as_strided with storage_offset= of a tensor that does not start where its memory does.",
+                    loc=user_loc(),
+                    remedy="leave storage_offset= out, or pass a clone() of the tensor.",
+                )
+            try:
+                with answers_by_sizes(by_sizes):
+                    outputs = compiled.function(plain(tensors), plain(hidden))
+                return self._finished(outputs, [*tensors, *hidden], containers)
+            except SeedNeeded as error:
+                self.give([self._seed(error.generator)])
+            except StartsNeeded:
+                self._has_starts = True
+            except HiddenNeeded as error:
+                self.give(error.hidden)
+            except SizesNeeded:
+                if by_sizes:  # sizes of the call do not tell
+                    raise NotYetError(
+                        "a write to what is a view or a copy by a size that the program finds out.",
+                        loc=user_loc(),
+                        remedy="write to a clone() of it.",
+                    ) from None
+                by_sizes = True
+
+    def _seed(self, generator: torch.Generator) -> Seed:
+        """A seed of a generator that the function has come to: one that it closes over, or that stands for another."""
+        known = [identity(one) for one in self._generators]
+        number = known.index(identity(generator)) if identity(generator) in known else None
+        return Seed(generator if number is None else number)
+
+    def _finished(
+        self, outputs: Outputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
+    ) -> Any:
+        results, plan = outputs.results, outputs.plan
+        if not tensors:  # programs without arguments have NumPy's results
+            results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(one) for one in results]
+        if plan.derivative is not None:
+            call = self._eager_call(plan, plan.derivative, tensors)
+            results = plan.derivative.attached(results, tensors, plan.captured, call)
+        if plan.spent:
+            results = [spent(one) if number in plan.spent else one for number, one in enumerate(results)]
+        return plan.finish(results, tensors, containers)
+
+    def _eager_call(self, plan: Plan, derivative: Derivative, tensors: Sequence[torch.Tensor]) -> EagerCall:
+        """The call as the function as it is would make it, for second derivatives."""
+        dtype, autocast, _ = torch_state()
+
+        def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
+            self.owner._say(
+                Failure("a second derivative (create_graph=True), for which it is called again.", user_loc())
+            )
+            args, kwargs = self._arguments(tensors)
+            with torch.autocast("cpu", dtype=autocast or None, enabled=autocast is not False, cache_enabled=False):
+                return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
+
+        def refusal() -> str | None:
+            if self.owner._strict:
+                return "strict=True"
+            if any(isinstance(one, Seed) for one in self.hidden):
+                return "it draws random numbers"
+            if any(isinstance(one, MovingTensor) for one in self.hidden):
+                return "it closes over tensors that have moved in memory"
+            if self.hidden:
+                return "it reads or leaves gradients"
+            if plan.writes:
+                return "it writes to tensors"
+            if plan.has_objects:
+                return "it returns or changes objects"
+            same = self.is_current() and self.is_for_now() and torch.get_default_dtype() is dtype
+            return None if same else "modules or settings have changed since"
+
+        return EagerCall.of(again, refusal, derivative.inputs, tensors, plan.captured)
+
+    def _arguments(self, tensors: Sequence[Any]) -> Any:
+        """Arguments and keywords of a call of the function, with these tensors."""
+        left = iter(tensors)
+        leaves: list[Any] = []
+        for one in self.rest:
+            match one:
+                case None:
+                    leaves.append(next(left))
+                case ObjectLayout() | WrapperLayout():
+                    leaves.append(one.made(left))
+                case GeneratorNumber(number):
+                    leaves.append(self._generators[number])
+                case _:
+                    leaves.append(one.value)
+        return tree_unflatten(leaves, self.tree)
+
+    def is_compiled_for(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether there is a program for tensors of such sizes."""
+        compiled = self._compiled
+        hidden = apart(tensors, [one.sample() for one in compiled.hidden])
+        if self._has_starts and not start_at_0([*tensors, *hidden]):
+            return False
+        return compiled.function.is_compiled_for(plain(tensors), plain(hidden))
+
+    def is_current(self) -> bool:
+        """Whether the tensors that it captures are where they were, and modules what they were."""
+        return self.modules.is_current() and all(one.is_current() for one in self.captured)
+
+    def is_for_now(self) -> bool:
+        """Whether the attributes that it read of modules are what they were, and hidden arguments and optimizers are
+        such as they were."""
+        return self.modules.are_attributes_same() and self._is_hidden_same()
+
+    def _is_hidden_same(self) -> bool:
+        compiled = self._compiled
+        if not compiled.hidden and not self._optimizers:
+            return True
+        try:
+            now = types_of([one.sample() for one in compiled.hidden])
+        except UnsupportedOpError:
+            return False
+        return now == compiled.types and all(one.is_current() for one in self._optimizers)
+
+    def watch(self) -> None:
+        """Have the native entry look, from now on, at what the program relies on, which is as it was."""
+        if self._watches_left and not self._is_watched():
+            self._watches_left -= 1
+            self._watched = self.modules, self.captured, Watch.of(self.modules, self.captured)
+
+    def _is_watched(self) -> bool:
+        return self._watched[0] is self.modules and self._watched[1] is self.captured
+
+    def is_known_to_be_current(self) -> bool:
+        """Whether the native entry says so. Otherwise Python has to be asked."""
+        watch = self._watched[2]
+        return watch is not None and self._is_watched() and watch.holds() and self._is_hidden_same()
+
+    def renew(self) -> bool:
+        """Whether attributes are other objects now, equal to those that they were, which are forgotten."""
+        if self.modules.are_attributes_identical():
+            return False
+        self.modules = self.modules.renewed()
+        return True
+
+    def is_for_entry(self) -> bool:
+        """Whether the entry can tell its arguments from others, and make the calls: arguments lie in rows and are
+        different ones, no gradients are asked for, and Python has no part in it."""
+        if torch.is_grad_enabled() and any(one.requires_grad for one in self.captured):
+            return False
+        if (
+            self._has_starts
+            or self.hidden
+            or self.failure is not None
+            or any(self.pieces)
+            or isinstance(self.owner._shapes, DynamicShapes)
+        ):
+            return False
+        if any(isinstance(one, ObjectLayout | WrapperLayout | GeneratorNumber) for one in self.rest):
+            return False
+        return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
+
+    def version(self, tensors: Sequence[torch.Tensor]) -> Version:
+        """What makes a call, which it has made before."""
+        return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), ())
+
+    def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> Outputs:
+        trace = current_trace()
+        assert trace is not None, "dyn.jit calls functions in a trace"
+        options = self.owner._options
+        tracing = Tracing(trace, None if options.strict else cut, self._has_starts, options.memory)
+        try:
+            outputs = self._collected(tracing, tracers, hidden, compiled)
+        except Exception as error:
+            if tracing.env.strayed:
+                raise SizesNeeded from error
+            raise
+        if tracing.keys.missing:  # and the function went on all the same
+            raise SeedNeeded(tracing.keys.missing[0])
+        if tracing.env.refused:  # likewise
+            raise SizesNeeded
+        captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
+        tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
+        del tracing
+        refuse_leaks(tensors)
+        self.captured += captured
+        self.pieces.append(pieces)
+        return outputs
+
+    def _collected(
+        self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
+    ) -> Outputs:
+        """What the function gives for traced tensors of these values, collected."""
+        given: list[Given] = []
+        found = [pair for pair in zip(compiled.hidden, compiled.types, strict=True) if pair[1] is not None]
+        types = [*self.types, *[type for _, type in found if type is not None]]
+        for number, (tracer, type) in enumerate(zip([*tracers, *hidden], types, strict=True)):
+            if type.same_as is not None:
+                given.append(given[type.same_as])
+                continue
+            tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
+            match found[number - len(tracers)][0] if number >= len(tracers) else None:
+                case MovingTensor(moving):  # which autograd knows, not what stands for it
+                    tracing.stand_ins[id(moving)] = moving, tensor
+                case Seed(generator):
+                    generator = self._generators[generator] if isinstance(generator, int) else generator
+                    tracing.keys.add(generator, tracer)
+                case _:
+                    tensor.requires_grad_(type.has_gradient)
+            given.append(Given(tracing, tensor, type.is_leaf))
+        with tracing.active():  # classes that are registered may compute
+            args, kwargs = self._arguments([one.tensor for one in given[: len(tracers)]])
+        left = iter(given[len(tracers) :])
+        state = HiddenState(compiled.hidden, [None if one is None else next(left).tensor for one in compiled.types])
+        tracing.on_capture = state.note_captured
+        for tensor, _ in tracing.stand_ins.values():
+            state.note_captured(tensor)
+
+        def captured() -> list[torch.Tensor]:
+            return [tensor for tensor, _ in (*tracing.stand_ins.values(), *tracing.captured.values())]
+
+        leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
+        own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
+        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured))
+        self._optimizers = state.optimizers
+        collector = Collector(tracing, given)
+        return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
+
+    def _run(
+        self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
+    ) -> tuple[Any, Changes]:
+        """What the function returns, and the attributes of modules that it changes, run in ``state``.
+
+        Nothing from outside of it has changed then: raises ArgumentChanged and NotYetError where it did that cannot be
+        done at each call.
+        """
+        owner = self.owner
+        statics = self._plain_statics()
+        closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
+        reads = Reads()
+        tracing.on_wrapper = reads.note_wrapper
+        try:
+            with reads.recording(), tracing.keys.watched(), tracing.active(), state:
+                returned = owner._function(*args, **kwargs)
+        finally:
+            outside = reads.taken_back()
+            self.rewritten |= reads.rewritten(outside)
+            self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
+            changed = statics.leading_to_changed()
+            statics.restore()
+            kept = closed.taken_back(tracing.is_own)
+        if changed:
+            raise ArgumentChanged(changed)
+        if kept is not None:
+            raise NotYetError(
+                f"a tensor is kept in a {type(kept).__name__} that the function, or a hook of a module, closes over.",
+                loc=user_loc(),
+                remedy="return it, or write it to a tensor or a buffer in place.",
+            )
+        return returned, outside
+
+    def _plain_statics(self) -> Copies:
+        """What is in the plain objects that are passed as they are."""
+        statics: list[Any] = []
+        for one in self.rest:
+            if isinstance(one, ObjectLayout | Static):
+                statics += one.statics() if isinstance(one, ObjectLayout) else [one.value]
+        plain = tuple([one for one in statics if is_plain(type(one))])
+        return Copies(self.owner._opened.containers(plain, plain=True))
+
+    def _on_end(self) -> Callable[[Any], None]:
+        """What to do when a module dies that it calls: the entry cannot tell, and Python has to be asked again."""
+        owner = weakref.ref(self.owner)
+
+        def ended(module: Any) -> None:
+            found = owner()
+            if found is not None:
+                found._forget_calls()
+
+        return ended
+
+
+class ArgumentChanged(BaseException):
+    """Ends a trace that changes objects among the arguments, which were taken for static. Nobody but the caller of the
+    trace is to see it, and so it is no ``Exception``."""
+
+    def __init__(self, changed: Sequence[Any]) -> None:
+        super().__init__()
+        self.changed = changed
+
+
+def _ignore(module: Any) -> None:
+    """For modules that nobody waits for."""
