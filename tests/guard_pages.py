@@ -31,10 +31,13 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 class GuardedMemory:
     """``size`` bytes at ``address``, between red zones and pages without access.
 
-    ``align`` is a power of two up to the size of a page. Raises MemoryError where there is no memory.
+    ``align`` is a power of two up to the size of a page. Raises MemoryError where there is no memory, and ValueError
+    for a negative size.
     """
 
     def __init__(self, size: int, align: int, *, at_start: bool = False) -> None:
+        if size < 0:
+            raise ValueError(f"no buffer of {size} bytes")
         if size > LARGEST:
             raise MemoryError(f"no buffer of {size} bytes between guard pages")
         self.size = size

@@ -12,7 +12,7 @@ from dyn.ir.nested import body_of, carries, region_function, unchanged, with_reg
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Redimension
 from dyn.ir.simplify import FOLD_LIMIT, simplify
-from dyn.shapes import Dim, Facts, Relation, RelKind, SymExpr
+from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, SymExpr, value_conditions
 from dyn.source import UNKNOWN
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "refine_shapes",
     "restate_demands",
     "simplify",
+    "state_values",
 ]
 
 
@@ -56,6 +57,17 @@ def restate_demands(function: Function) -> Function:
     ops = tuple([restater.op(op) for op in function.ops])
     results = tuple([restater.value(v) for v in function.results])
     return replace(function, ops=ops, results=results, facts=restater.facts)
+
+
+def state_values(function: Function) -> Function:
+    """Make facts of what the sizes of ops need to have values, where the facts do not prove it.
+
+    A division by a dim has none where that is 0. Needs nothing. Leaves ops as they are, but for the demands of their
+    regions. Raises ShapeError where a size has no value in any call.
+    """
+    stater = _ValueStater(function.facts)
+    ops = tuple([stater.op(op) for op in function.ops])
+    return replace(function, ops=ops, facts=stater.facts)
 
 
 class _Refiner(Redimension):
@@ -137,12 +149,33 @@ class _Restater(_Refiner):
         return self.restated(Redimension.op(self, op))
 
     def demanding(self, region: Region) -> Region:
-        inner = _Restater(self.facts.within(region.demands))
+        inner = type(self)(self.facts.within(region.demands))
         inner.values = self.values
         known = len(inner.facts.relations)
         ops = tuple([inner.op(op) for op in region.ops])
         results = tuple([inner.value(v) for v in region.results])
         return replace(region, ops=ops, results=results, demands=(*region.demands, *inner.facts.relations[known:]))
+
+
+class _ValueStater(_Restater):
+    """Dims stay; each is asked what it needs to have a value, once in a function and in each region."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self.loc = UNKNOWN
+
+    def replacement(self, dim: SymExpr) -> Dim:
+        reason = Reason.about("the size {} has a value", (dim,), self.loc)
+        for kind, lhs, rhs in value_conditions(dim):
+            self.facts = self.facts.assume(Relation(kind, lhs, rhs, reason))
+        return dim
+
+    def op(self, op: Op) -> Op:
+        self.loc = op.loc
+        return Redimension.op(self, op)
+
+    def region(self, region: Region) -> Region:
+        return self.demanding(region)
 
 
 def eliminate_common_subexpressions(function: Function) -> Function:

@@ -16,12 +16,19 @@ from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
 from dyn.ir.identity import function_identity
 from dyn.ir.nested import in_regions
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, restate_demands, simplify
+from dyn.ir.passes import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    refine_shapes,
+    restate_demands,
+    simplify,
+    state_values,
+)
 from dyn.ir.redim import Redimension, Substitution
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
 from dyn.ops.layout import propagate_transposes
-from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, substitute
+from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, substitute, value_conditions
 from dyn.trace.function import TracedFunction
 
 #: What brings two functions that compute the same by the same ops to the same form.
@@ -87,7 +94,8 @@ def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction 
     """The function of ``general`` for the calls of ``special``; None unless it gives what that gives in each of them.
 
     Both are traces of one Python function for one kind of arguments. That they agree is proved, for sizes that satisfy
-    the guards of ``special``: each demand of one follows from those of the other, the program of ``general`` is well
+    the guards of ``special``: these imply the guards that the code of ``general`` rests on, each demand of one program
+    follows from those of the other, where the sizes in ``special`` have values those in ``general`` have, that is well
     formed, and the same passes bring both to the same form.
     """
     there = _dims(general, special)
@@ -99,18 +107,34 @@ def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction 
     if not all(facts.ask(relation).proved for relation in own):
         return None
     try:
+        guarded = _facts(facts, special.guards)
+        if not all(guarded.ask(relation.substituted(there)).proved for relation in _unchecked(general)):
+            return None
         checked = _facts(facts, [*special.guards, *own])
         if not all(checked.ask(relation).proved for relation in facts.relations):
             return None
-        body = Substitution(there).function(general.function, facts)
-        if _form(verify(body)) != _form(special.function):
+        valued = state_values(special.function)
+        body = state_values(Substitution(there).function(general.function, valued.facts))
+        if body.facts is not valued.facts or not all(_has_value(relation, valued.facts) for relation in own):
+            return None
+        if _form(verify(replace(body, facts=facts))) != _form(replace(valued, facts=facts)):
             return None
     except DynError:
         return None
-    kept = set(general.function.facts.relations)
     guards = [guard.substituted(back) for guard in special.guards]
-    guards += [guard for guard in general.guards if guard in kept]  # they hold: its code does not check them
-    return replace(special, function=general.function, guards=tuple(guards))
+    return replace(special, function=general.function, guards=(*guards, *_unchecked(general)))
+
+
+def _unchecked(traced: TracedFunction) -> list[Relation]:
+    """The guards that a function's code rests on. It checks what its ops demand, and not those."""
+    relied_on = set(traced.function.facts.relations)
+    return [guard for guard in traced.guards if guard in relied_on]
+
+
+def _has_value(relation: Relation, facts: Facts) -> bool:
+    """Whether both sides of a relation are proved to have values."""
+    needs = [need for side in (relation.lhs, relation.rhs) for need in value_conditions(side)]
+    return all(facts.ask(Relation(kind, lhs, rhs, relation.reason)).proved for kind, lhs, rhs in needs)
 
 
 def _dims(one: TracedFunction, other: TracedFunction) -> dict[Symbol, Dim] | None:

@@ -102,6 +102,11 @@ def test_red_zones_are_looked_at() -> None:
     memory.free()
 
 
+def test_no_buffer_has_a_negative_size() -> None:
+    with watched() as guarded, pytest.raises(ValueError, match="no buffer of -4 bytes"):
+        guarded.empty((-1,), np.float32)
+
+
 def test_a_wrong_result_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = CORPUS[0]
     calls = [call_of(call) for call in entry["calls"]]

@@ -26,6 +26,8 @@ PASSES: dict[str, Pass] = {
     step.__name__: step
     for step in (
         passes.refine_shapes,
+        passes.restate_demands,
+        passes.state_values,
         passes.simplify,
         passes.eliminate_common_subexpressions,
         passes.own_results,
@@ -34,6 +36,44 @@ PASSES: dict[str, Pass] = {
 }
 
 CASES = {
+    "restate_demands": """
+func @slices(%x: f32[n] "x", %y: f32[m] "y") -> (f32[m]) {
+  dim n: "x.shape[0]"
+  dim m: "y.shape[0]"
+  %0 = slice(%x) {limit = [m], start = [0], strides = [1]} : f32[m]  @ model.py:1
+  return %0
+}
+func @chosen(%p: i32[] "p", %x: f32[n] "x") -> (f32[]) {
+  dim n: "x.shape[0]"
+  %0 = case(%p, %x) (%1: f32[n]) {
+    %2 = slice(%1) {limit = [n - 1], start = [0], strides = [1]} : f32[n - 1]  @ model.py:1
+    %3 = reduce(%2) {axes = [0], combine = "add", nonempty = false} : f32[]  @ model.py:2
+    return %3
+  } (%4: f32[n]) {
+    %5 = reduce(%4) {axes = [0], combine = "maximum", nonempty = true} : f32[]  @ model.py:3
+    return %5
+  } : f32[]  @ model.py:4
+  return %0
+}
+""",
+    "state_values": """
+func @divisions(%p: i32[] "p", %x: f32[n, m] "x") -> (f32[n, floordiv(12, n)]) {
+  dim n: "x.shape[0]"
+  dim m: "x.shape[1]"
+  fact m >= 2 "the branch on m >= 2" @ model.py:1
+  %0 = case(%p, %x) (%1: f32[n, m]) {
+    %2 = constant() {value = dense(f32[], 1.0)} : f32[]  @ model.py:2
+    %3 = broadcast_in_dim(%2) {dims = [], shape = [n, floordiv(12, n), floordiv(n, m - 1)]} : f32[n, floordiv(12, n), floordiv(n, m - 1)]  @ model.py:2
+    %4 = reduce(%3) {axes = [0, 1, 2], combine = "add", nonempty = false} : f32[]  @ model.py:3
+    return %4
+  } (%5: f32[n, m]) {
+    %6 = constant() {value = dense(f32[], 2.0)} : f32[]  @ model.py:4
+    return %6
+  } : f32[]  @ model.py:5
+  %7 = broadcast_in_dim(%0) {dims = [], shape = [n, floordiv(12, n)]} : f32[n, floordiv(12, n)]  @ model.py:6
+  return %7
+}
+""",
     "refine_shapes": """
 func @contraction(%x: f32[m, k] "x", %w: f32[l, n] "w") -> (f32[m, n]) {
   dim m: "x.shape[0]"
@@ -165,6 +205,24 @@ func @dead(%x: f32[n] "x", %y: f32[m] "y") -> (f32[n]) {
 
 #: Programs in which each pass has nothing to do.
 CALM = {
+    "state_values": """
+func @f(%x: f32[n] "x") -> (f32[floordiv(12, n)]) {
+  dim n: "x.shape[0]"
+  fact n >= 1 "the branch on n >= 1" @ model.py:1
+  %0 = iota() {dimension = 0, dtype = #f32, shape = [floordiv(12, n)]} : f32[floordiv(12, n)]  @ model.py:2
+  return %0
+}
+""",
+    "restate_demands": """
+func @f(%x: f32[n] "x", %y: f32[m] "y") -> (f32[floordiv(12, n)]) {
+  dim n: "x.shape[0]"
+  dim m: "y.shape[0]"
+  fact n >= 1 "the branch on n >= 1" @ model.py:1
+  fact m >= floordiv(12, n) "a slice of axis 0 ends inside" @ model.py:1
+  %0 = slice(%y) {limit = [floordiv(12, n)], start = [0], strides = [1]} : f32[floordiv(12, n)]  @ model.py:1
+  return %0
+}
+""",
     "refine_shapes": """
 func @f(%x: f32[n, m, 4] "x") -> (f32[n, m]) {
   dim n: "x.shape[0]"
@@ -246,7 +304,7 @@ def test_golden(name: str, golden: Golden) -> None:
     parts: list[str] = []
     for text in split(CASES[name].replace("f32~[]", "f32[]~")):
         before = parse_function(text)
-        if name != "refine_shapes":
+        if name not in ("refine_shapes", "restate_demands"):
             verify(before)
         after = verify(PASSES[name](before), name)
         parts += [print_function(before), f"# after {name}\n", print_function(after)]

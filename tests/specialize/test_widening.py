@@ -197,6 +197,30 @@ def test_what_one_way_demands_and_the_other_does_not() -> None:
         f(numbers(3), numbers(5))
 
 
+def test_what_only_a_demand_says_of_a_branch_of_the_other_way() -> None:
+    """The first program rests on ``n == 1``, which in the second follows from ``n - 1 >= 0``: that is to be checked."""
+
+    @dyn.jit
+    def f(x: Any, y: Any) -> Any:
+        n = x.shape[0]
+        _ = n >= 1 if y.shape[0] > 1 else n <= 1
+        rest = dnp.zeros(n - 1)
+        return rest + 1 if n == 1 else rest
+
+    assert np.asarray(f(numbers(1), numbers(2))).shape == (0,)
+    with pytest.raises(ShapeError, match="x_0 - 1 >= 0 is required, but x_0 - 1 is -1"):
+        f(numbers(0), numbers(1))
+    assert np.asarray(f(numbers(1), numbers(1))).shape == (0,)
+
+
+def test_a_division_by_what_one_way_says_is_not_0() -> None:
+    @dyn.jit
+    def f(x: Any) -> Any:
+        return x[: 12 // x.shape[0]] if x.shape[0] > 0 else x
+
+    assert compiles_after(f, lambda x: x[: 12 // len(x)] if len(x) else x) == 2
+
+
 def test_sizes_that_the_branch_has_simplified() -> None:
     @dyn.jit
     def f(x: Any) -> Any:
