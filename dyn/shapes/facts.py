@@ -264,9 +264,9 @@ class Facts:
         """These facts and a relation that they imply, by a proof that the solver may not find.
 
         It is checked as the others are, so nothing hangs on that it was implied. Nothing is learned from it: a dim
-        stays simplified as it was.
+        stays simplified as it was. Facts that contradict one another imply what is refuted, too: the check then fails.
         """
-        if not self.ask(relation).unknown:
+        if self.ask(relation).proved:
             return self
         begun = self._begun()
         return begun._and(relation, begun._state, {}, begun._models)

@@ -337,6 +337,13 @@ def test_what_is_restated_is_checked_and_teaches_nothing():
     assert more.simplify(n + m) is n + m
 
 
+def test_what_is_restated_is_checked_where_the_facts_refute_it() -> None:
+    """They contradict one another, and what they imply was not refuted before a dim in it was simplified."""
+    more = given((GE, n, 3)).restate(Relation(EQ, n, 2, REASON))
+    assert more.eq(n, 2).proved
+    assert [r.describe() for r in more.relations] == ["n >= 3", "n == 2"]
+
+
 def test_snapshots_do_not_change():
     facts = given((EQ, n, m))
     more = given((EQ, n, 3), facts=facts)
