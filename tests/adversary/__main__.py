@@ -63,10 +63,10 @@ class _Tally:
         )
 
 
-def run(seeds: range, calls: int, workers: int, state: Path | None) -> list[Finding]:
+def run(seeds: range, calls: int, workers: int, state: Path | None, work: str = "work") -> list[Finding]:
     """Judge the programs of the seeds that ``state`` does not have yet; all findings, those in ``state`` too.
 
-    Where it has them all, those that follow are judged.
+    Where it has them all, those that follow are judged. ``work`` is the function of ``judging`` that draws and judges.
     """
     tally, start = _Tally(state), time.monotonic()
     while seeds and tally.done.issuperset(seeds):
@@ -74,7 +74,7 @@ def run(seeds: range, calls: int, workers: int, state: Path | None) -> list[Find
     with tempfile.TemporaryDirectory() as folder:
         tasks = [(seed, calls, folder) for seed in seeds if seed not in tally.done]
         setup = {"DYN_CACHE_DIR": "0", "OMP_NUM_THREADS": "1"}
-        answers = in_processes("tests.adversary.judging:work", tasks, workers=workers, limit=_LIMIT, setup=setup)
+        answers = in_processes(f"tests.adversary.judging:{work}", tasks, workers=workers, limit=_LIMIT, setup=setup)
         for number, (task, answer) in enumerate(answers, 1):
             tally.add(_lost(task, answer) if isinstance(answer, Lost) else answer)
             if number % 100 == 0:
@@ -114,11 +114,17 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=CALLS)
     parser.add_argument("--worlds", type=int, default=3600, help="some 290 draws for the solver each")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--branching", type=int, default=5000, help="small programs of branches")
     parser.add_argument("--state", type=Path, help="a file of the seeds that are done, read and appended to")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.programs)
     false = ask(options.worlds)
-    raise SystemExit(1 if run(seeds, options.calls, options.workers, options.state) or false else 0)
+    found = run(seeds, options.calls, options.workers, options.state)
+    if options.branching:
+        state = options.state and options.state.with_suffix(f".branching{options.state.suffix}")
+        seeds = range(options.first, options.first + options.branching)
+        found += run(seeds, options.calls, options.workers, state, "work_branching")
+    raise SystemExit(1 if found or false else 0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import itertools
 import json
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,6 +18,7 @@ import dyn
 from dyn.errors import DynError
 from dyn.shapes import Outcome as relations
 from dyn.source import Loc
+from tests.adversary.branching import make_branching
 from tests.adversary.drawing import make_program
 from tests.adversary.plain import Outcome, failed, run_plain, run_traced
 from tests.adversary.programs import Program, Shapes, program_of, values
@@ -56,10 +57,12 @@ class Report:
     findings: list[Finding] = field(default_factory=list[Finding])
 
 
-def judge_seed(seed: int, calls: int = CALLS, progress: Path | None = None) -> Report:
+def judge_seed(
+    seed: int, calls: int = CALLS, progress: Path | None = None, draw: Callable[[Random], Program] = make_program
+) -> Report:
     """Draw a program and call it."""
     random = Random(seed)
-    program = make_program(random)
+    program = draw(random)
     return judge(program, seed, random=random, count=calls, progress=progress)
 
 
@@ -237,10 +240,19 @@ def compare(expected: Outcome, actual: Outcome) -> Said:
 
 def work(task: tuple[int, int, str]) -> Report:
     """What a process does with a task: a seed, a number of calls, and a folder for the call that it is at."""
+    return _work(task, make_program)
+
+
+def work_branching(task: tuple[int, int, str]) -> Report:
+    """The same with a small program of branches."""
+    return _work(task, make_branching)
+
+
+def _work(task: tuple[int, int, str], draw: Callable[[Random], Program]) -> Report:
     seed, calls, folder = task
     progress = Path(folder) / f"{seed}.json"
     # Quick code takes thrice as long to make. Without red zones memory is laid out as for users.
     with dyn.config.override(verify_ir=True, optimize=seed % 4 == 0, red_zones=seed % 3 != 0):
-        report = judge_seed(seed, calls, progress)
+        report = judge_seed(seed, calls, progress, draw)
     progress.unlink(missing_ok=True)
     return report

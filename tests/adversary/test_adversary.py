@@ -33,6 +33,11 @@ def test_a_slice_of_the_programs() -> None:
     assert not findings, "\n".join(f.text() for f in findings)
 
 
+def test_a_slice_of_the_small_programs() -> None:
+    findings = run(range(100, 160), calls=12, workers=1, state=None, work="work_branching")
+    assert not findings, "\n".join(f.text() for f in findings)
+
+
 def replay(number: int) -> list[Finding]:
     """Judge a program of the corpus at the calls at which it once failed. For a process of its own."""
     entry = CORPUS[number]
