@@ -216,7 +216,8 @@ def fenced() -> Iterator[None]:
         return table
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(call, "_ENTRY", SimpleNamespace(get=lambda _: _entry())))
+        whole = SimpleNamespace(get=lambda _: _entry(), complete=lambda _: None)
+        stack.enter_context(mock.patch.object(call, "_ENTRY", whole))
         stack.enter_context(mock.patch.object(runtime, "tables", functions.tables))
         stack.enter_context(mock.patch.object(runtime, "_make", guarded_table))
         yield
