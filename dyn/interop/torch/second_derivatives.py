@@ -64,7 +64,9 @@ class EagerCall:
         """Raise NotYetError where the call cannot be made again."""
         reason = self.refusal()
         arguments = [(reference(), version) for reference, version in self.arguments]
-        if any(one is None for one, _ in arguments):
+        if reason is not None:  # hidden arguments, which may be gone, are a reason of their own
+            pass
+        elif any(one is None for one, _ in arguments):
             reason = "its arguments are gone"
         elif [one._version for one, _ in arguments if one is not None] != [version for _, version in arguments]:
             reason = "its arguments were written since"
