@@ -12,7 +12,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Attr, Dense, Op, Region, Value
 from dyn.ir.external import callees
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind
-from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, SymbolSequence
+from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, SymbolSequence, broadcast
 from dyn.source import Loc
 
 
@@ -53,6 +53,10 @@ class Demands:
         reason = Reason(text if isinstance(text, str) else text(), self.loc)
         self._demand(Relation(kind, lhs, rhs, reason))
 
+    def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
+        if not self.facts.eq(broadcast(size, wanted), wanted).proved:
+            self.require(RelKind.EQ, size, wanted, text)
+
     def _demand(self, relation: Relation) -> None:
         self.facts = self.facts.assume(relation)
 
@@ -72,6 +76,10 @@ class Restated(Demands):
     What it demands was demanded then: a demand that no proof is found for in this form is one more fact, and nothing
     is learned from it.
     """
+
+    def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
+        # That is all that held then: a proof of it, or sizes that were equal.
+        self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
 
     def _demand(self, relation: Relation) -> None:
         self.facts = self.facts.restate(relation)

@@ -110,6 +110,13 @@ class TypeContext(Protocol):
         """
         ...
 
+    def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
+        """Demand that an axis of a size broadcasts to one of another.
+
+        A new op demands that they are equal, unless it is proved that the one may be stretched to the other.
+        """
+        ...
+
     def eq(self, lhs: Dim, rhs: Dim) -> Answer: ...
 
     def fail(self, text: str, remedy: str = "") -> Exception:

@@ -9,7 +9,7 @@ from dyn.ir.core import Function, Op, Region, Value
 from dyn.ir.measured import bound_dim, own_mentions
 from dyn.ir.printer import print_around, symbol_names
 from dyn.ir.types import TensorType, same_type
-from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol
+from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol, broadcast
 
 _NO_REASON = Reason("verification", None)
 
@@ -27,6 +27,9 @@ class _Proofs:
         if not self.facts.ask(relation).proved:
             text = text if isinstance(text, str) else text()
             raise IRError(f"{self.opdef.name}: the facts do not imply that {relation.describe(self.names)} ({text})")
+
+    def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
+        self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer:
         return self.facts.eq(lhs, rhs)

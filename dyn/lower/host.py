@@ -252,7 +252,7 @@ def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
     """Dims by which launches and their variants are chosen and sized."""
     for launch in walk_launches(launches):
         for variant in launch.variants:
-            yield from (*variant.dims, variant.grid)
+            yield from (*variant.exact_dims(), variant.grid)
             yield from (c.dim for c in (launch.when, variant.condition) if c is not None)
         for value in launch.temporaries:
             yield from value.shape

@@ -39,7 +39,6 @@ from dyn.shapes import (
     OpaqueKind,
     RelKind,
     SymExpr,
-    broadcast,
     dim_max,
     dim_min,
     dim_sum,
@@ -75,9 +74,7 @@ def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
         size, wanted = x.shape[axis], shape[target]
         if size is wanted or size == 1:
             continue
-        # An undecided size may be 1 and stretch where the target is known to be what it broadcasts to.
-        if not ctx.eq(broadcast(size, wanted), wanted).proved:
-            ctx.require(RelKind.EQ, size, wanted, f"axis {axis} is broadcast to axis {target}")
+        ctx.require_broadcast(size, wanted, f"axis {axis} is broadcast to axis {target}")
     return (TensorType(x.dtype, _sizes(ctx, shape, x.shape), x.weak),)
 
 

@@ -155,6 +155,7 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         outer = axis(name, 1, a.kind)
         inner = axis(a.name, a.extent, a.kind)
     else:
-        outer = axis(name, floordiv(a.extent + chunk - 1, chunk), a.kind)
+        # Not the extent plus a chunk, which is too large a number where the extent is near 2^63 (of an empty array).
+        outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind)
         inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}

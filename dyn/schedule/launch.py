@@ -15,6 +15,7 @@ from dyn.schedule.expressions import Parameters, Rewriter
 from dyn.schedule.kernel import (
     Buffer,
     Expr,
+    Index,
     Kernel,
     Load,
     Loop,
@@ -28,7 +29,8 @@ from dyn.schedule.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, product
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, free_symbols, product
+from dyn.shapes.expr import polynomial
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -72,6 +74,12 @@ class Variant:
     in_place: int | None = None
     #: The steps that made its loops, in words.
     steps: tuple[str, ...] = ()
+    #: The numbers of the ``dims`` that are nothing but factors of loop variables in places of elements.
+    strides: frozenset[int] = frozenset()
+
+    def exact_dims(self) -> tuple[Dim, ...]:
+        """The dims, but strides without their numbers: where those are too large, no array has what they lead to."""
+        return tuple([scaled(d)[1] if n in self.strides else d for n, d in enumerate(self.dims)])
 
     def when(self) -> str:
         """Condition under which it is chosen, as text: empty for always."""
@@ -125,7 +133,7 @@ class Launch:
         for variant in self.variants:
             if variant.condition is not None:
                 yield variant.condition.dim
-            yield from (*variant.dims, variant.grid)
+            yield from (*variant.exact_dims(), variant.grid)
         for body in self.bodies:
             if not body.conditional:
                 for launch in body.launches:
@@ -237,7 +245,32 @@ def bind_kernel(
     factors = frozenset([symbol for host, symbol in parameters.symbols.items() if is_stretch_factor(host)])
     kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note, factors=factors)
     check(kernel)
-    return Variant(kernel, tuple(parameters.symbols), product(loop.extent for loop in grid), cost, condition, note)
+    size = product(loop.extent for loop in grid)
+    return Variant(kernel, tuple(parameters.symbols), size, cost, condition, note, strides=_strides(kernel))
+
+
+def _strides(kernel: Kernel) -> frozenset[int]:
+    """The size parameters of a kernel that occur in places of elements alone, and in no extent and no value."""
+    used: set[Symbol] = set()
+    for buffer in kernel.scratch:
+        used.update(free_symbols(buffer.size))
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Loop):
+            used.update(free_symbols(stmt.extent))
+        elif isinstance(stmt, TileContract):
+            extents = (stmt.row_extent, stmt.col_extent, stmt.red_extent)
+            parts = [extent for digits in stmt.digits for _, extent in digits.parts]
+            used.update(s for dim in (*extents, *parts, *[d.value for d in stmt.digits]) for s in free_symbols(dim))
+        used.update(s for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Index) for s in free_symbols(e.expr))
+    return frozenset(number for number, symbol in enumerate(kernel.dims) if symbol not in used)
+
+
+def scaled(dim: Dim) -> tuple[int, Dim]:
+    """A number and a dim of which a dim is the product: 256 and ``n*m`` for ``256*n*m``."""
+    if isinstance(dim, int) or dim.constant or len(dim.terms) != 1:
+        return 1, dim
+    ((monomial, number),) = dim.terms
+    return number, polynomial({monomial: 1}, 0)
 
 
 class _Rename(Rewriter):

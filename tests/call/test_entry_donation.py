@@ -258,7 +258,7 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     table[:] = (ctypes.c_int64 * words).from_address(address)
     real = launch_type(table[LAUNCH])
     table[LAUNCH] = ctypes.cast(launch, ctypes.c_void_p).value or 0
-    monkeypatch.setattr(LoadedProgram, "runtime", lambda self: ctypes.addressof(table))
+    monkeypatch.setattr(LoadedProgram, "runtime", lambda self, threads=0: ctypes.addressof(table))
     monkeypatch.setattr(host_programs, "_kept_by_a_test", (table, launch, real), raising=False)
     return state
 

@@ -89,7 +89,8 @@ def graph_text(graph: Graph) -> str:
 
 @dyn.jit
 def softmax(x):
-    e = dnp.exp(x - dnp.max(x, axis=-1, keepdims=True))
+    # Not as others write it: programs that are the same are compiled once, and the page tells what its own took.
+    e = dnp.exp(-(dnp.max(x, axis=-1, keepdims=True) - x))
     return e / dnp.sum(e, axis=-1, keepdims=True)
 
 
@@ -101,7 +102,7 @@ def test_all_that_the_text_tells_is_in_the_page() -> None:
     text = html(softmax)
     for part in (
         "softmax", "1 compile", "x.shape[0]", "x_1 &gt;= 1", "needed", "the maximum of nothing has no value",
-        "reduce_exponential_divide", "always", "16*x_0*x_1 + 16*x_0", "No intermediate arrays", "fold max",
+        "reduce_exponential_divide", "always", "24*x_0*x_1 + 16*x_0", "No intermediate arrays", "fold max",
         "func @softmax", "host @softmax", "refine_shapes", "exponential", "prefers-color-scheme:dark",
     ):  # fmt: skip
         assert part in text, part

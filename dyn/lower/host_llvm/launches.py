@@ -13,7 +13,7 @@ from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.layout import LoopPlaces, Row
-from dyn.schedule.launch import Body, Launch, Variant, dispatches, walk_launches
+from dyn.schedule.launch import Body, Launch, Variant, dispatches, scaled, walk_launches
 from dyn.shapes import Dim
 
 
@@ -152,7 +152,9 @@ class Launches:
         text, dim = self.text, self.sizes.dim
         for position, size in enumerate(variant.dims):
             slot = text.value(f"getelementptr i64, ptr %dims, i64 {position}")
-            text.emit(f"store i64 {dim(size)}, ptr {slot}, align 8")
+            times, rest = scaled(size) if position in variant.strides else (1, size)
+            value = dim(rest) if times == 1 else text.value(f"mul i64 {dim(rest)}, {times}")
+            text.emit(f"store i64 {value}, ptr {slot}, align 8")
         kernel = self._code(number)
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "

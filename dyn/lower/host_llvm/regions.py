@@ -127,4 +127,4 @@ def _dims_of(launch: Launch, kernels: Kernels) -> Iterator[Dim]:
     for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
         if variant.condition is not None:
             yield variant.condition.dim
-        yield from (*variant.dims, variant.grid, scratch)
+        yield from (*variant.exact_dims(), variant.grid, scratch)

@@ -177,9 +177,24 @@ class Sizes:
             return found
         if isinstance(atom, Symbol):
             raise AssertionError(f"the symbol {atom.name} has no value")
-        args = [self.compute(arg) for arg in atom.args]
-        self.scope.pending.dims[own] = result = self._opaque(atom.kind, args)
+        result = self._rounded(atom)
+        if result is None:
+            result = self._opaque(atom.kind, [self.compute(arg) for arg in atom.args])
+        self.scope.pending.dims[own] = result
         return result
+
+    def _rounded(self, atom: Opaque) -> str | None:
+        """``(dim + k) // n`` for numbers ``0 < k < n``, as which chunks are counted: without the sum, which may pass
+        2^63 where the quotient does not. None for what is nothing of that kind."""
+        if atom.kind is not OpaqueKind.FLOORDIV:
+            return None
+        dim, by = atom.args
+        if isinstance(dim, int) or not isinstance(by, int) or not 0 < dim.constant < by:
+            return None
+        start = self.compute(dim - dim.constant)
+        quotient, rest = self.floor_quotient(start, str(by)), self.floor_rest(start, str(by))
+        more = self.text.value(f"icmp sge i64 {rest}, {by - dim.constant}")
+        return self.text.value(f"add i64 {quotient}, {self.text.value(f'zext i1 {more} to i64')}")
 
     def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
         value = self.text.value
