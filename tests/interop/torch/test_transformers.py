@@ -133,7 +133,7 @@ MODELS = {
     "llama": Model(llama, text),
     "mixtral": Model(mixtral, text),
     # Where a length is not 1, a mask of one element fits it too: what differs by that is another program.
-    "t5": Model(t5, pair, ((2, 7, 4), (1, 5, 3), (7, 1, 1), (3, 9, 1), (1, 1, 5)), programs=3),
+    "t5": Model(t5, pair, ((2, 7, 4), (1, 5, 3), (7, 1, 1), (3, 9, 1), (1, 1, 5)), programs=1),
     "whisper": Model(whisper, sound),
     "vit": Model(vit, picture, ((2,), (1,), (5,))),
     "resnet": Model(resnet, picture, ((2, 32, 32), (1, 32, 40), (3, 24, 16))),
@@ -202,7 +202,7 @@ def test_training(name: str) -> None:
     same([*model.parameters(), *model.buffers()], [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
     # Where a mask of T5's may have one element, its gradient is another program too. Of one word Mixtral keeps other
     # values for the gradients.
-    assert compiled.cache_info().compiles <= case.programs + (name in ("t5", "mixtral"))
+    assert compiled.cache_info().compiles <= case.programs + {"t5": 2, "mixtral": 1}.get(name, 0)
 
 
 Past = list[tuple[Any, Any]]
