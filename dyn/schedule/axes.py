@@ -12,7 +12,7 @@ from dyn.shapes import symbol as new_symbol
 
 
 class AxisKind(Enum):
-    """What the iterations of an axis have to do with one another."""
+    """Dependence of an axis's iterations on one another."""
 
     #: Nothing: any order, all at once.
     PARALLEL = "parallel"
@@ -24,8 +24,6 @@ class AxisKind(Enum):
     DISTINCT = "distinct"
     #: Carried from one to the next, each with an element of its own.
     SCAN = "scan"
-    #: The sum of a contraction.
-    CONTRACTED = "contracted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         outer = axis(name, 1, a.kind)
         inner = axis(a.name, a.extent, a.kind)
     else:
-        # Not the extent plus a chunk, which is too large a number where the extent is near 2^63 (of an empty array).
+        # Host programs compute it for extents near 2^63 too, those of empty arrays, to which no chunk can be added.
         outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind)
         inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}

@@ -74,7 +74,7 @@ class Variant:
     in_place: int | None = None
     #: The steps that made its loops, in words.
     steps: tuple[str, ...] = ()
-    #: The numbers of the ``dims`` that are nothing but factors of loop variables in places of elements.
+    #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
 
     def exact_dims(self) -> tuple[Dim, ...]:
@@ -175,7 +175,7 @@ def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Dispatch:
-    """What a launch hands to the runtime: a variant of a kernel, or without one a library call or a call outside."""
+    """A dispatch to the runtime: a variant of a launch's kernel, or without one a library call or a call outside."""
 
     launch: Launch
     variant: Variant | None
@@ -246,7 +246,9 @@ def bind_kernel(
     kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note, factors=factors)
     check(kernel)
     size = product(loop.extent for loop in grid)
-    return Variant(kernel, tuple(parameters.symbols), size, cost, condition, note, strides=_strides(kernel))
+    dims = tuple(parameters.symbols)
+    strides = _strides(kernel) if any(scaled(dim)[0] != 1 for dim in dims) else frozenset[int]()
+    return Variant(kernel, dims, size, cost, condition, note, strides=strides)
 
 
 def _strides(kernel: Kernel) -> frozenset[int]:

@@ -10,14 +10,15 @@ step       what it does
 fuse       two neighbouring axes become one, where every index moves through both in one stride
 split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
+hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
-it is part of the phases' code. No step changes what is computed; the order in which a
-reduction combines follows from the role of its loops and their extents (``dyn.schedule.kernel``).
+it is part of the phases' code. No step changes what is computed; the order in which a reduction combines follows from
+the role of its loops and their extents (``dyn.schedule.kernel``).
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Access:
     stores: bool
 
     def stride(self, along: Axis) -> Dim | None:
-        """How many elements lie between neighbours along an axis; None where that differs."""
+        """Number of elements between neighbours along an axis; None where that differs."""
         linear = linear_in(self.index, along.var)
         return None if linear is None else linear[0]
 
@@ -143,15 +144,17 @@ class Loops:
         self.scratch: dict[Value, Buffer] = {}
         self.steps: list[Step] = []
         self.shared = [Axis(a.var, substitute(a.extent, equal), a.kind) for a in self.nest.shared]
-        self.lane: Axis | None = None
-        #: The roles of shared axes that are not GRID loops.
+        #: The roles of shared axes that are not GRID loops: one of them is lanes, then.
         self._roles: dict[Symbol, Role] = {}
-        #: Whether the kernel goes through tiles.
-        self.tiled = False
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
         self._change: dict[Symbol, Dim] = dict(equal)
         self.phases = [self._phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
+
+    @property
+    def tiled(self) -> bool:
+        """Whether the kernel goes through tiles."""
+        return Role.UNROLL in self._roles.values()
 
     # Code -----------------------------------------------------------------------------------------------------
 
@@ -217,7 +220,7 @@ class Loops:
         return left
 
     def _dims(self) -> list[Dim]:
-        """What the shared axes may occur in: every index, and the extents of the phases' loops."""
+        """The dims that the shared axes may occur in: every index, and the extents of the phases' loops."""
         return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes])]
 
     def split(self, whole: Axis, size: Dim, phase: Phase | None = None, name: str = "c") -> tuple[Axis, Axis]:
@@ -270,7 +273,7 @@ class Loops:
         A phase that reduces keeps them shared: each of their iterations has a result of its own.
         """
         first = len(self.shared) - len(axes)
-        if not axes or self.shared[first:] != list(axes) or self.lane is not None:
+        if not axes or self.shared[first:] != list(axes) or self._roles:
             raise ScheduleError(f"{_names(axes)} are not the last shared axes, or lanes go along them")
         if any(phase.folds or phase.carries or phase.inner is Role.LANE for phase in self.phases):
             raise ScheduleError(f"{_names(axes)} stay outside of what is folded, and of lanes")
@@ -283,7 +286,7 @@ class Loops:
         """Let lanes go along the last shared axis, and each through all phases."""
         if self.shared[-1:] != [last] or any(p.inner is Role.LANE for p in self.phases):
             raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
-        self.lane, self._roles = last, {last.var: Role.LANE}
+        self._roles = {last.var: Role.LANE}
         self.steps.append(Step("bind", (last.name,), "to lanes"))
 
     def bind_tile(self, steps: Axis, lanes: Axis, rows: Axis) -> None:
@@ -291,7 +294,6 @@ class Loops:
         vector of lanes a few rows, which load and store together."""
         if self.shared[-3:] != [steps, lanes, rows] or not self.is_flat() or most_iterations(rows.extent) is None:
             raise ScheduleError(f"{_names([steps, lanes, rows])} are not the last shared axes, or make no tile")
-        self.lane, self.tiled = lanes, True
         self._roles = {steps.var: Role.SERIAL, lanes.var: Role.LANE, rows.var: Role.UNROLL}
         self.steps.append(Step("bind tile", (steps.name, lanes.name, rows.name)))
 
@@ -316,7 +318,7 @@ class Loops:
     def bind_lanes(self, phase: Phase) -> None:
         """Let lanes go along the innermost axis of a phase."""
         last = phase.axes[-1]
-        if self.lane is not None or last.kind not in _ANY_ORDER or phase.carries:
+        if self._roles or last.kind not in _ANY_ORDER or phase.carries:
             raise ScheduleError(f"{last.name}, of kind {last.kind.value}, cannot be bound to lanes here")
         phase.inner = Role.LANE
         self.steps.append(Step("bind", (last.name,), "to lanes"))
@@ -331,7 +333,8 @@ class Loops:
     # The kernel -----------------------------------------------------------------------------------------------
 
     def unstretched(self) -> Unstretched | None:
-        """When every axis that might be broadcast is as long as its loop; None without one, or no telling."""
+        """The case in which each axis that might be broadcast is as long as its loop; None without such an axis, or
+        where a loop cannot be told."""
         axes = [*self.nest.shared, *[a for stage in self.nest.stages for a in stage.axes]]
         extents = {a.var: a.extent for a in axes}
         apart: list[Dim] = []
@@ -348,6 +351,10 @@ class Loops:
             if symbol is not None and symbol not in free_symbols(length):
                 equal = composed(equal, {symbol: length})
         return Unstretched(Condition(dim_max(*apart), 0, 0), equal) if apart else None
+
+    def widest(self) -> int:
+        """Bytes of the widest elements that are loaded or stored."""
+        return max(access.buffer.dtype.itemsize for access in self.accesses())
 
     def buffers(self) -> dict[Value, Buffer]:
         """The memory that the kernel reads and writes."""

@@ -70,7 +70,7 @@ def elementwise(sizes: LoopSchedule, *, narrow: bool = False) -> Schedule:
 
     def schedule(loops: Loops) -> None:
         axes = loops.fuse(loops.shared)
-        crossed = _crossed(loops) if sizes.tile else None
+        crossed = _crossed(loops, sizes)
         if crossed is not None:
             _tile(loops, sizes, *(reversed(crossed) if narrow else crossed))
             return
@@ -82,12 +82,12 @@ def elementwise(sizes: LoopSchedule, *, narrow: bool = False) -> Schedule:
     return schedule
 
 
-def _crossed(loops: Loops) -> tuple[Axis, Axis] | None:
+def _crossed(loops: Loops, sizes: LoopSchedule) -> tuple[Axis, Axis] | None:
     """The axis for lanes and another one, where some access is contiguous along the one and some along the other.
 
     Lanes go where stores are contiguous: memory is written in whole vectors.
     """
-    if not loops.is_flat() or len(loops.shared) < 2:
+    if not sizes.tile or not loops.is_flat() or len(loops.shared) < 2:
         return None
     *outer, last = loops.shared
     accesses = loops.accesses()
@@ -114,7 +114,7 @@ def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
     power of two apart too. A tile of few rows is the longer, so that there is as much to do in it.
     """
     rest = [a for a in loops.shared if a is not lanes and a is not other]
-    widest = max(access.buffer.dtype.itemsize for access in loops.accesses())
+    widest = loops.widest()
     side = min(sizes.tile // widest, sizes.tile_side)
     down, inside = loops.split(other, side, name="t")
     steps, rows = loops.split(inside, min(_LINE // widest, _MOST_ROWS), name="s")
@@ -132,10 +132,9 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     general = Loops(nest)
     forms = _unstretched(general, schedule, lambda loops: loops.fused + loops.tiled)
     general.fuse(general.shared)
-    crossed = _crossed(general) if sizes.tile else None
+    crossed = _crossed(general, sizes)
     if crossed is not None:
-        widest = max(access.buffer.dtype.itemsize for access in general.accesses())
-        few = Condition(crossed[0].extent, 0, target.lanes(widest) // 2)
+        few = Condition(crossed[0].extent, 0, target.lanes(general.widest()) // 2)
         forms.insert(0, Form("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
     return (launch_nest(general, schedule, forms, note),)
 
