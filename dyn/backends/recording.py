@@ -29,8 +29,8 @@ def _no_words() -> dict[int, array[int]]:
 
 @dataclass(eq=False)
 class Recording:
-    """What was recorded: for each thread its records' words (``dyn.runtime.recorder.Record``), and the programs that
-    they mention by number. ``dropped`` is how many records there was no room for."""
+    """A recording: for each thread its records' words (``dyn.runtime.recorder.Record``), and the programs that they
+    mention by number. ``dropped`` is how many records there was no room for."""
 
     words: dict[int, array[int]] = field(default_factory=_no_words)
     programs: dict[int, Known] = field(default_factory=dict[int, Known])

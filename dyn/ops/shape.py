@@ -79,7 +79,7 @@ def _broadcast_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
 
 
 def stretch_factor(size: Dim) -> Dim:
-    """What the index of an axis of this size is multiplied by where the axis may be stretched: 0 for a size of 1, and 1
+    """The factor of an axis's index where the axis, of this size, may be stretched: 0 for a size of 1, and 1
     for every other. It is 0 for a size of 0 too, where no element is asked for: so it is 0 or 1 whatever the size."""
     return dim_max(dim_min(size - 1, 1), 0)
 

@@ -1,4 +1,4 @@
-"""What a profile consists of: calls, launches, the pieces of them that threads ran, and stages of compilations.
+"""Events of a profile: calls, launches, the pieces of them that threads ran, and stages of compilations.
 
 Times are nanoseconds of the system's monotonic clock, which is ``time.perf_counter_ns`` too.
 """
@@ -22,7 +22,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What is launched, as ``explain()`` names it.
+    """A kernel or a call that is launched, as ``explain()`` names it.
 
     ``title`` is the kernel's line there; ``group`` its kind of group (``"stitch"``); ``variant`` the words of the
     version that was chosen, and ``when`` the condition under which it is. ``lines`` are the user's lines.

@@ -29,7 +29,7 @@ class ProgramInfo:
         return {symbol.name: value for symbol, value in zip(self._symbols, values, strict=False)}
 
     def launched(self, dispatch: int, values: tuple[int, ...]) -> tuple[Kernel, tuple[int, ...], int | None]:
-        """What a dispatch launches, by its number, with its space and its bytes for the values of a call."""
+        """The kernel of a dispatch, by its number, with its space and its bytes for the values of a call."""
         found = self._dispatches[dispatch]
         environment = dict(zip(self._symbols, values, strict=False))
         return (found.kernel, *found.sizes(values, environment))

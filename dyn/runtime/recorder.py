@@ -182,7 +182,7 @@ def _thread(m: Module) -> None:
 
 
 def _room(m: Module) -> None:
-    """Where a record of so many words may be written; null where it is dropped. And its publication."""
+    """Code that makes room for a record of so many words (null where it is dropped), and code that publishes it."""
     params = [("ptr", "thread"), ("i64", "words")]
     f = m.function("recorder.room", "ptr", params, exported=False)
     chunk = f.load("ptr", "%thread", Thread.CHUNK)

@@ -1,1 +1,1 @@
-"""What a group computes as a loop nest, how it is scheduled, and the kernel that comes of it."""
+"""Loop nests of groups, their schedules, and the kernels that come of them."""

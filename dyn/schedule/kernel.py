@@ -458,7 +458,7 @@ class _Checker:
         return frozenset(id(carry.state) for carry in loop.carries)
 
     def unroll(self, loop: Loop, *, in_lane: bool) -> None:
-        """What an UNROLL loop keeps to. ``in_lane`` says whether it stands in a LANE loop."""
+        """Raise IRError where an UNROLL loop breaks its rules. ``in_lane`` says whether it stands in a LANE loop."""
         name, most = loop.var.name, most_iterations(loop.extent)
         if not in_lane:
             raise self.fail(f"unroll loop {name} stands outside of a lane loop")

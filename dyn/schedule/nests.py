@@ -152,7 +152,7 @@ def window_nest(plan: Plan, group: Group, op: Op, windows: WindowFold | OrderedW
 
 
 def _operand(elements: Elements, op: Op) -> Callable[..., Expr]:
-    """What a rule of an op reads its operands by."""
+    """The reader of an op's operands, for its rule."""
 
     def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
         return elements.at(op.operands[i], at, mask, other)

@@ -158,7 +158,7 @@ class Parts:
 
 
 def _stored(value: Value, place: Dim, ref: Ref) -> Write:
-    """What a fold holds, as an element of a temporary."""
+    """A write of a fold's result, as an element of a temporary."""
 
     def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
         return (Store(buffer, place, ref),)

@@ -1,4 +1,4 @@
-"""What it costs to compute an element again."""
+"""Costs of computing an element again."""
 
 from __future__ import annotations
 

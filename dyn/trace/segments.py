@@ -37,8 +37,8 @@ class Segments:
 def segments_of(
     ops: Sequence[Op], kept: Collection[Value], is_cheap: Callable[[Op], bool], size: Callable[[Value], int]
 ) -> Segments | None:
-    """How to cut ``ops`` so that the derivative takes least, where it would keep ``kept`` otherwise; None for not at
-    all. What is made by cheap operations from arguments alone is never kept."""
+    """The cut of ``ops`` with which the derivative takes least, where it would keep ``kept`` otherwise; None for no
+    cut. What is made by cheap operations from arguments alone is never kept."""
     produced = {value: number for number, op in enumerate(ops) for value in op.results}
     producers = {value: ops[number] for value, number in produced.items()}
     crossing = _crossing(ops, produced, producers, is_cheap)

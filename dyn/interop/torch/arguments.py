@@ -31,7 +31,7 @@ class TensorType:
 
 
 def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
-    """What of an argument decides about the program, beside what dyn.jit looks at itself."""
+    """Properties of an argument that decide about the program, beside those that dyn.jit looks at itself."""
     kind = unsupported(tensor)
     if kind is not None:
         raise UnsupportedOpError(f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU.")

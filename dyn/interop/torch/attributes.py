@@ -87,7 +87,7 @@ class Watched:
                 self.names.pop(name, None)
 
     def held(self, *, tensors: bool) -> HeldDict:
-        """What was read, as a condition: ``tensors``, or all else."""
+        """The values that were read, as a condition: ``tensors``, or all else."""
         read = self.before.keys() if self.read is None else sorted(self.read)
         entries = [(name, self.before.get(name, ABSENT)) for name in read]
         kept = tuple([entry for entry in entries if isinstance(entry[1], torch.Tensor) is tensors])
@@ -168,7 +168,7 @@ class Reads:
         ])  # fmt: skip
 
     def taken_back(self) -> Changes:
-        """What the function has changed, which is as it was from now on."""
+        """The changes that the function has made, which are undone."""
         changes = [(one, changed) for one in list(self.watched.values()) if (changed := one.changed())]
         for one, changed in changes:
             one.restore(changed)

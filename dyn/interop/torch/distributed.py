@@ -91,6 +91,6 @@ def _compiled(module: torch.nn.Module, make: Callable[[Callable[..., Any], str],
 
 
 def _count(module: torch.nn.Module) -> int:
-    """How many modules talk to other processes, of a module and those in it."""
+    """Number of modules that talk to other processes, of a module and those in it."""
     talking = (DistributedDataParallel, *_sharded("FSDPModule", "FullyShardedDataParallel"))
     return sum(isinstance(one, talking) for one in module.modules())

@@ -119,7 +119,7 @@ def lowered(graph: torch.fx.GraphModule) -> Lowered:
 
 
 def value_of(node: Node) -> Any:
-    """What stands for the result of a node: a fake tensor or a symbolic number, where anything does."""
+    """The stand-in for the result of a node: a fake tensor or a symbolic number, where there is one."""
     return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
 
 
@@ -279,20 +279,20 @@ _NUMBER = Kind.INT
 
 
 def _attribute(graph: torch.fx.GraphModule, target: Any) -> Any:
-    """What a graph has by a name, which is the same for itself alone. The graph keeps it alive."""
+    """The object that a graph has by a name, compared by identity. The graph keeps it alive."""
     return "attribute", id(operator.attrgetter(target)(graph))
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How a graph is another one: the sizes for that one's symbols, where its own symbols are ``equal`` in pairs."""
+    """A graph as a case of another: sizes for that one's symbols, where its own symbols are ``equal`` in pairs."""
 
     sizes: Mapping[Symbol, Size]
     equal: tuple[tuple[Symbol, Symbol], ...] = ()
 
 
 def match(known: Lowered, new: Lowered) -> Match | None:
-    """How ``new``, of the same structure as ``known``, is that graph at certain sizes; None where it is another one.
+    """The case of ``known`` that ``new``, of the same structure, is at certain sizes; None where it is another graph.
 
     Dynamo takes sizes that are equal at its first trace for one size, and for two in a later one: that they are equal
     is then left to be asked of each call.

@@ -144,7 +144,7 @@ class HiddenState:
 
     @property
     def optimizers(self) -> list[OptimizerState]:
-        """What of the optimizers that step the program is for."""
+        """The conditions on the optimizers that step."""
         return [one.condition for one in self._optimizers.values()]
 
     def need(self, hidden: Hidden) -> None:
@@ -249,7 +249,7 @@ def _of_argument() -> NotYetError:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OptimizerState:
-    """What of an optimizer is a condition of a program: hyperparameters, parameters, and the tensors of its state."""
+    """The part of an optimizer that is a condition of a program: hyperparameters, parameters, tensors of its state."""
 
     optimizer: Optimizer
     groups: tuple[tuple[Any, ...], ...]

@@ -116,7 +116,7 @@ class _Leaf:
         return _Leaf(self.kind, self.dtype, self.device, order, self.number if self.number == other.number else None)
 
     def made(self, tracing: Tracing, value: Any) -> Any:
-        """What PyTorch has of a value."""
+        """The PyTorch side of a value."""
         if self.kind is int:
             return number_of(tracing.env, value) if self.number is None else self.number
         if value is None:
@@ -136,8 +136,8 @@ def _value(tracing: Tracing, leaf: Any) -> Any:
 
 @dataclass(slots=True)
 class _Needs:
-    """What regions of an operation turned out to need: memory that they write, a number for each step, the states that
-    the derivative of a loop starts its steps from."""
+    """Needs of an operation's regions, found by tracing them: memory that they write, a number for each step, the
+    states that the derivative of a loop starts its steps from."""
 
     written: tuple[Storage, ...] = ()
     steps: bool = False

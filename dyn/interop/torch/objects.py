@@ -134,8 +134,8 @@ class Opened:
 
 
 def closed_over(function: Any) -> tuple[Any, ...]:
-    """What a function reaches beside its arguments: what it closes over, lists and dicts that are its globals, and the
-    same of the hooks of modules among these."""
+    """The objects that a function reaches beside its arguments: those it closes over, lists and dicts that are its
+    globals, and the same of the hooks of modules among these."""
     return tuple([one for one in reached(function) if not isinstance(one, _LEADING)])
 
 

@@ -94,15 +94,15 @@ Returned = Tensor | Number | Sizes | Plain | Container | Made | Again
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a function changes: all that container ``target`` of the arguments has, some attributes of an object from
-    outside, of which those that are ABSENT are deleted, or a gradient."""
+    """A change that a function makes: all that container ``target`` of the arguments has, some attributes of an object
+    from outside, of which those that are ABSENT are deleted, or a gradient."""
 
     target: int | weakref.ref[Any] | Hidden
     content: Tree
 
 
 class _Call:
-    """What a plan is carried out with: a program's results, arguments and their containers, and the objects made."""
+    """The objects of a plan's execution: a program's results, arguments and their containers, and the objects made."""
 
     def __init__(
         self, results: Sequence[Any], arguments: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
@@ -141,7 +141,7 @@ class OverlapError(UnsupportedOpError):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """What a function returns of a program's results, and what it writes.
+    """The way from a program's results to what a function returns and writes.
 
     ``captured`` has the tensors that the function closes over; ``derivative`` is None where no result has a gradient;
     ``changes`` are those of lists, dicts, attributes and gradients. Of ``spent`` results the function has called
@@ -160,7 +160,7 @@ class Plan:
         self, results: Sequence[Any], arguments: Sequence[torch.Tensor],
         containers: Callable[[], Sequence[Any]] = _none,
     ) -> Any:  # fmt: skip
-        """What the function returns, once what it writes is written, and what it changes of ``containers``, the
+        """The function's result, once what it writes is written, and what it changes of ``containers``, the
         arguments' own, is changed.
 
         Raises OverlapError where a tensor that is written shares memory with another: nothing is written then.

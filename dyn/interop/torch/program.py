@@ -339,7 +339,7 @@ class TensorProgram:
         return all(type.layout == ROWS and type.same_as is None and not type.has_gradient for type in self.types)
 
     def version(self, tensors: Sequence[torch.Tensor]) -> Version:
-        """What makes a call, which it has made before."""
+        """The version that makes a call, which it has made before."""
         return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), ())
 
     def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> Outputs:
@@ -368,7 +368,7 @@ class TensorProgram:
     def _collected(
         self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
     ) -> Outputs:
-        """What the function gives for traced tensors of these values, collected."""
+        """The function's outputs for traced tensors of these values."""
         given: list[Given] = []
         found = [pair for pair in zip(compiled.hidden, compiled.types, strict=True) if pair[1] is not None]
         types = [*self.types, *[type for _, type in found if type is not None]]
@@ -407,7 +407,7 @@ class TensorProgram:
     def _run(
         self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
     ) -> tuple[Any, Changes]:
-        """What the function returns, and the attributes of modules that it changes, run in ``state``.
+        """The function's result, and the attributes of modules that it changes, run in ``state``.
 
         Nothing from outside of it has changed then: raises ArgumentChanged and NotYetError where it did that cannot be
         done at each call.
@@ -438,7 +438,7 @@ class TensorProgram:
         return returned, outside
 
     def _plain_statics(self) -> Copies:
-        """What is in the plain objects that are passed as they are."""
+        """The contents of the plain objects that are passed as they are."""
         statics: list[Any] = []
         for one in self.rest:
             if isinstance(one, ObjectLayout | Static):
@@ -447,7 +447,7 @@ class TensorProgram:
         return Copies(self.owner._opened.containers(plain, plain=True))
 
     def _on_end(self) -> Callable[[Any], None]:
-        """What to do when a module dies that it calls: the entry cannot tell, and Python has to be asked again."""
+        """A callback for the death of a module that it calls: Python is asked again, for the entry cannot tell."""
         owner = weakref.ref(self.owner)
 
         def ended(module: Any) -> None:

@@ -72,7 +72,7 @@ class Seeds:
 
 
 def identity(generator: torch.Generator) -> Any:
-    """What a generator is, whichever object of Python's stands for it: operations are given others than functions."""
+    """Identity of a generator, whichever Python object stands for it: operations are given others than functions."""
     return generator.device.type, generator._cdata  # pyright: ignore[reportAttributeAccessIssue]  # as tensors have it
 
 
@@ -284,7 +284,7 @@ class Keys:
 
     @property
     def position(self) -> dict[Any, int]:
-        """How many keys there have been, of each generator."""
+        """The number of keys so far, of each generator."""
         seeded = zip(_SEEDED, (-1 if self._seed is None else self._seed, self._since), strict=True)
         return {name: stream.count for name, stream in self._streams.items()} | dict(seeded)
 

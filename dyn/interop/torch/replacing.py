@@ -28,7 +28,7 @@ class Replacement(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """What this thread has."""
+        """The value of this thread; None without one."""
         return self._of_threads.get(threading.get_ident())
 
     @contextlib.contextmanager

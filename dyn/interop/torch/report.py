@@ -28,7 +28,7 @@ def lines_of(stack_trace: str) -> list[Loc]:
 
 @dataclass(frozen=True)
 class Label:
-    """Where a graph comes from: Dynamo's number for it, which part it is, and the first of its lines.
+    """Origin of a graph: Dynamo's number for it, which part it is, and the first of its lines.
 
     ``owner`` is the ``torch.compile`` that it was compiled for; None where that is gone, or somebody else asked.
     """

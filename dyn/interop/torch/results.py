@@ -107,7 +107,7 @@ class Collector:
 
     @staticmethod
     def _content(container: Any) -> Any:
-        """What a changed container has, as :func:`fill` takes it."""
+        """Contents of a changed container, as :func:`fill` takes them."""
         kind = type(container)
         if kind in SUPPORTED_NODES and kind is not list and not isinstance(container, dict):
             return dict(own_names(container))
@@ -150,7 +150,7 @@ class Collector:
         return Tree(spec, tuple([self._returned(leaf, where, root) for leaf in leaves]))
 
     def _write(self, tensor: FakeTensor, is_recorded: bool) -> Write | None:
-        """How a tensor from outside is written; None where it is not."""
+        """The write to a tensor from outside; None where there is none."""
         record = record_of(tensor).root
         storage = record.storage
         if not storage.version or storage.origin is None:

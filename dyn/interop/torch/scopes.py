@@ -23,7 +23,7 @@ class RunAgain(BaseException):
 
 
 class Scope:
-    """What a region reads of tensors from outside that have gradients, and the memory from outside that it writes."""
+    """A region's uses of the outside: tensors with gradients that it reads, and memory that it writes."""
 
     def __init__(self) -> None:
         trace = current_trace()

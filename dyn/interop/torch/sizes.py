@@ -65,7 +65,7 @@ class SizesNeeded(BaseException):
 
 
 class Environment:
-    """What PyTorch's Python code asks of a node's ``shape_env`` (``torch.fx.experimental.symbolic_shapes``).
+    """The ``shape_env`` of nodes, which PyTorch's Python code asks (``torch.fx.experimental.symbolic_shapes``).
 
     A question with a default (is this size 1? is that tensor contiguous?) has two answers that are right. The default
     leaves the program one for every size, and is taken first. It may be a way on which PyTorch refuses what it does
@@ -621,7 +621,7 @@ class FloatNode(Node):
         return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
     def _computed(self, name: str, *others: FloatNode) -> FloatNode:
-        """What dyn's function of that name makes of it, at each call."""
+        """The result of dyn's function of that name, at each call."""
         function, operands = getattr(self.trace.namespace, name), (self, *others)
         made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
         here = [one for operand in operands if (one := operand.in_this_call()) is not None]

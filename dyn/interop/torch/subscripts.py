@@ -16,7 +16,7 @@ CALLS_USERS = True
 
 
 def subscripted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a read or write by a subscript gives, where numbers that are known when a program runs may stand in it."""
+    """The result of a read or write by a subscript, in which numbers may stand that are known when a program runs."""
     tensor, subscript, *rest = args
     items: tuple[Any, ...] = subscript if isinstance(subscript, tuple) else (subscript,)
     if any(_has_number(item) for item in items):

@@ -1,1 +1,1 @@
-"""What x86 brings to schedules: tiles of contractions, and blocking for caches."""
+"""Schedules of x86 alone: tiles of contractions, and blocking for caches."""

@@ -40,7 +40,7 @@ def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Trace
 
 
 def _gathered_nothing(a: Tracer, at: Tracer) -> Tracer:
-    """What is gathered at no places, which PyTorch takes in any number of axes."""
+    """The result of gathering at no places, which PyTorch takes in any number of axes."""
     text = f"the index of gather has {at.ndim} axes and the tensor {a.ndim}, and so it has to be empty"
     trace, count = current_trace(), product(at.dims)
     if trace is None or (isinstance(count, int) and count != 0):

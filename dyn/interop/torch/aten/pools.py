@@ -251,7 +251,7 @@ _max_unpool(3)
 
 
 def _random_starts(sample: Tracer, size: Any, count: Any, window: Any) -> Tracer:
-    """Where ``count`` windows begin on an axis, for a number from 0 to 1 of each plane, which sets them off."""
+    """Starts of ``count`` windows on an axis, for a number from 0 to 1 of each plane, which sets them off."""
     trace, least, given = current_trace(), unwrap_dim(count + window - 1), unwrap_dim(size)
     if trace is not None and least is not None and given is not None:
         trace.demand(RelKind.GE, given, least, "windows of fractional_max_pool start at different places")
