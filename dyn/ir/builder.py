@@ -54,7 +54,7 @@ class Demands:
         self._demand(Relation(kind, lhs, rhs, reason))
 
     def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
-        if not self.facts.eq(broadcast(size, wanted), wanted).proved:
+        if not self.facts.broadcasts_to(size, wanted).proved:
             self.require(RelKind.EQ, size, wanted, text)
 
     def _demand(self, relation: Relation) -> None:
@@ -79,7 +79,8 @@ class Restated(Demands):
 
     def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
         # That is all that held then: a proof of it, or sizes that were equal.
-        self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
+        if not self.facts.broadcasts_to(size, wanted).proved:
+            self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
 
     def _demand(self, relation: Relation) -> None:
         self.facts = self.facts.restate(relation)

@@ -29,7 +29,8 @@ class _Proofs:
             raise IRError(f"{self.opdef.name}: the facts do not imply that {relation.describe(self.names)} ({text})")
 
     def require_broadcast(self, size: Dim, wanted: Dim, text: str | Callable[[], str]) -> None:
-        self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
+        if not self.facts.broadcasts_to(size, wanted).proved:
+            self.require(RelKind.EQ, broadcast(size, wanted), wanted, text)
 
     def eq(self, lhs: Dim, rhs: Dim) -> Answer:
         return self.facts.eq(lhs, rhs)

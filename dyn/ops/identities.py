@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.shapes import broadcast, product
+from dyn.shapes import product
 
 #: Takes the builder and the op; gives values in its stead, or None.
 Rule = Callable[[Any, Any], tuple[Any, ...] | None]
@@ -164,11 +164,7 @@ def broadcast_once(b: Any, op: Any) -> tuple[Any, ...] | None:
     dims = tuple([op.attrs["dims"][d] for d in inner.attrs["dims"]])
     for size, target in zip(source.shape, dims, strict=True):
         # That each step fits makes the two fit together; but the proof must not need a new fact.
-        if (
-            size != 1
-            and size is not shape[target]
-            and not b.facts.eq(broadcast(size, shape[target]), shape[target]).proved
-        ):
+        if size != 1 and size is not shape[target] and not b.facts.broadcasts_to(size, shape[target]).proved:
             return None
     return (b.op("broadcast_in_dim", source, shape=op.attrs["shape"], dims=dims),)
 

@@ -16,6 +16,7 @@ from dyn.errors import ShapeError
 from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
+from dyn.shapes.joins import broadcast
 from dyn.shapes.learn import ContradictionError, learn
 from dyn.shapes.models import Model, Models, first_models, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
@@ -512,6 +513,14 @@ class Facts:
     def broadcasts(self, a: Dim, b: Dim) -> Answer:
         """Whether sizes ``a`` and ``b`` broadcast together: equal, or one of them 1."""
         return _PROVED if a is b else self.ask(Relation(RelKind.BROADCASTS, a, b, _ASKED))
+
+    def broadcasts_to(self, size: Dim, wanted: Dim) -> Answer:
+        """Whether an axis of one size broadcasts to another: ``size`` is 1 or ``wanted``.
+
+        That is ``broadcast(size, wanted) == wanted``, or what may be proved where that is not: that they are equal.
+        """
+        answer = self.eq(broadcast(size, wanted), wanted)
+        return answer if answer.proved else self.eq(size, wanted)
 
     def simplify(self, dim: Dim) -> Dim:
         """The canonical representative: equal dimensions that the facts solve for become one object.

@@ -35,7 +35,7 @@ from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, OrderedReduction, Pieces
 from dyn.ops.shape import stretch_factor
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, broadcast, format_shape, product
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
 from dyn.stitch.barriers import without_barriers
 from dyn.stitch.costs import is_heavy
@@ -473,7 +473,7 @@ class _Stitcher:
         if not apart or (group.reduced is not None and not group.reduced.issuperset(apart)):
             return False
         return all(
-            isinstance(group.space[a], SymExpr) and self.facts.eq(broadcast(group.space[a], space[a]), space[a]).proved
+            isinstance(group.space[a], SymExpr) and self.facts.broadcasts_to(group.space[a], space[a]).proved
             for a in apart
         )
 

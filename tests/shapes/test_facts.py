@@ -641,3 +641,13 @@ def test_nothing_rests_on_a_dim_that_is_known_later():
     assert late_first.ge(k, 3).proved
     assert late_first.assume(Relation(GE, k, 6, REASON)).ge(k, 6).proved
     assert late_first.multiple(2 * n) == 2
+
+
+def test_a_size_broadcasts_to_the_one_that_it_is() -> None:
+    """That ``max(0, n - m, m - n)`` is ``max(n - m, m - n)`` takes cases, which a question about broadcast leaves out."""
+    gap = dim_max(n - m, m - n)
+    assert EMPTY.broadcasts_to(dim_max(0, gap), gap).proved
+    assert EMPTY.broadcasts_to(1, gap).proved
+    assert not EMPTY.broadcasts_to(dim_max(2, gap), gap).proved
+    assert EMPTY.broadcasts_to(n, broadcast(n, m)).proved
+    assert not EMPTY.broadcasts_to(broadcast(n, m), n).proved
