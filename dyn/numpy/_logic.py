@@ -8,7 +8,7 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
-from dyn.numpy._operands import cast, emit, promote
+from dyn.numpy._operands import cast, emit, promote, tracer
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
@@ -39,7 +39,21 @@ def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
                 return emit("compare", a, a, direction="EQ" if true else "NE")
             if isinstance(b, SymbolicDim) and a.element_type.bits < 64:
                 return elementwise("compare", what, cast(a, dtypes.int64), b, direction=way)
+            if a.element_type.is_integer and isinstance(b, Tracer | np.ndarray | np.generic):
+                b = tracer(a._trace, b, what)
+                if a.element_type.kind is Kind.INT and b.element_type is dtypes.uint64:
+                    return _compare_signed(what, way, a, b)
+                if b.element_type.kind is Kind.INT and a.element_type is dtypes.uint64:
+                    return _compare_signed(what, _MIRRORED[way], b, a)
     return elementwise("compare", what, x, y, direction=direction)
+
+
+def _compare_signed(what: str, direction: str, x: Tracer, y: Tracer) -> Tracer:
+    """Compare signed integers with uint64, whose common dtype, float64, has not all of either."""
+    bits = elementwise("compare", what, cast(x, dtypes.uint64), y, direction=direction)
+    if direction in ("NE", "LT", "LE"):
+        return elementwise("or", what, elementwise("compare", what, x, 0, direction="LT"), bits)
+    return elementwise("and", what, elementwise("compare", what, x, 0, direction="GE"), bits)
 
 
 def has(dtype: DType, number: int) -> bool:

@@ -182,3 +182,19 @@ def test_conversions_of_arrays_wrap() -> None:
     f = dyn.jit(lambda y: dnp.asarray(y.shape[0]).astype("int8"))
     assert int(f(np.zeros(300))) == 44
     assert int(dnp.asarray(np.int64(300), dtype="int8")) == 44
+
+
+@pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8])
+def test_signed_integers_compare_with_uint64_by_value(name: str, dtype: Any) -> None:
+    """Their common dtype is float64, in which 2**62 + 1 is 2**62 and -1 would be no number of uint64."""
+    info = np.iinfo(dtype)
+    signed = np.array([-1, 0, min(2**62 + 1, info.max), info.max, 5, info.min], dtype)
+    unsigned = np.array([2**64 - 1, 0, 2**62, 2**63, 5, 2**63], np.uint64)
+    ours, theirs = getattr(dnp, name), getattr(np, name)
+    for x, y in ((signed, unsigned), (unsigned, signed), (signed[:1], unsigned), (unsigned[:0], signed[:1])):
+        expected = theirs(x, y)
+        np.testing.assert_array_equal(ours(x, y), expected)
+        for function in (ours, theirs):
+            np.testing.assert_array_equal(dyn.jit(function)(x, y), expected)
+        np.testing.assert_array_equal(dyn.jit(lambda x, y=y: ours(x, y))(x), expected)
