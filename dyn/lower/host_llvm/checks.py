@@ -83,11 +83,7 @@ class Checks:
             none = value(f"icmp eq i64 {lhs}, 0")
             rest = value(f"select i1 {none}, i64 {rhs}, i64 {self.sizes.floor_rest(rhs, lhs)}")
             return value(f"icmp ne i64 {rest}, 0")
-        differ = value(f"icmp ne i64 {lhs}, {rhs}")
-        for side in (lhs, rhs):
-            stretched = value(f"icmp ne i64 {side}, 1")
-            differ = value(f"and i1 {differ}, {stretched}")
-        return differ
+        return self.sizes.differ(lhs, rhs)
 
     def holds(self, condition: Condition) -> str:
         """An i1: whether a dim is within its bounds."""

@@ -158,8 +158,7 @@ class HostEmitter:
         scope = self.sizes.scope
         failures = self.checks.due(measured)
         failures += self.checks.demands(self.regions.inside, lambda symbols: scope.is_due(symbols, measured))
-        self.sizes.refuse_nonsense()
-        self.text.branch_on(failures)
+        self.sizes.refuse_nonsense(failures)
         self._sizes(measured)
         self.memory.allocate(0 if launch is None else self.launches.measurements[launch])
 
@@ -223,7 +222,7 @@ def emit_host(
 def emit_guards(program: HostProgram, symbol: str) -> str:
     """The LLVM IR of a program's guards: a module with one definition, ``i32 symbol(const Tensor* in)``.
 
-    It gives 1 where all guards hold, else 0. Where a guard's sizes pass 2^63, or divide by zero, the answer is 0 too:
+    It gives 1 where all guards hold, else 0. Where a guard's sizes pass 2^63, or have no value, the answer is 0 too:
     whoever asks knows a slower way, which computes exactly.
     """
     text = HostText()
@@ -232,7 +231,7 @@ def emit_guards(program: HostProgram, symbol: str) -> str:
     checks.bind(keep=False)
     failed = [checks.check(guard) for guard in program.guards]
     bad = "false"
-    for flag in (*failed, *sizes.scope.overflow, *sizes.scope.zeros):
+    for flag in (*failed, *sizes.scope.nonsense()):
         bad = text.value(f"or i1 {bad}, {flag}")
     good = text.value(f"xor i1 {bad}, true")
     text.emit(f"ret i32 {text.value(f'zext i1 {good} to i32')}")

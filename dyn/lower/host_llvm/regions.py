@@ -19,14 +19,14 @@ Kernels = Sequence[tuple[int, Dim]]
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Flags of a conditional region's failures: for each of its demands the site and an i1, and i1s of divisions, of
-    sizes, and of any of all these, here and in the regions around.
+    """Flags of a conditional region's failures: for each of its demands the site and an i1, and i1s of sizes without a
+    value, of those that pass 64 bits, and of any of all these, here and in the regions around.
 
     ``sizes`` are the values of which these flags tell: nobody else may use them.
     """
 
     demands: list[tuple[int, str]]
-    zeros: str | None
+    no_value: str | None
     overflow: str | None
     any: str
     sizes: Values
@@ -61,10 +61,10 @@ class Regions:
             for dim in self.dims(body):
                 if scope.is_due(free_symbols(dim), None):
                     self.sizes.compute(dim)
-            zeros, overflow = self.text.any(scope.zeros), self.text.any(scope.overflow)
-            flags = [flag for _, flag in failures] + [f for f in (zeros, overflow, around) if f is not None]
+            no_value, overflow = self.text.any([*scope.zeros, *scope.conflicts]), self.text.any(scope.overflow)
+            flags = [flag for _, flag in failures] + [f for f in (no_value, overflow, around) if f is not None]
             any_of_these = self.text.any(flags) or "false"
-            self.failing[body] = Failing(failures, zeros, overflow, any_of_these, scope.pending)
+            self.failing[body] = Failing(failures, no_value, overflow, any_of_these, scope.pending)
             self.compute(body.launches, any_of_these)
 
     def dims(self, body: Body) -> Iterator[Dim]:
@@ -93,7 +93,7 @@ class Regions:
         with self.sizes.within(self.sizes.scope.inner()) as scope:
             scope.known.add(self.failing[body].sizes)  # what they are is looked at by ``any``
             value = self.sizes.compute(size)
-            bad = self.text.any([self.failing[body].any, *scope.overflow, *scope.zeros])
+            bad = self.text.any([self.failing[body].any, *scope.nonsense()])
         value = self.text.value(f"select i1 {bad}, i64 0, i64 {value}")
         # What is demanded of dims that are measured is not looked at yet.
         return self.text.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
@@ -105,7 +105,7 @@ class Regions:
         """
         failing, scope = self.failing[body], self.sizes.scope
         self.text.branch_on(failing.demands)
-        for fault, flag in ((Fault.NO_VALUE, failing.zeros), (Fault.TOO_LARGE, failing.overflow)):
+        for fault, flag in ((Fault.NO_VALUE, failing.no_value), (Fault.TOO_LARGE, failing.overflow)):
             if flag is not None:
                 self.text.fault(fault, flag)
         scope.known.add(failing.sizes)

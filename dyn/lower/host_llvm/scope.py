@@ -58,9 +58,14 @@ class HostScope:
     #: The segments of the arena that are there, with their bytes.
     arenas: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     slot_offsets: dict[int, str] = field(default_factory=dict[int, str])
-    #: i1s of what is pending: of sizes that passed 64 bits, and of divisors that are 0.
+    #: i1s of what is pending: of sizes that passed 64 bits, of divisors that are 0, and of sizes that do not broadcast.
     overflow: list[str] = field(default_factory=list[str])
     zeros: list[str] = field(default_factory=list[str])
+    conflicts: list[str] = field(default_factory=list[str])
+
+    def nonsense(self) -> list[str]:
+        """All flags of what is pending."""
+        return [*self.zeros, *self.overflow, *self.conflicts]
 
     def inner(self) -> HostScope:
         """A scope inside this one, in which nothing has gone wrong yet.
@@ -80,6 +85,7 @@ class HostScope:
         self.pending = Values()
         self.overflow.clear()
         self.zeros.clear()
+        self.conflicts.clear()
 
     def is_due(self, symbols: Collection[Symbol], measured: Symbol | None) -> bool:
         """Whether what is about these symbols can be computed, and could not before ``measured`` was known."""

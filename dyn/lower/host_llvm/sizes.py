@@ -5,7 +5,7 @@ No operation traps, whatever its operands: they may be nonsense of which the fla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dyn.lower.host import Fault
@@ -39,13 +39,19 @@ class Sizes:
         self.scope.pending.dims[atom_dim(symbol)] = value
         self.scope.bound.add(symbol)
 
-    def refuse_nonsense(self) -> None:
-        """Fail where what was computed so far divided by zero, or passed 2^63."""
-        for fault, flags in ((Fault.NO_VALUE, self.scope.zeros), (Fault.TOO_LARGE, self.scope.overflow)):
-            flag = self.text.any(flags)
-            if flag is not None:
-                self.text.fault(fault, flag)
+    def refuse_nonsense(self, failures: Sequence[tuple[int, str]] = ()) -> None:
+        """Fail where what was computed so far divided by zero, or passed 2^63; by the first of some ``failures``, given
+        as sites and i1s; and where sizes were broadcast that do not, of which a failure would say more."""
+        self._refuse(Fault.NO_VALUE, self.scope.zeros)
+        self._refuse(Fault.TOO_LARGE, self.scope.overflow)
+        self.text.branch_on(failures)
+        self._refuse(Fault.NO_VALUE, self.scope.conflicts)
         self.scope.settle()
+
+    def _refuse(self, fault: Fault, flags: Sequence[str]) -> None:
+        flag = self.text.any(flags)
+        if flag is not None:
+            self.text.fault(fault, flag)
 
     def dim(self, dim: Dim) -> str:
         """The value of a dim, which has been computed before the first launch that can know it, and looked at."""
@@ -196,6 +202,14 @@ class Sizes:
         more = self.text.value(f"icmp sge i64 {rest}, {by - dim.constant}")
         return self.text.value(f"add i64 {quotient}, {self.text.value(f'zext i1 {more} to i64')}")
 
+    def differ(self, a: str, b: str) -> str:
+        """An i1: whether two sizes do not broadcast, for they differ and neither is 1."""
+        differ = self.text.value(f"icmp ne i64 {a}, {b}")
+        for side in (a, b):
+            stretched = self.text.value(f"icmp ne i64 {side}, 1")
+            differ = self.text.value(f"and i1 {differ}, {stretched}")
+        return differ
+
     def _opaque(self, kind: OpaqueKind, args: list[str]) -> str:
         value = self.text.value
         if kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
@@ -205,6 +219,7 @@ class Sizes:
         result = args[0]
         for arg in args[1:]:
             if kind is OpaqueKind.BROADCAST:
+                self.scope.conflicts.append(self.differ(result, arg))
                 one = value(f"icmp eq i64 {result}, 1")
                 result = value(f"select i1 {one}, i64 {arg}, i64 {result}")
             else:
