@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import HostText
 from dyn.pipeline import Optimized, compile_program, optimize
 from dyn.record import Record
-from dyn.shapes import Dim, as_dim, floordiv
+from dyn.shapes import Dim, Reason, Relation, RelKind, as_dim, broadcast, floordiv
 from dyn.shapes import symbol as new_symbol
 
 n_symbol, m_symbol = new_symbol("n", "x.shape[0]"), new_symbol("m", "x.shape[1]")
@@ -43,6 +44,35 @@ def test_a_size_is_no_size_before_it_was_looked_at() -> None:
     sizes.refuse_nonsense()
     assert sizes.dim(n * m) == name
     assert sizes.text.faults == {Fault.TOO_LARGE}
+
+
+def test_a_size_that_is_broadcast_may_have_no_value() -> None:
+    """It is looked at after what a check says, which knows the operation."""
+    sizes = _sizes()
+    name = sizes.compute(broadcast(n, m))
+    assert len(sizes.scope.conflicts) == 1
+    sizes.refuse_nonsense([(3, "%failed")])
+    assert sizes.dim(broadcast(n, m)) == name
+    assert sizes.text.faults == {Fault.NO_VALUE}
+    lines = "\n".join(sizes.text.lines)
+    assert lines.index("%failed") < lines.index("label %no_value")
+
+
+def test_a_demand_without_a_value_is_refused() -> None:
+    """``broadcast(n, m) == n`` says nothing of a call whose sizes do not broadcast: it must not be taken to hold."""
+    traced = dyn.jit(lambda x, y: (x + 1, y * 2)).trace(np.ones(2, "f4"), np.ones(3, "f4")).traced
+    x, y = (v.shape[0] for v in traced.function.params)
+    relation = Relation(RelKind.EQ, broadcast(x, y), x, Reason("a test says so"))
+    facts = traced.function.facts.assume(relation)
+    made = optimize(replace(traced, function=replace(traced.function, facts=facts)), host_target(), Record())
+    loaded = compile_program(made, [], X86Backend(host_target()), Record())
+    for good in ((3, 3), (3, 1), (0, 1), (1, 1)):
+        first, second = loaded([np.ones(size, "f4") for size in good])
+        assert (first.shape, second.shape) == ((good[0],), (good[1],))
+    with pytest.raises(ShapeError, match=re.escape("sizes 3 and 8 cannot be broadcast together")):
+        loaded([np.ones(3, "f4"), np.ones(8, "f4")])
+    with pytest.raises(ShapeError, match="is required"):
+        loaded([np.ones(1, "f4"), np.ones(8, "f4")])
 
 
 def test_an_estimate_is_no_size() -> None:
