@@ -19,12 +19,12 @@ from dyn.ir.core import Op, Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements
-from dyn.schedule.families import LoopSchedule
 from dyn.schedule.kernel import Buffer, Fold, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
 from dyn.schedule.nests import fold_of, loop, present, row_write, sweep_stage
+from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
 from dyn.stitch.groups import Group, Plan

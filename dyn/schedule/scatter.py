@@ -22,21 +22,20 @@ from dyn.ops.windows import Windows, clamped
 from dyn.schedule.axes import Axis, AxisKind, index_of, linearize
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import ExprBuilder
-from dyn.schedule.families import LoopSchedule, loop_schedule
+from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store, Update
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops, Phase
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
-from dyn.schedule.tables import Form, Schedule, launch_nest
-from dyn.schedule.target import Target
+from dyn.schedule.sizes import LoopSchedule
 from dyn.shapes import Dim, as_dim, dim_max, product
 from dyn.stitch.groups import Group, Plan
 
 
-def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
     """The launch of a scatter: the wide form, and before it what is quicker where its condition holds."""
-    scatter, sizes = _Scatter(plan, group), loop_schedule(target)
+    scatter = _Scatter(plan, group)
     general = Loops(scatter.nest(narrow=False))
     schedule = scatter.schedule(sizes)
     apart, columns = general.unstretched(), scatter.columns()
@@ -50,7 +49,7 @@ def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     if apart is not None:
         same = Loops(general.nest, equal=apart.equal)
         forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
-    return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
+    return launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}")
 
 
 class _Scatter:
