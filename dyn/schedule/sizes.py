@@ -20,6 +20,8 @@ class LoopSchedule:
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
     ``few_rows`` go one by one.
 
+    Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
+
     Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
     """
@@ -32,6 +34,7 @@ class LoopSchedule:
     many_rows: int = 0
     few_columns: int = 0
     few_rows: int = 0
+    divided: bool = False
     tile: int = 0
     tile_side: int = 0
 

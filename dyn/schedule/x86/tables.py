@@ -10,7 +10,7 @@ from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
 from dyn.schedule.nests import loop_nest, running_nest, stitch_nest
-from dyn.schedule.parts import Parts
+from dyn.schedule.parts import Parts, in_parts
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
@@ -183,21 +183,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     schedule = along_rows if by_rows else columns(sizes)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
     whole = launch_nest(general, schedule, forms, note)
-    return _in_parts(whole, Parts(plan, group, sizes))
-
-
-def _in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
-    """A launch for few elements, and launches in parts for many: those that may be needed."""
-    conditions = parts.conditions()
-    if conditions is None:
-        return (whole,)
-    when, otherwise = conditions
-    decided = when.decided(parts.plan.function.facts)
-    if decided is False:
-        return (whole,)
-    if decided:
-        return parts.launches(None)
-    return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
+    return in_parts(whole, Parts(plan, group, sizes))
 
 
 # Windows ------------------------------------------------------------------------------------------------------------
