@@ -94,10 +94,10 @@ def _one_stride(dim: Dim, outer: Axis, inner: Axis) -> bool:
     return first[0] == second[0] * inner.extent
 
 
-def nest(axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Perfectly nested loops without folds."""
+def nest(axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...], width: int = 0) -> tuple[Stmt, ...]:
+    """Perfectly nested loops without folds; teams have ``width`` lanes."""
     for a, role in zip(reversed(axes), reversed(roles), strict=True):
-        body = (Loop(role, a.var, a.extent, body),)
+        body = (Loop(role, a.var, a.extent, body, width=width if role is Role.TEAM else 0),)
     return body
 
 
@@ -107,8 +107,11 @@ def fold_nest(
     body: tuple[Stmt, ...],
     folds: tuple[Fold, ...],
     carries: tuple[Carry, ...] = (),
+    outer: Role = Role.SERIAL,
+    width: int = 0,
 ) -> tuple[Stmt, ...]:
-    """Nested loops, the innermost in role ``inner`` and the others serial, each passing the folds outwards.
+    """Nested loops, each passing the folds outwards: of several the innermost in role ``inner``, the outermost in role
+    ``outer`` (teams of ``width`` lanes), and the others serial.
 
     The refs of ``folds`` hold the whole reductions after the loops. What is carried goes through all loops in the order
     of the iterations: ``init`` is where the first one starts, and ``ref`` holds what the last one leaves.
@@ -119,7 +122,8 @@ def fold_nest(
         if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
             own = tuple(Fold(_like(f.ref), f.combine, f.init, f.value) for f in folds)
             own_carries = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
-        body = (Loop(inner if depth == 0 else Role.SERIAL, a.var, a.extent, body, own, own_carries),)
+        role = inner if depth == 0 else outer if outermost else Role.SERIAL
+        body = (Loop(role, a.var, a.extent, body, own, own_carries, width if role is Role.TEAM else 0),)
         if not outermost:
             folds = tuple(Fold(f.ref, f.combine, f.init, o.ref) for f, o in zip(folds, own, strict=True))
             carries = tuple(
@@ -135,9 +139,10 @@ def _like(ref: Ref) -> Ref:
 
 
 def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
-    """Axes as one, by division: for what does not lie in one stride and must be a single loop all the same."""
+    """Axes of one kind as one, by division: for what does not lie in one stride and must be a single loop all the
+    same."""
     extent = product(a.extent for a in axes)
-    whole = axis("".join(a.name for a in axes), extent)
+    whole = axis("".join(a.name for a in axes), extent, axes[0].kind)
     rest: Dim = as_dim(whole.var)
     change: dict[Symbol, Dim] = {}
     for position, a in reversed(list(enumerate(axes))):

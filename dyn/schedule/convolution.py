@@ -19,10 +19,10 @@ from dyn.schedule.axes import Axis, axis, collapse, flatten, index_of
 from dyn.schedule.contract import Tiled, TileLowering
 from dyn.schedule.elements import Index
 from dyn.schedule.expressions import Rewriter, expr_dims
+from dyn.schedule.families import schedules_of
 from dyn.schedule.kernel import Digits, Expr
 from dyn.schedule.launch import Launch
 from dyn.schedule.nests import window_nest
-from dyn.schedule.tables import fold_windows
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.stitch.groups import Group, Plan
@@ -53,7 +53,8 @@ class _ConvolutionLowering(TileLowering):
         lhs, rhs = self.op.operands
         geometry = Geometry.of(lhs.shape, rhs.shape, self.op.attrs)
         if geometry.groups != 1 and self._is_narrow(geometry):
-            return fold_windows(window_nest(self.plan, self.group, self.op, loops.windows), self.target)
+            nest = window_nest(self.plan, self.group, self.op, loops.windows)
+            return schedules_of(self.target).windows(nest, self.target)
         return self._tiled(geometry)
 
     def _is_narrow(self, g: Geometry) -> bool:

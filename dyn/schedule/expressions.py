@@ -308,7 +308,8 @@ class Rewriter:
         if isinstance(stmt, Loop):
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))
-            return Loop(stmt.role, stmt.var, extent, body, self.folds(stmt.folds), self.carries(stmt.carries))
+            folds, carries = self.folds(stmt.folds), self.carries(stmt.carries)
+            return Loop(stmt.role, stmt.var, extent, body, folds, carries, stmt.width)
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)

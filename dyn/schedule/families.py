@@ -1,75 +1,81 @@
-"""The sizes that a target family's schedules are made of: one table a family."""
+"""What schedules are made of for each family of targets: its limits, and its table of schedules by class of nest.
+
+:data:`SCHEDULES` is the only place of this room that knows families by name. ``dyn.backends.families`` adds to each
+what renders, builds and loads its kernels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
+from dyn.schedule.gpu import tables as gpu
+from dyn.schedule.launch import Launch
+from dyn.schedule.nest import Nest
+from dyn.schedule.sizes import Limits
 from dyn.schedule.target import Target
+from dyn.schedule.x86 import tables as x86
 from dyn.schedule.x86.contractions import ContractVariant
 from dyn.schedule.x86.contractions import contract_schedules as x86_contract_schedules
 from dyn.shapes import Dim
+from dyn.stitch.groups import Group, Plan
+
+Lowering = Callable[[Plan, Group, Target], tuple[Launch, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class LoopSchedule:
-    """Sizes that a family's loop nests are cut into.
+class Schedules:
+    """A family's schedules: what makes the launches of each class of nest, within ``limits`` of a target."""
 
-    ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
-    reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
-
-    A reduction of more than ``part`` elements into one is cut into parts of that many, whose results are reduced in
-    turn: so it runs on all cores, and its error grows with the length of a part. Columns are cut into parts of
-    ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
-    of 0 nothing is cut.
-
-    Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
-    ``few_rows`` go one by one.
-
-    Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
-    into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
-    """
-
-    elements: int
-    columns: int
-    scattered: int
-    part: int = 0
-    part_rows: int = 0
-    many_rows: int = 0
-    few_columns: int = 0
-    few_rows: int = 0
-    tile: int = 0
-    tile_side: int = 0
+    limits: Callable[[Target], Limits]
+    #: One pass over a space: elementwise ops, copies, transposes, gathers.
+    loops: Lowering
+    #: One array after the other.
+    join: Lowering
+    #: Reductions over some axes, and what is stitched to them.
+    reductions: Lowering
+    #: Folds of windows.
+    windows: Callable[[Nest, Target], Launch]
+    #: Running reductions.
+    running: Lowering
+    #: A copy with updates in their order.
+    scatter: Lowering
+    #: Tiles of contractions; None where there are no contractions yet.
+    contractions: Callable[..., tuple[ContractVariant, ...]] | None = None
 
 
-#: x86 wants iterations long enough to hide a loop's start; a GPU wants a block's worth of threads, a few elements each.
-_LOOPS = {
-    "x86": LoopSchedule(
-        elements=8192,
-        columns=256,
-        scattered=2048,
-        part=32768,
-        part_rows=512,
-        many_rows=4096,
-        few_columns=4096,
-        few_rows=8,
-        tile=512,
-        tile_side=256,
+_GPU = Schedules(
+    limits=gpu.limits,
+    loops=gpu.lower_loops,
+    join=gpu.lower_join,
+    reductions=gpu.lower_reductions,
+    windows=gpu.fold_windows,
+    running=gpu.lower_running,
+    scatter=gpu.lower_scatter,
+)
+
+#: By ``Target.family``.
+SCHEDULES: Mapping[str, Schedules] = {
+    "x86": Schedules(
+        limits=x86.limits,
+        loops=x86.lower_loops,
+        join=x86.lower_join,
+        reductions=x86.lower_reductions,
+        windows=x86.fold_windows,
+        running=x86.lower_running,
+        scatter=x86.lower_scatter,
+        contractions=x86_contract_schedules,
     ),
-    "cuda": LoopSchedule(elements=1024, columns=128, scattered=128),
-    "rocm": LoopSchedule(elements=1024, columns=128, scattered=128),
+    "cuda": _GPU,
+    "rocm": _GPU,
 }
 
 
-def loop_schedule(target: Target) -> LoopSchedule:
-    """The cuts of a target's loop nests."""
-    return _LOOPS[target.family]
-
-
-#: How a family tiles contractions.
-_CONTRACTIONS: dict[str, Callable[..., tuple[ContractVariant, ...]]] = {"x86": x86_contract_schedules}
+def schedules_of(target: Target) -> Schedules:
+    """The schedules of a target's family."""
+    return SCHEDULES[target.family]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def contract_schedules(target: Target, dtype: DType, reach: Reach, cols: Dim) ->
 
     ``cols`` is the number of columns.
     """
-    schedules = _CONTRACTIONS.get(target.family)
+    schedules = schedules_of(target).contractions
     if schedules is None:
         raise NotYetError(f"contractions for {target.family} come later.", remedy="compile for x86.")
     return schedules(
@@ -98,4 +104,4 @@ def contract_schedules(target: Target, dtype: DType, reach: Reach, cols: Dim) ->
     )  # fmt: skip
 
 
-__all__ = ["ContractVariant", "LoopSchedule", "Reach", "contract_schedules", "loop_schedule"]
+__all__ = ["SCHEDULES", "ContractVariant", "Reach", "Schedules", "contract_schedules", "schedules_of"]

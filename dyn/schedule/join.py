@@ -14,26 +14,25 @@ from dataclasses import replace
 from dyn.ir.core import Value
 from dyn.schedule.axes import Axis, axis, index_of, linearize
 from dyn.schedule.elements import Elements
-from dyn.schedule.families import loop_schedule
+from dyn.schedule.forms import Schedule
 from dyn.schedule.kernel import Buffer, Stmt
 from dyn.schedule.launch import Launch, Variant
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
-from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.shapes import symbol as new_symbol
 from dyn.stitch.groups import Group, Plan
 
 
-def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+def join_launches(plan: Plan, group: Group, schedule: Schedule) -> tuple[Launch, ...]:
     """The launches of a group: one for each piece that has elements."""
-    return _Join(plan, group, target).launches()
+    return _Join(plan, group, schedule).launches()
 
 
 class _Join:
-    def __init__(self, plan: Plan, group: Group, target: Target) -> None:
-        self.plan, self.group, self.target = plan, group, target
+    def __init__(self, plan: Plan, group: Group, schedule: Schedule) -> None:
+        self.plan, self.group, self.schedule = plan, group, schedule
         (self.op,) = group.ops
         self.axis: int = self.op.attrs["dimension"]
         #: What a piece's place and size are called in kernels.
@@ -98,10 +97,8 @@ class _Join:
         return Loops(Nest(self.plan, self.group, axes, (stage,)))
 
     def variant(self, loops: Loops) -> Variant:
-        """The kernel of a piece: lanes along its last axis, in chunks."""
-        if loops.fuse(loops.shared):
-            _, lanes = loops.split(loops.shared[-1], loop_schedule(self.target).elements)
-            loops.bind_lane(lanes)
+        """The kernel of a piece."""
+        self.schedule(loops)
         return loops.variant(f"{self.group.kind.value} {self.group.name}")
 
     def place(self, row: Dim, column: Dim) -> Dim:

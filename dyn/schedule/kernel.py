@@ -8,7 +8,7 @@
     fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
     carry   = (ref, state, init, value)           # state is init, then the value of the iteration before
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
-    role    = GRID | LANE | SERIAL | UNROLL
+    role    = GRID | TEAM | LANE | SERIAL | UNROLL
 
 Loop variables and the kernel's size parameters are :class:`dyn.shapes.Symbol`; every index is an ordinary symbolic
 expression over them, counted in elements. A value that depends on the variable of an enclosing LANE loop is *varying*;
@@ -19,16 +19,21 @@ role       x86                                      CUDA, HIP
 =========  =======================================  ================================================
 GRID       a range of one linear space, split       ``blockIdx.x`` over the same linear space
            among threads
-LANE       SIMD vectors, with a masked tail         the threads of a block, strided
+TEAM       a loop                                   the teams of a block, strided: a team is some lanes
+                                                    of one warp
+LANE       SIMD vectors, with a masked tail         the threads of a block, or of a team, strided
 SERIAL     a loop                                   a loop in each thread
-UNROLL     a loop, before and after which squares   a loop in each thread
-           of elements are loaded and stored, and
+UNROLL     a loop, before and after which squares   a loop in each thread, before and after which
+           of elements are loaded and stored, and   neighbours are loaded and stored together
            transposed in registers
 =========  =======================================  ================================================
 
 What every kernel keeps to (``check`` says so):
 
 * GRID loops are outermost and perfectly nested; their iterations are independent. LANE loops do not nest.
+* TEAM loops stand outside of LANE loops and of one another, and fold and carry nothing. Their iterations are
+  independent. LANE loops in them are shared by the ``width`` lanes of a team, a power of two, and stand in no loop
+  that is longer in some teams than in others.
 * UNROLL loops stand in LANE loops, have stores alone in them, and have no more iterations than some number says:
   their extent is one, or the least of one and something else. Their iterations are independent of one another, and
   may all read before any of them stores.
@@ -64,10 +69,11 @@ from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, free_symbols
 
 
 class Role(Enum):
-    """Order in which a loop's iterations may run: side by side in a grid or in lanes, a few together, or one after the
-    other."""
+    """Order in which a loop's iterations may run: side by side in a grid, in teams or in lanes, a few together, or one
+    after the other."""
 
     GRID = "grid"
+    TEAM = "team"
     LANE = "lane"
     SERIAL = "serial"
     UNROLL = "unroll"
@@ -186,6 +192,8 @@ class Loop:
     body: tuple[Stmt, ...] = ()
     folds: tuple[Fold, ...] = ()
     carries: tuple[Carry, ...] = ()
+    #: Of a TEAM loop, the lanes of a team.
+    width: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -419,6 +427,8 @@ class _Checker:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
                 if stmt.role is Role.UNROLL:
                     self.unroll(stmt, in_lane=in_lane and not in_tile)
+                if stmt.role is Role.TEAM:
+                    self.team(stmt, in_lane=in_lane)
                 inner = symbols | {stmt.var}
                 lane = in_lane or stmt.role is Role.LANE
                 inside = refs | self.carried(stmt, symbols, refs)
@@ -466,6 +476,22 @@ class _Checker:
             raise self.fail(f"unroll loop {name} has {loop.extent} iterations, not {MOST_UNROLLED} at most by its form")
         if loop.folds or loop.carries or not all(isinstance(stmt, Store) for stmt in loop.body):
             raise self.fail(f"unroll loop {name} has more in it than stores")
+
+    def team(self, loop: Loop, *, in_lane: bool) -> None:
+        """Raise IRError where a TEAM loop breaks its rules. ``in_lane`` says whether it stands in a LANE loop."""
+        name, width = loop.var.name, loop.width
+        if in_lane or any(isinstance(s, Loop) and s.role is Role.TEAM for s in walk_stmts(loop.body)):
+            raise self.fail(f"team loop {name} stands inside a lane loop, or around another team loop")
+        if loop.folds or loop.carries:
+            raise self.fail(f"team loop {name} folds or carries something")
+        if width < 1 or width & (width - 1):
+            raise self.fail(f"team loop {name} has teams of {width} lanes, which is no power of two")
+        for stmt in walk_stmts(loop.body):
+            if not isinstance(stmt, Loop) or stmt.role is Role.LANE or loop.var not in free_symbols(stmt.extent):
+                continue
+            if any(isinstance(s, Loop) and s.role is Role.LANE for s in walk_stmts(stmt.body)):
+                which = f"loop {stmt.var.name}, which is longer in some teams than in others"
+                raise self.fail(f"lanes of team loop {name} stand in {which}")
 
     def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         name, dtype = stmt.buffer.name, stmt.buffer.dtype

@@ -31,7 +31,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.shapes import Dim, Symbol, format_dim
 
-_VARIABLE = {Role.GRID: "g", Role.LANE: "i", Role.SERIAL: "j", Role.UNROLL: "u"}
+_VARIABLE = {Role.GRID: "g", Role.TEAM: "t", Role.LANE: "i", Role.SERIAL: "j", Role.UNROLL: "u"}
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -112,7 +112,8 @@ class _Printer:
     def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
         inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
-        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)} {{")
+        width = f" of {loop.width} lanes" if loop.role is Role.TEAM else ""
+        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{width} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")

@@ -8,12 +8,14 @@ their roles.
 step       what it does
 =========  ===========================================================================================================
 fuse       two neighbouring axes become one, where every index moves through both in one stride
+flatten    neighbouring axes become one whatever the strides, by division
 split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
+stage      what some loads read of a tile goes through scratch, where lanes read it in another order
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -29,10 +31,11 @@ from dataclasses import dataclass, field, replace
 from dyn.errors import IRError
 from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
-from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, split
+from dyn.schedule.axes import Axis, AxisKind, axis, collapse, flatten, fold_nest, linearize, nest, split
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import (
+    MOST_UNROLLED,
     Buffer,
     Carry,
     Expr,
@@ -51,7 +54,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Stage
-from dyn.shapes import Dim, Symbol, SymExpr, dim_max, free_symbols, linear_in, product, substitute
+from dyn.shapes import Dim, Symbol, SymExpr, as_dim, dim_max, free_symbols, linear_in, product, substitute
 
 
 class ScheduleError(IRError):
@@ -72,17 +75,23 @@ class Step:
 
 @dataclass(eq=False, slots=True)
 class Phase:
-    """A stage's code under its own loops, outermost first; the innermost has the role ``inner``, the others none."""
+    """A stage's code under its own loops, outermost first: the innermost has the role ``inner``, the outermost of
+    several ``outer`` (in teams of ``width`` lanes), the others none."""
 
     axes: list[Axis]
     body: tuple[Stmt, ...]
     folds: tuple[Fold, ...] = ()
     carries: tuple[Carry, ...] = ()
     inner: Role = Role.SERIAL
+    outer: Role = Role.SERIAL
+    width: int = 0
+
+    def has_lanes(self) -> bool:
+        return Role.LANE in (self.inner, self.outer)
 
     def statements(self) -> tuple[Stmt, ...]:
         """The loops around the code."""
-        return fold_nest(self.axes, self.inner, self.body, self.folds, self.carries)
+        return fold_nest(self.axes, self.inner, self.body, self.folds, self.carries, self.outer, self.width)
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
@@ -142,6 +151,10 @@ class Loops:
             self.elements.known[value] = self._from_memory(value, memory, place)
         self.outputs: dict[Value, Buffer] = {}
         self.scratch: dict[Value, Buffer] = {}
+        #: Scratch that schedules stage loads in; and the lanes of a team, and whose scratch each team has of its own.
+        self.tiles: list[Buffer] = []
+        self._width = 0
+        self._team: Axis | None = None
         self.steps: list[Step] = []
         self.shared = [Axis(a.var, substitute(a.extent, equal), a.kind) for a in self.nest.shared]
         #: The roles of shared axes that are not GRID loops: one of them is lanes, then.
@@ -219,6 +232,22 @@ class Loops:
             self.steps.append(Step("fuse", tuple(a.name for a in axes), f"into {_names(left)}"))
         return left
 
+    def flatten(self, axes: Sequence[Axis], phase: Phase | None = None) -> Axis:
+        """Make neighbours of one kind, whose order does not matter, one axis."""
+        own = self.shared if phase is None else phase.axes
+        first = own.index(axes[0])
+        if own[first : first + len(axes)] != list(axes) or any(a.kind not in _ANY_ORDER for a in axes):
+            raise ScheduleError(f"{_names(axes)} do not follow one another, or have an order")
+        if len({a.kind for a in axes}) > 1:
+            raise ScheduleError(f"{_names(axes)} are of several kinds")
+        if len(axes) == 1:
+            return axes[0]
+        (whole,), change = flatten(axes)
+        own[first : first + len(axes)] = [whole]
+        self._substitute(change, phase)
+        self.steps.append(Step("flatten", tuple(a.name for a in axes)))
+        return whole
+
     def _dims(self) -> list[Dim]:
         """The dims that the shared axes may occur in: every index, and the extents of the phases' loops."""
         return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes])]
@@ -275,7 +304,7 @@ class Loops:
         first = len(self.shared) - len(axes)
         if not axes or self.shared[first:] != list(axes) or self._roles:
             raise ScheduleError(f"{_names(axes)} are not the last shared axes, or lanes go along them")
-        if any(phase.folds or phase.carries or phase.inner is Role.LANE for phase in self.phases):
+        if any(phase.folds or phase.carries or phase.has_lanes() for phase in self.phases):
             raise ScheduleError(f"{_names(axes)} stay outside of what is folded, and of lanes")
         del self.shared[first:]
         for phase in self.phases:
@@ -284,7 +313,7 @@ class Loops:
 
     def bind_lane(self, last: Axis) -> None:
         """Let lanes go along the last shared axis, and each through all phases."""
-        if self.shared[-1:] != [last] or any(p.inner is Role.LANE for p in self.phases):
+        if self.shared[-1:] != [last] or any(p.has_lanes() for p in self.phases):
             raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
         self._roles = {last.var: Role.LANE}
         self.steps.append(Step("bind", (last.name,), "to lanes"))
@@ -296,6 +325,64 @@ class Loops:
             raise ScheduleError(f"{_names([steps, lanes, rows])} are not the last shared axes, or make no tile")
         self._roles = {steps.var: Role.SERIAL, lanes.var: Role.LANE, rows.var: Role.UNROLL}
         self.steps.append(Step("bind tile", (steps.name, lanes.name, rows.name)))
+
+    def bind_last(self, roles: Sequence[Role], width: int = 0) -> None:
+        """Give the last shared axes roles: teams of ``width`` lanes, then lanes, then a few iterations that go
+        together, each of which may be left out. With teams alone, lanes are those of the phases, and what each keeps
+        in scratch is its own."""
+        order = [Role.TEAM, Role.LANE, Role.UNROLL]
+        bound = self.shared[len(self.shared) - len(roles) :]
+        if self._roles or len(bound) < len(roles) or [role for role in order if role in roles] != list(roles):
+            raise ScheduleError(f"{_names(self.shared)} do not take {', '.join(role.value for role in roles)}")
+        if Role.LANE in roles and any(p.has_lanes() for p in self.phases):
+            raise ScheduleError(f"{_names(bound)} have lanes inside of them already")
+        if Role.UNROLL in roles and (Role.LANE not in roles or not self.is_flat() or not _is_few(bound[-1])):
+            raise ScheduleError(f"{bound[-1].name} has more in it than a few stores")
+        if Role.TEAM in roles:
+            if self.scratch and most_iterations(bound[0].extent) is None:
+                raise ScheduleError(f"{bound[0].name} has no number of teams, for which there would be scratch")
+            self._width, self._team = width, bound[0]
+        self._roles = {a.var: role for a, role in zip(bound, roles, strict=True)}
+        self.steps.append(Step("bind", tuple(a.name for a in bound), "to " + ", ".join(role.value for role in roles)))
+
+    def stage(self, across: Axis, down: Axis, width: int) -> None:
+        """Let a phase in front of the only one, which stores, fill scratch with what the loads along ``down`` read of a
+        tile: both axes are the phase's own, each with a number of iterations at most.
+
+        Lanes go along ``across`` in the phase, and along ``down`` in front of it; teams of ``width`` lanes along the
+        other one. Rows of a tile lie one element further apart than they are long, in different banks.
+        """
+        (phase,) = self.phases
+        side = most_iterations(down.extent)
+        if phase.axes != [down, across] or phase.folds or phase.carries or phase.has_lanes() or side is None:
+            raise ScheduleError(f"{_names([down, across])} are not the axes of a tile that is stored")
+        if (length := most_iterations(across.extent)) is None:
+            raise ScheduleError(f"{across.name} has no number of iterations at most")
+        place = as_dim(across.var) * (side + 1) + as_dim(down.var)
+        rewriter, fill = Rewriter(lambda dim: dim), list[Stmt]()
+        for load in self.crossed_loads(across, down):
+            tile = Buffer("tile", load.dtype, Space.SCRATCH, length * (side + 1))
+            self.tiles.append(tile)
+            fill.append(Store(tile, place, load))
+            rewriter.exprs[id(load)] = Load(tile, place)
+        phase.body = rewriter.block(phase.body)
+        filling = Phase([across, down], tuple(fill))
+        self.phases.insert(0, filling)
+        for each in self.phases:
+            each.inner, each.outer, each.width = Role.LANE, Role.TEAM, width
+        self.steps.append(Step("stage", (across.name, down.name), "in tiles"))
+
+    def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
+        """Loads of neighbours along one axis that lie far apart along another."""
+        found: dict[int, Load] = {}
+        for phase in self.phases:
+            for stmt in phase.body:
+                for expr in walk_exprs(stmt_exprs(stmt)):
+                    if isinstance(expr, Load) and not expr.bound and expr.mask is None:
+                        access = Access(expr.buffer, substitute(expr.index, self._change), False)
+                        if access.stride(across) not in (0, 1, -1) and access.stride(down) == 1:
+                            found[id(expr)] = expr
+        return list(found.values())
 
     def is_flat(self) -> bool:
         """Whether all that there is are stores in shared loops."""
@@ -315,12 +402,19 @@ class Loops:
                         found.append(Access(expr.buffer, substitute(expr.index, self._change), False))
         return found
 
-    def bind_lanes(self, phase: Phase) -> None:
-        """Let lanes go along the innermost axis of a phase."""
+    def bind_lanes(self, phase: Phase, *, outermost: bool = False) -> None:
+        """Let lanes go along the innermost axis of a phase; with ``outermost`` around its other axes, each lane
+        through all of them."""
         last = phase.axes[-1]
         if self._roles or last.kind not in _ANY_ORDER or phase.carries:
             raise ScheduleError(f"{last.name}, of kind {last.kind.value}, cannot be bound to lanes here")
-        phase.inner = Role.LANE
+        if outermost and len(phase.axes) > 1:
+            if any(a.kind not in _ANY_ORDER for a in phase.axes):
+                raise ScheduleError(f"{_names(phase.axes)} have an order, and {last.name} cannot be the outermost")
+            phase.axes = [last, *phase.axes[:-1]]
+            phase.outer = Role.LANE
+        else:
+            phase.inner = Role.LANE
         self.steps.append(Step("bind", (last.name,), "to lanes"))
 
     def _substitute(self, change: dict[Symbol, Dim], phase: Phase | None) -> None:
@@ -371,14 +465,46 @@ class Loops:
         for a, role in zip(self.shared, roles, strict=True):
             if role is Role.GRID and not variables.isdisjoint(free_symbols(a.extent)):
                 raise ScheduleError(f"{a.name}, whose extent is {a.extent}, is no GRID loop: sink it, or bind it")
-        body = nest(self.shared, roles, body)
-        buffers, scratch = tuple(self.buffers().values()), tuple(self.scratch.values())
+        scratch = [*self.scratch.values(), *self.tiles]
+        if self._team is not None and scratch:
+            body, scratch = _for_each_team(self._team, body, scratch)
+        body = nest(self.shared, roles, body, self._width)
+        buffers, scratch = tuple(self.buffers().values()), tuple(scratch)
         made = bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
         return replace(made, steps=tuple(map(str, self.steps)))
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""
         return Launch(self.nest.group, tuple(self.buffers()), (self.variant(note),), temporaries, when)
+
+
+def _is_few(a: Axis) -> bool:
+    most = most_iterations(a.extent)
+    return most is not None and most <= MOST_UNROLLED
+
+
+def _for_each_team(
+    team: Axis, body: tuple[Stmt, ...], scratch: Sequence[Buffer]
+) -> tuple[tuple[Stmt, ...], list[Buffer]]:
+    """Code in which each iteration of a TEAM loop has scratch of its own, and that scratch."""
+    count = most_iterations(team.extent) or 1
+    larger = {id(b): replace(b, size=b.size * count) for b in scratch}
+    offsets = {id(b): as_dim(team.var) * b.size for b in scratch}
+
+    class OfTeam(Rewriter):
+        def stmt(self, stmt: Stmt) -> Stmt:
+            new = super().stmt(stmt)
+            if isinstance(new, Store) and (own := larger.get(id(new.buffer))) is not None:
+                return Store(own, new.index + offsets[id(new.buffer)], new.value)
+            return new
+
+        def node(self, expr: Expr) -> Expr:
+            new = super().node(expr)
+            if isinstance(new, Load) and (own := larger.get(id(new.buffer))) is not None:
+                return replace(new, buffer=own, index=new.index + offsets[id(new.buffer)])
+            return new
+
+    return OfTeam(lambda dim: dim).block(body), list(larger.values())
 
 
 def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:

@@ -19,12 +19,12 @@ from dyn.ir.core import Op, Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements
-from dyn.schedule.families import LoopSchedule
 from dyn.schedule.kernel import Buffer, Fold, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
 from dyn.schedule.nests import fold_of, loop, present, row_write, sweep_stage
+from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
 from dyn.stitch.groups import Group, Plan
@@ -102,6 +102,8 @@ class Parts:
         loops = self._loops(axes, (sweep_stage(self.group, sweep.reduces, sweep.stored, axes),))
         (phase,) = loops.phases
         own = loops.fuse(phase.axes, phase)
+        if self.by_rows and self.cuts.divided:
+            own = [loops.flatten(own, phase)]
         outer, _ = loops.split(own[0], self._steps(own), phase, name="p")
         chunk = loops.hoist(outer, phase)
         place = self._kept_place(axes) * chunk.extent + as_dim(chunk.var)
@@ -155,6 +157,20 @@ class Parts:
             return fold_of(elements, op, elements.k.load(elements.temporary(parts), place))
 
         return Reduction(op.result, fold)
+
+
+def in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
+    """A launch for few elements, and launches in parts for many: those that may be needed."""
+    conditions = parts.conditions()
+    if conditions is None:
+        return (whole,)
+    when, otherwise = conditions
+    decided = when.decided(parts.plan.function.facts)
+    if decided is False:
+        return (whole,)
+    if decided:
+        return parts.launches(None)
+    return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
 
 
 def _stored(value: Value, place: Dim, ref: Ref) -> Write:

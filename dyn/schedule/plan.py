@@ -12,16 +12,15 @@ from dataclasses import replace
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.nested import body_of, carries, unchanged
-from dyn.ir.opdef import Convolution, Pieces
+from dyn.ir.opdef import Convolution, OpKind, OrderedWindows, Pieces, WindowFold
 from dyn.ir.types import TensorType
 from dyn.schedule.contract import lower_contract
 from dyn.schedule.convolution import lower_convolution
 from dyn.schedule.donate import stored_results, update_in_place
-from dyn.schedule.join import lower_join
+from dyn.schedule.families import schedules_of
 from dyn.schedule.launch import Body, Launch, divides
 from dyn.schedule.library import lower_library, memory_of
-from dyn.schedule.scatter import lower_scatter
-from dyn.schedule.tables import lower_loops, lower_reductions, lower_running, lower_windows
+from dyn.schedule.nests import window_nest
 from dyn.schedule.target import Target
 from dyn.stitch.groups import Group, GroupKind, Plan
 
@@ -53,21 +52,30 @@ def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
 def _lower_loop(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a group of loops: where that is one op that puts pieces together, a loop each."""
     alone = len(group.ops) == 1 and isinstance(group.ops[0].opdef.loops, Pieces)
-    return (lower_join if alone else lower_loops)(plan, group, target)
+    schedules = schedules_of(target)
+    return (schedules.join if alone else schedules.loops)(plan, group, target)
+
+
+def _lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
+    """The launch of a group around an op that folds windows."""
+    (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
+    windows = op.opdef.loops
+    assert isinstance(windows, WindowFold | OrderedWindows)
+    return schedules_of(target).windows(window_nest(plan, group, op, windows), target)
 
 
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.LOOP: _lower_loop,
-    GroupKind.STITCH: lower_reductions,
-    GroupKind.COPY: lower_loops,
-    GroupKind.JOIN: lower_join,
-    GroupKind.WINDOW: lower_windows,
+    GroupKind.STITCH: lambda plan, group, target: schedules_of(target).reductions(plan, group, target),
+    GroupKind.COPY: lambda plan, group, target: schedules_of(target).loops(plan, group, target),
+    GroupKind.JOIN: lambda plan, group, target: schedules_of(target).join(plan, group, target),
+    GroupKind.WINDOW: _single(_lower_windows),
     GroupKind.CONTRACT: _single(_lower_contraction),
     GroupKind.LIBRARY: _single(lower_library),
     GroupKind.CONTROL: _single(_lower_control),
     GroupKind.MEASURE: _single(lower_library),
-    GroupKind.SCATTER: lower_scatter,
-    GroupKind.RUNNING: lower_running,
+    GroupKind.SCATTER: lambda plan, group, target: schedules_of(target).scatter(plan, group, target),
+    GroupKind.RUNNING: lambda plan, group, target: schedules_of(target).running(plan, group, target),
 }
 
 

@@ -7,10 +7,13 @@ atomics are needed, and each place sees its updates in order. There are two form
 * wide: all those axes are dealt, the last ones, such as the columns of an embedding's gradient, in chunks with lanes;
 * narrow, where a chunk would hold all columns: only axes in front of the first that is not dealt are, so that a copy is
   one run over memory; lanes go along the columns, or else along the last window axis if that keeps the order, or else
-  single elements are updated one by one.
+  single elements are updated one by one;
+* by place: all axes are dealt. Each iteration goes through all updates, and takes those of its own place.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 from dyn import dtypes
 from dyn.errors import IRError
@@ -22,39 +25,48 @@ from dyn.ops.windows import Windows, clamped
 from dyn.schedule.axes import Axis, AxisKind, index_of, linearize
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import ExprBuilder
-from dyn.schedule.families import LoopSchedule, loop_schedule
+from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store, Update
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops, Phase
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
-from dyn.schedule.tables import Form, Schedule, launch_nest
-from dyn.schedule.target import Target
+from dyn.schedule.sizes import LoopSchedule
 from dyn.shapes import Dim, as_dim, dim_max, product
 from dyn.stitch.groups import Group, Plan
 
 
-def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
     """The launch of a scatter: the wide form, and before it what is quicker where its condition holds."""
-    scatter, sizes = _Scatter(plan, group), loop_schedule(target)
-    general = Loops(scatter.nest(narrow=False))
+    scatter = Scatters(plan, group)
+    general = Loops(scatter.nest(Dealt.OWN))
     schedule = scatter.schedule(sizes)
     apart, columns = general.unstretched(), scatter.columns()
     forms: list[Form] = []
     if columns is not None:
         excess = dim_max(columns - sizes.scattered, 0)
         few = Condition(excess if apart is None else dim_max(apart.condition.dim, excess), 0, 0)
-        nest = scatter.nest(narrow=True)
+        nest = scatter.nest(Dealt.FRONT)
         note = "narrow" if apart is None else "nothing stretched, narrow"
         forms.append(Form(note, few, lambda: Loops(nest, equal=None if apart is None else apart.equal), schedule))
     if apart is not None:
         same = Loops(general.nest, equal=apart.equal)
         forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
-    return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
+    return launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}")
 
 
-class _Scatter:
-    """The nests of a scatter, and their schedule."""
+class Dealt(Enum):
+    """The axes of the array that are dealt to iterations."""
+
+    #: Those along which every update has its own place.
+    OWN = "wide"
+    #: Of these, the ones in front of the first that is not one.
+    FRONT = "narrow"
+    ALL = "by place"
+
+
+class Scatters:
+    """The nests of a scatter, and the schedule for vectors."""
 
     def __init__(self, plan: Plan, group: Group) -> None:
         self.plan, self.group = plan, group
@@ -87,10 +99,11 @@ class _Scatter:
         shared = [a for a in range(rank) if a not in self.own]
         return product(self.x.shape[shared[-1] + 1 :]) if shared and shared[-1] + 1 < rank else None
 
-    def nest(self, *, narrow: bool) -> Nest:
+    def nest(self, dealing: Dealt) -> Nest:
         """A stage that copies the operand, and one that goes through the updates, over the axes that are dealt."""
-        shared = [a for a in range(len(self.x.shape)) if a not in self.own]
-        dealt = [a for a in self.own if not (narrow and shared and a > shared[0])]
+        axes = range(len(self.x.shape))
+        first = next((a for a in axes if a not in self.own), len(axes))
+        dealt = axes if dealing is Dealt.ALL else [a for a in self.own if dealing is Dealt.OWN or a < first]
         grid = {a: loop(f"i{a}", self.x.shape[a]) for a in dealt}
         return Nest(self.plan, self.group, present(list(grid.values())), (self._copy(grid), self._changes(grid)))
 
@@ -119,10 +132,10 @@ class _Scatter:
             grid[free[dim]] if free.get(dim) in grid else loop(f"u{dim}", size, kind(dim))
             for dim, size in enumerate(self.updates.shape)
         ]
-        index = index_of(loops)
+        index, own = index_of(loops), index_of(list(grid.values()))
 
         def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
-            return (self._update(elements, buffer, index),)
+            return (self._update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None),)
 
         inside = {id(a) for a in grid.values()}
         ordered = [a for dim, a in enumerate(loops) if dim not in free]
@@ -158,8 +171,8 @@ class _Scatter:
         inside = bool(change.axes) and bool(w.axes) and w.axes[-1] == w.rank - 1
         return inside and updates[w.window_dims[-1]] == as_dim(change.axes[-1].var)
 
-    def _update(self, elements: Elements, buffer: Buffer, index: Index) -> Update:
-        """The update at an index of the updates."""
+    def _update(self, elements: Elements, buffer: Buffer, index: Index, own: Index | None) -> Update:
+        """The update at an index of the updates; where there is an ``own`` place, one of that alone."""
         x, w, k = self.x, self.windows, elements.k
         batch = tuple(index[dim] for dim in self.batch)
         places: list[Dim] = [0] * w.rank
@@ -177,12 +190,22 @@ class _Scatter:
             elif window != 1:  # brought near the axis, so that nothing overflows: what lay outside still does
                 value = k.apply(Scalar.MIN, [value, k.index(dtypes.int64, size)], dtypes.int64)
                 value = k.apply(Scalar.MAX, [value, k.index(dtypes.int64, -window)], dtypes.int64)
+            if own is not None:
+                value = k.apply(Scalar.ADD, [value, k.index(dtypes.int64, places[a])], dtypes.int64)
+                same = k.apply(Scalar.EQ, [value, k.index(dtypes.int64, own[a])], dtypes.bool_)
+                mask = same if mask is None else k.both(mask, same)
+                continue
             places[a] = places[a] + k.bind(value)
             if not self.loops.clamp:
                 inside = _inside(k, places[a], size)
                 mask = inside if mask is None else k.both(mask, inside)
         value = elements.at(self.updates, index)
-        place = linearize(tuple(places), x.shape)
+        if own is not None:
+            for a in set(range(w.rank)) - {*self.own, *w.start_map}:
+                found = [k.index(dtypes.int64, d) for d in (places[a], own[a])]
+                same = k.apply(Scalar.EQ, found, dtypes.bool_)
+                mask = same if mask is None else k.both(mask, same)
+        place = linearize(tuple(places) if own is None else own, x.shape)
         if not self.op.regions:
             return k.update(buffer, place, self.loops.combine(self.op.attrs), value, mask)
         state = Ref("old", x.dtype)

@@ -24,6 +24,7 @@ from dyn.schedule.kernel import (
     Space,
     Stmt,
     Store,
+    Update,
 )
 from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
 
@@ -183,6 +184,41 @@ def turn() -> Kernel:
     )  # fmt: skip
 
 
+def teams(*, sums: bool = True) -> Kernel:
+    """``y[r, :]`` is ``x[r, ::-1]`` less the row's sum, and ``z[r]`` that sum: five rows a block, a team each.
+
+    Without ``sums``, 0 in their place: then there are no shuffles, at which the lanes of a warp wait too.
+    """
+    rows, cols, c, t, i, j, k = map(var, ("rows", "cols", "c", "t", "i", "j", "k"))
+    x, y, z = Buffer("x", F32), Buffer("y", F32), Buffer("z", F32)
+    kept, total = Buffer("kept", F32, Space.SCRATCH, 5 * cols), Ref("total", F32)
+    row, own = (c * 5 + t) * cols, t * cols
+    result = total if sums else number(0.0)
+    reversed_ = call(Scalar.SUB, Load(kept, own + cols - 1 - k), result)
+    fold = lane(i, cols, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, row + i)),))
+    team = _loop(Role.TEAM, t, dim_min(5, rows - c * 5), (
+        *((fold,) if sums else ()),
+        lane(j, cols, Store(kept, own + j, Load(x, row + j))),
+        lane(k, cols, Store(y, row + k, reversed_)),
+        Store(z, c * 5 + t, result),
+    ), ())  # fmt: skip
+    body = grid(c, floordiv(rows + 4, 5), replace(team, width=8))
+    return kernel("teams", (x, y, z), (rows, cols), body, scratch=(kept,))
+
+
+def counted() -> Kernel:
+    """``y = x``, and then ``y[index[u]] += 1`` for each ``u`` in turn, and ``y[c] = 2 * y[c]`` for the first three."""
+    n, m, c, u, d, at = map(var, ("n", "m", "c", "u", "d", "at"))
+    x, index, y, old = Buffer("x", F32), Buffer("index", I64), Buffer("y", F32), Ref("old", F32)
+    place = at.is_symbol if not isinstance(at, int) else None
+    assert place is not None
+    inside = call(Scalar.LT, Load(index, u), Index(I64, n))
+    one = Update(y, at, ((place, Load(index, u)),), Scalar.ADD, number(1.0), inside)
+    double = Update(y, d, (), None, call(Scalar.ADD, old, old), None, old)
+    loops = lane(c, n, Store(y, c, Load(x, c))), serial(u, m, one), lane(d, dim_min(n, 3), double)
+    return kernel("counted", (x, index, y), (n, m), *loops)
+
+
 def norms() -> Kernel:
     """Uniform scratch, stored by one thread: ``s = (t, t + 1)`` for the sum ``t`` of a row; ``times`` times over,
     ``s[1]`` is doubled and ``s[0] + s[1]`` added to what ends up, with ``t``, in all of ``y[r, :]``."""
@@ -306,7 +342,7 @@ def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), concat(),
-        turn(), norms(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
+        turn(), norms(), teams(), counted(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
 from tests.shim.run import ShimError, ShimModule
 
-BARRIER = "__syncthreads();"
+Array = np.ndarray[Any, Any]
+BARRIER, TEAM_BARRIER = "__syncthreads();", "__syncwarp();"
 COLS, ROWS = 500, 6
 SEEDS = range(1, 9)
 BROKEN = """
@@ -36,13 +38,13 @@ class Subject:
     texts: tuple[KernelText, ...]
 
 
-def without_barriers(kernel: Kernel, *sizes: tuple[int, ...]) -> Subject:
+def without_barriers(kernel: Kernel, *sizes: tuple[int, ...], barrier: str = BARRIER) -> Subject:
     whole = emit_kernel(kernel, gpu_target("cuda", "sm_80"))
-    parts = whole.text.split(BARRIER)
+    parts = whole.text.split(barrier)
     texts = [whole]
     for k in range(1, len(parts)):
         name = f"{whole.symbol}_without_{k}"
-        text = BARRIER.join(parts[:k]) + BARRIER.join(["", *parts[k:]])[len(BARRIER) :]
+        text = barrier.join(parts[:k]) + barrier.join(["", *parts[k:]])[len(barrier) :]
         text = text.replace(f" {whole.symbol}(", f" {name}(")
         texts.append(KernelText(text, name, whole.shared_bytes, whole.block))
     return Subject(kernel, sizes, tuple(texts))
@@ -54,6 +56,8 @@ def subjects() -> dict[str, Subject]:
         "softmax": without_barriers(gpu_kernels.softmax(), (ROWS, COLS)),
         "turn": without_barriers(gpu_kernels.turn(), (ROWS, COLS, 3)),
         "norms": without_barriers(gpu_kernels.norms(), (ROWS, COLS, 3), (ROWS, COLS, 0)),
+        "teams": without_barriers(gpu_kernels.teams(sums=False), (ROWS, COLS), barrier=TEAM_BARRIER),
+        "counted": without_barriers(gpu_kernels.counted(), (COLS, 40)),
     }
 
 
@@ -77,6 +81,13 @@ def compiler(require_tool: Callable[..., str]) -> None:
     require_tool("g++")
 
 
+#: What kernels get that have more than one input and one output.
+_ARRAYS: dict[str, Callable[[Array, Array], list[Array]]] = {
+    "teams": lambda x, y: [x, y, np.empty(ROWS, np.float32)],
+    "counted": lambda x, y: [x, np.arange(40) % 7, y],
+}
+
+
 def run(subject: Subject, text: KernelText, seed: int) -> list[bytes | str]:
     """What launches of one block leave in the output, or their errors."""
     x = np.random.default_rng(1).standard_normal((ROWS, COLS)).astype(np.float32)
@@ -85,14 +96,17 @@ def run(subject: Subject, text: KernelText, seed: int) -> list[bytes | str]:
         y = np.zeros_like(x)
         shared = evaluate(text.shared_bytes, dict(zip(subject.kernel.dims, dims, strict=True)))
         try:
-            module().run(text.symbol, [x, y], dims, 1, text.block, shared, seed)
+            arrays = _ARRAYS.get(subject.kernel.name, lambda x, y: [x, y])(x, y)
+            module().run(text.symbol, arrays, dims, 1, text.block, shared, seed)
             results.append(y.tobytes())
         except ShimError as error:
             results.append(str(error))
     return results
 
 
-@pytest.mark.parametrize(("name", "barriers"), [("softmax", 2), ("turn", 4), ("norms", 4)])
+@pytest.mark.parametrize(
+    ("name", "barriers"), [("softmax", 2), ("turn", 4), ("norms", 4), ("teams", 2), ("counted", 2)]
+)
 def test_a_missing_barrier_is_caught(name: str, barriers: int) -> None:
     """So a barrier stands where it is needed, and nowhere else."""
     subject = subjects()[name]

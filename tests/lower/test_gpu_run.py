@@ -122,6 +122,28 @@ def test_column_sum(machine: Machine, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
+def test_teams(machine: Machine, n: int) -> None:
+    for rows in (0, 1, 5, 41):
+        x, y, z = floats(rows, n).round(), np.empty((rows, n), np.float32), np.empty(rows, np.float32)
+        every_order(machine, "teams", [x], [y, z], [rows, n])
+        np.testing.assert_array_equal(z, x.sum(axis=1))
+        np.testing.assert_array_equal(y, x[:, ::-1] - z[:, None])
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_updates(machine: Machine, n: int) -> None:
+    for m in (0, 1, 50):
+        x, y = floats(n), np.empty(n, np.float32)
+        index = np.random.default_rng(m).integers(0, 2 * n + 1, m)
+        every_order(machine, "counted", [x, index], [y], [n, m])
+        expected = x.copy()
+        for place in index[index < n]:
+            expected[place] += 1
+        expected[:3] *= 2
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("n", SIZES)
 def test_what_is_carried_changes_places(machine: Machine, n: int) -> None:
     for rows in (0, 1, 50):
         x, y, z = floats(rows, n), np.empty(n, np.float32), np.empty(n, np.float32)

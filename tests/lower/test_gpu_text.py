@@ -180,6 +180,13 @@ def test_blocks_are_whole_warps() -> None:
         emit_kernel(gpu_kernels.softmax(), TARGETS["hip"], block=96)
 
 
+def test_teams_are_parts_of_warps() -> None:
+    n, t = symbol("n"), symbol("t")
+    kernel = Kernel("k", (), (n,), (), (Loop(Role.TEAM, t, as_dim(n), width=64),))
+    with pytest.raises(ValueError, match="a team of 64 lanes does not fit into a warp of 32"):
+        emit_kernel(kernel, TARGETS["cuda"])
+
+
 def test_dialects() -> None:
     assert [dialect_of(t) for t in TARGETS.values()] == [CUDA, HIP]
     assert [gpu_target("rocm", a).warp for a in ("gfx90a", "gfx940", "gfx1030", "gfx1100")] == [64, 64, 32, 32]

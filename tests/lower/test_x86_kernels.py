@@ -16,6 +16,7 @@ from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
+from tests.lower import gpu_kernels
 from tests.lower.x86_run import F32, SIZES, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
 
 Arrays = list[np.ndarray]
@@ -380,13 +381,24 @@ def nested_gather() -> Case:
     return Case(kernel, lambda n: (n, 13), inputs, lambda a, b, c: [a[b[c]]])
 
 
+def teams() -> Case:
+    """Teams of lanes are loops here."""
+
+    def expected(x: np.ndarray) -> Arrays:
+        total = x.sum(axis=1)
+        return [x[:, ::-1] - total[:, None], total]
+
+    kernel = gpu_kernels.teams()
+    return Case(kernel, lambda n: (13, n), lambda m, n: [random(m, n).round()], expected)
+
+
 CASES = [
     bias_relu(), *[transposed(d) for d in (dtypes.bool_, dtypes.int8, dtypes.int16, F32, dtypes.float64)], scattered(),
     *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(),
     softmax(F32), softmax(dtypes.float64), layer_norm(),
     *[column_folds(d) for d in (F32, dtypes.float64, dtypes.int32, dtypes.uint8, dtypes.int64)],
     total_of_all(), any_and_all(), concatenated(), padded_rows(), opaque_indices(), three_grids(), clipped_blocks(),
-    extrema(), serial_folds(), bordered(), scratch_twice(), nested_gather(),
+    extrema(), serial_folds(), bordered(), scratch_twice(), nested_gather(), teams(),
 ]  # fmt: skip
 
 

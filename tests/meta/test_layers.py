@@ -58,6 +58,7 @@ HEAVY = {"jax", "jaxlib", "torch", "tensorflow", "cuda", "scipy", "matplotlib"}
 # What belongs to one family of targets is known to the rooms that it lies in, to what says what a machine can run, and
 # to nobody else: who needs it asks for the family of a target.
 FAMILIES = (
+    "dyn.schedule.gpu",
     "dyn.schedule.x86",
     "dyn.lower.x86",
     "dyn.lower.gpu",

@@ -27,7 +27,7 @@ from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from tests.canary import compile_traced, run_compiled
-from tests.lower.test_gpu_programs import TARGETS, compile_function, run
+from tests.lower.gpu_programs import TARGETS, compile_function, run
 from tests.shim.run import ShimModule
 
 Array = np.ndarray[Any, Any]

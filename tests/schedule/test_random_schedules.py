@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dyn.errors import IRError, NotYetError
-from dyn.schedule import tables
 from dyn.schedule.axes import AxisKind, axis
 from dyn.schedule.loops import Loops, Phase, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.sweeps import Sweeps
+from dyn.schedule.x86 import tables
 from tests.numpy.differential import compare
 from tests.stitch.models import optimized
 from tests.stitch.programs import Program, programs

@@ -11,14 +11,12 @@ import pytest
 
 from dyn import dtypes
 from dyn.backends.reference import run_reference
-from dyn.errors import IRError, NotYetError
+from dyn.errors import IRError
 from dyn.ir.core import Function
-from dyn.lower.gpu.emit import emit_kernel as emit_gpu
 from dyn.ops.scalar import Scalar
 from dyn.ops.scatter import scatter_attrs
 from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Ref, Space, Store, Update, check
 from dyn.schedule.kernel_text import kernel_text
-from dyn.schedule.target import Target
 from dyn.shapes import as_dim, symbol
 from dyn.stitch.groups import GroupKind
 from dyn.trace.function import TracedFunction
@@ -192,11 +190,3 @@ def test_what_is_updated_was_stored() -> None:
     with pytest.raises(IRError) as caught:
         check(_updating(lambda u: u, first=False))
     assert str(caught.value) == "kernel k: y is updated, and is no global buffer that was stored before"
-
-
-def test_gpus_come_later() -> None:
-    kernel = _updating(lambda u: u)
-    with pytest.raises(NotYetError) as caught:
-        emit_gpu(kernel, Target("cuda", "sm_90a", warp=32))
-    text = "kernel k: a scatter is not generated for cuda:sm_90a yet.\n  help: compile it for x86."
-    assert str(caught.value) == text

@@ -13,23 +13,22 @@ from hypothesis import given
 import dyn
 import dyn.numpy as dnp
 from dyn.errors import IRError, NotYetError
-from dyn.schedule import families
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.sizes import LoopSchedule
+from dyn.schedule.x86 import tables
 from tests.numpy.differential import compare
 from tests.stitch.models import Model, optimized
 from tests.stitch.programs import Program, programs
 from tests.stitch.test_random_programs import CHECKS, run_program
 
 Array = np.ndarray[Any, Any]
-SMALL = families.LoopSchedule(
-    elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60
-)
+SMALL = LoopSchedule(elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60)
 
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of a few elements, so that small arrays have several."""
-    monkeypatch.setitem(families._LOOPS, "x86", SMALL)
+    monkeypatch.setattr(tables, "SIZES", SMALL)
 
 
 @hypothesis.settings(max_examples=60, suppress_health_check=[*CHECKS, hypothesis.HealthCheck.function_scoped_fixture])

@@ -76,8 +76,11 @@ def test_kernels(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"transposes_{name}.txt", _kernels(PROGRAMS[name]()))
 
 
-def test_gpus_have_no_tiles_yet() -> None:
-    assert "unroll" not in _kernels(_transposed(), Target("cuda", "sm_90a", warp=32))
+def test_tiles_of_gpus_go_through_scratch() -> None:
+    """A tile's rows lie an element further apart than they are long."""
+    text = _kernels(_transposed(), Target("cuda", "sm_90a", warp=32))
+    assert "scratch s0: f32[1056]" in text
+    assert "s0[t1 + 33*i1]" in text
 
 
 def test_only_the_last_axes_make_a_tile() -> None:

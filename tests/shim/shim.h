@@ -2,7 +2,7 @@
 // gets, and compiled by g++ with -DSHIM_WARP=32 or 64.
 //
 // A block is one fiber per thread, all on one OS thread; blocks are shared among OS threads. A fiber runs until it
-// waits: at __syncthreads() for the block, at a shuffle for its warp. A warp runs as far as it can before the next one
+// waits: at __syncthreads() for the block, at a shuffle or a warp's barrier for its warp. A warp runs as far as it can before the next one
 // does, the warps and the lanes in order or in orders shuffled with a seed: as far apart as a GPU may let them get, so
 // that what a missing barrier leaves to chance does go wrong.
 // Fibers that wait at different places, or for a thread that has ended, make the launch fail with a message.
@@ -28,6 +28,9 @@
 #define __launch_bounds__(threads)
 #define __shared__ thread_local
 #define __syncthreads() shim::wait(shim::Waits::block, __LINE__)
+#define __syncwarp() shim::wait(shim::Waits::warp, __LINE__)
+#define __builtin_amdgcn_wave_barrier() shim::wait(shim::Waits::warp, __LINE__)
+#define __builtin_amdgcn_fence(order, scope) ((void)0)
 #define __shfl_xor_sync(lanes, value, mask) shim::exchange(value, mask, __LINE__)
 #define __shfl_xor(value, mask) shim::exchange(value, mask, __LINE__)
 #define threadIdx (shim::me->index)

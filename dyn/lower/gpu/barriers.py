@@ -1,7 +1,8 @@
 """Barriers: the places where the threads of a block must wait for one another.
 
-Only shared memory needs it: scratch buffers, and the slots in which the warps of a block exchange what they folded. (A
-global buffer is never both loaded and stored by one kernel.) The analysis walks a kernel in program order and keeps
+Only memory that several threads touch needs it: scratch buffers, the slots in which the warps of a block exchange what
+they folded, and global buffers that are updated, within one GRID iteration. (Another global buffer is never both loaded
+and stored by one kernel.) The analysis walks a kernel in program order and keeps
 the accesses that other threads may have pending: those since the last barrier. An access that conflicts with a pending
 one gets a barrier in front of it. A loop is walked until what flows back from its end changes nothing, so that the
 next iteration of a SERIAL or GRID loop does not overwrite what a slow thread still reads; no barrier stands where none
@@ -9,6 +10,9 @@ is needed, in particular none where a thread reads back only what it stored itse
 
 Accesses inside one LANE loop never conflict with each other: the IR says that only later loops see what it stores. So
 a LANE loop is one access to each place that it touches, and no barrier stands inside it, where threads diverge.
+
+So it is with TEAM loops, whose iterations are independent. Inside one, a team is looked at by itself, and its lanes
+wait for one another alone.
 """
 
 from __future__ import annotations
@@ -17,7 +21,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dyn.schedule.kernel import Expr, Kernel, Load, Loop, Role, Stmt, Store, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel import (
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Update,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 
@@ -41,7 +58,7 @@ class Access:
 
     place: int
     stores: bool
-    owner: tuple[Dim, Dim] | str | None = None
+    owner: tuple[Dim, Dim] | tuple[str, int] | str | None = None
 
     def conflicts(self, other: Access) -> bool:
         if self.place != other.place or not (self.stores or other.stores):
@@ -61,11 +78,21 @@ class Barriers:
 
     def __init__(self, kernel: Kernel, *, exchanges: bool) -> None:
         self.needed: set[tuple[int, Point]] = set()
+        updated = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Update)}
         self._scratch = {id(buffer) for buffer in kernel.scratch}
+        #: Places that threads may meet at.
+        self._places = self._scratch | updated
+        #: Symbols that have one value wherever a thread comes back to a place: the kernel's dims, and inside of a TEAM
+        #: loop its variable.
         self._dims = frozenset(kernel.dims)
+        self._team: Loop | None = None
         self._exchanges = exchanges
         _, body = kernel.grid()
-        self._repeat(lambda state: self._block(body, state), _NOTHING)
+        self._repeat(lambda state: self._iteration(body, state), _NOTHING)
+
+    def _iteration(self, body: tuple[Stmt, ...], state: State) -> State:
+        """A GRID iteration: it meets those before it in scratch alone."""
+        return frozenset(a for a in self._block(body, state) if a.place not in self._places - self._scratch)
 
     def _repeat(self, walk: Callable[[State], State], state: State) -> State:
         """The state after any number of iterations. It only grows, and barriers are only added, so this ends; in the
@@ -79,11 +106,13 @@ class Barriers:
 
     def _block(self, body: tuple[Stmt, ...], state: State) -> State:
         for stmt in body:
-            if isinstance(stmt, Store):
-                accesses = [replace(load, owner="first thread") for load in self._loads((stmt.value,), None)]
-                if id(stmt.buffer) in self._scratch:
+            if isinstance(stmt, Store | Update):
+                accesses = [replace(load, owner="first thread") for load in self._loads(stmt_exprs(stmt), None)]
+                if id(stmt.buffer) in self._places:
                     accesses.append(Access(id(stmt.buffer), True, "first thread"))
                 state = self._touch(state, stmt, Point.BEFORE, accesses)
+            elif isinstance(stmt, Loop) and stmt.role is Role.TEAM:
+                state = self._team_loop(stmt, state)
             elif isinstance(stmt, Loop) and stmt.role is Role.LANE:
                 state = self._lane_loop(stmt, state)
             elif isinstance(stmt, Loop):
@@ -96,16 +125,52 @@ class Barriers:
         def walk(state: State) -> State:
             return self._touch(self._block(loop.body, state), loop, Point.FOLDS, values)
 
-        return self._repeat(walk, state)
+        known = set(self.needed)
+        alone = self._repeat(walk, _NOTHING)
+        if self.needed != known:
+            return self._repeat(walk, state)
+        after = self._repeat(walk, state)
+        if self.needed == known:
+            return after
+        # Its iterations meet nothing but what came before the loop: one barrier in front of it is enough.
+        self.needed = known | {(id(loop), Point.BEFORE)}
+        return alone
 
-    def _lane_loop(self, loop: Loop, state: State) -> State:
+    def _team_loop(self, loop: Loop, state: State) -> State:
+        accesses = [replace(access, owner=self._team_of(loop)) for access in self._accesses(loop, None)]
+        state = self._touch(state, loop, Point.BEFORE, accesses)
+        dims, self._dims, self._team = self._dims, self._dims | {loop.var}, loop
+        self._repeat(lambda own: self._block(loop.body, own), _NOTHING)
+        self._dims, self._team = dims, None
+        return state
+
+    def _team_of(self, loop: Loop) -> tuple[str, int] | None:
+        """One team touches what an iteration touches, whichever GRID iteration it is of: indices say so, if nothing in
+        them changes but dims and variables of the loop."""
+        known = self._dims | {s.var for s in walk_stmts((loop,)) if isinstance(s, Loop)}
+        for stmt in walk_stmts((loop,)):
+            dims = [stmt.index] if isinstance(stmt, Store | Update) and id(stmt.buffer) in self._places else []
+            dims += [e.index for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load) and self._meets(e.buffer)]
+            dims += [stmt.extent] if isinstance(stmt, Loop) and stmt is not loop else []
+            if not all(free_symbols(dim) <= known for dim in dims):
+                return None
+        return "team", id(loop)
+
+    def _meets(self, buffer: Buffer) -> bool:
+        return id(buffer) in self._places
+
+    def _accesses(self, loop: Loop, lane: Symbol | None) -> list[Access]:
+        """What a loop touches."""
         accesses: list[Access] = []
         for stmt in walk_stmts((loop,)):
-            accesses += self._loads(stmt_exprs(stmt), loop.var)
-            if isinstance(stmt, Store) and id(stmt.buffer) in self._scratch:
-                accesses.append(Access(id(stmt.buffer), True, self._owner(stmt.index, loop.var)))
-        state = self._touch(state, loop, Point.BEFORE, accesses)
-        if loop.folds and self._exchanges:
+            accesses += self._loads(stmt_exprs(stmt), lane)
+            if isinstance(stmt, Store | Update) and self._meets(stmt.buffer):
+                accesses.append(Access(id(stmt.buffer), True, self._owner(stmt.index, lane)))
+        return accesses
+
+    def _lane_loop(self, loop: Loop, state: State) -> State:
+        state = self._touch(state, loop, Point.BEFORE, self._accesses(loop, loop.var))
+        if loop.folds and self._exchanges and self._team is None:
             self._touch(state, loop, Point.SLOTS, [Access(id(loop), True)])
             return frozenset([Access(id(loop), False)])  # behind the barrier that always stands between the two
         return state

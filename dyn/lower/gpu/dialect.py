@@ -25,6 +25,8 @@ class Dialect:
     #: A float16 lies in memory as ``dyn_f16 {{ unsigned short bits; }}``: ``h`` to float, and the float ``x`` to bits.
     half_to_float: str
     float_to_half: str
+    #: No lane of a warp goes on before all have come here, and sees what all had stored by then.
+    team_barrier: str
     #: The head of a kernel of ``{block}`` threads, and of a function that kernels call.
     kernel: str = 'extern "C" __global__ void __launch_bounds__({block}) {symbol}'
     function: str = "static __device__ __forceinline__"
@@ -44,6 +46,7 @@ CUDA = Dialect(
     shuffle="__shfl_xor_sync(0xffffffffu, {value}, {mask})",
     half_to_float="__half2float(__ushort_as_half(h.bits))",
     float_to_half="__half_as_ushort(__float2half_rn(x))",
+    team_barrier="__syncwarp();",
 )
 
 HIP = Dialect(
@@ -53,6 +56,7 @@ HIP = Dialect(
     shuffle="__shfl_xor({value}, {mask})",
     half_to_float="(float)__builtin_bit_cast(_Float16, h.bits)",
     float_to_half="__builtin_bit_cast(unsigned short, (_Float16)x)",
+    team_barrier='__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"); __builtin_amdgcn_wave_barrier();',
 )
 
 _DIALECTS = {dialect.family: dialect for dialect in (CUDA, HIP)}

@@ -6,9 +6,12 @@ loop, thread ``k`` taking ``k``, ``k + block``, …; everything else each thread
 makes a uniform Store. A LANE loop's folds are combined in an order that ``block``, the warp and the extent fix: in each
 thread, by a butterfly of shuffles in each warp, and then warp by warp, from slots in shared memory, in every thread.
 
-Scratch buffers lie behind the slots in the block's shared memory. Their size is an expression over the kernel's dims,
-which the host evaluates and compares with what the device has; where a row does not fit, the host launches a variant
-that computes again what this one keeps (not built yet).
+The iterations of a TEAM loop are dealt to teams of ``width`` threads, each a warp or part of one, whose threads share
+the LANE loops in it and need no slots. All teams go round as often as any: those that have run out of iterations go
+over the last one again, without a LANE loop or a store, so that warps stay together.
+
+Scratch buffers lie behind the slots in the block's shared memory. Their size is an expression over the kernel's dims;
+schedules keep it within the family's limits, and compute again what does not fit.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dyn.errors import NotYetError
 from dyn.lower.gpu.barriers import Barriers, Point
 from dyn.lower.gpu.dialect import Dialect, dialect_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
+from dyn.lower.gpu.memory import unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal
 from dyn.schedule.kernel import (
@@ -40,6 +44,7 @@ from dyn.schedule.kernel import (
     TileContract,
     Update,
     children,
+    most_iterations,
     walk_exprs,
     walk_stmts,
 )
@@ -47,7 +52,7 @@ from dyn.schedule.target import Target
 from dyn.shapes import Dim, floordiv
 from dyn.shapes.expr import Atom
 
-#: Threads of a block, unless asked otherwise: enough to hide latency, and few enough for any register need.
+#: Threads of a block, unless its loops are shorter: enough to hide latency, and few enough for any register need.
 BLOCK = 256
 _SHARED = "dyn_shared"
 _ALIGNMENT = 16
@@ -68,30 +73,39 @@ class KernelText:
     block: int
 
 
-def emit_kernel(kernel: Kernel, target: Target, *, block: int = BLOCK) -> KernelText:
+def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> KernelText:
     """The C++ text of a kernel in the target's dialect, for blocks of ``block`` threads.
 
-    A kernel without a LANE loop has nothing to share: its blocks are single warps. Contractions, updates and complex
-    numbers are not generated yet.
+    Unless given, a block has as many as its loops keep busy: a single warp where there is no LANE loop. Contractions
+    and complex numbers are not generated yet.
     """
     for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, Update):
-            raise NotYetError(
-                f"kernel {kernel.name}: a scatter is not generated for {target} yet.", remedy="compile it for x86."
-            )
         if isinstance(stmt, TileContract):
             raise NotYetError(
                 f"kernel {kernel.name}: a contraction is not generated for {target} yet.",
                 remedy="compile it for x86, or call a library for the product.",
             )
-    if not any(isinstance(stmt, Loop) and stmt.role is Role.LANE for stmt in walk_stmts(kernel.body)):
-        block = target.warp
+    busy = _busy(kernel, target.warp)
+    block = busy if block is None else min(block, busy)
     if block % target.warp or not 0 < block <= 1024:
         raise ValueError(f"a block of {block} threads is not made of warps of {target.warp}, or too large")
-    return _Emitter(kernel, dialect_of(target), target.warp, block).emit()
+    widest = max((loop.width for loop in walk_stmts(kernel.body) if isinstance(loop, Loop)), default=0)
+    if widest > target.warp:
+        raise ValueError(f"a team of {widest} lanes does not fit into a warp of {target.warp}")
+    return Emitter(kernel, dialect_of(target), target.warp, block).emit()
 
 
-class _Emitter:
+def _busy(kernel: Kernel, warp: int) -> int:
+    """The threads that a block's loops keep busy, in whole warps and as many as a block has at most."""
+    loops = [stmt for stmt in walk_stmts(kernel.body) if isinstance(stmt, Loop)]
+    if any(loop.role is Role.TEAM for loop in loops):
+        return BLOCK
+    lanes = [most_iterations(loop.extent) for loop in loops if loop.role is Role.LANE]
+    most = max((BLOCK if n is None else n for n in lanes), default=1)
+    return min(BLOCK, max(-(-most // warp), 1) * warp)
+
+
+class Emitter:
     """Writes one kernel. Names go by position, as in ``dyn.schedule.kernel_text``: equal kernels have equal texts."""
 
     def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int) -> None:
@@ -108,6 +122,12 @@ class _Emitter:
         self.lines: list[str] = []
         self.depth = 1
         self.lane_loop: Loop | None = None
+        #: The TEAM loop that is open; the names of a thread's number in its team, and of whether there is work for it.
+        self.team: Loop | None = None
+        self.lane = self.active = ""
+        #: The neighbours that were read before an UNROLL loop or are written after it, and the name of its variable.
+        self.packs: dict[int, str] = {}
+        self.pack_index = ""
         #: What has a name already, by scope; and which of it was computed from scratch, so that a store may change it.
         self.values: list[dict[int, str]] = [{}]
         self.volatile: set[int] = set()
@@ -145,7 +165,7 @@ class _Emitter:
 
     def barrier(self, stmt: Stmt, point: Point) -> None:
         if (id(stmt), point) in self.barriers.needed:
-            self.line(self.dialect.barrier)
+            self.line(self.dialect.barrier if self.team is None else self.dialect.team_barrier)
 
     # --- the kernel --------------------------------------------------------------------------------------------
 
@@ -163,7 +183,7 @@ class _Emitter:
         return KernelText(prelude(self.dialect, text) + note + text, symbol, shared_bytes, self.block)
 
     def parameters(self) -> Iterator[str]:
-        stored = {id(s.buffer) for s in walk_stmts(self.kernel.body) if isinstance(s, Store)}
+        stored = {id(s.buffer) for s in walk_stmts(self.kernel.body) if isinstance(s, Store | Update)}
         for buffer in self.kernel.buffers:
             const = "" if id(buffer) in stored else "const "
             yield f"{const}{c_type(buffer.dtype)}* __restrict__ {self.buffers[id(buffer)]}"
@@ -205,26 +225,59 @@ class _Emitter:
 
     def block_of(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
-            if isinstance(stmt, Store):
+            if isinstance(stmt, Store | Update):
                 self.store(stmt)
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
 
-    def store(self, store: Store) -> None:
-        self.barrier(store, Point.BEFORE)
+    def store(self, stmt: Store | Update) -> None:
+        self.barrier(stmt, Point.BEFORE)
         if self.lane_loop is not None:
-            self.assign(store)
+            self.assign(stmt)
         else:  # one thread is enough, for the value too
-            with self.braces(f"if ({self.dialect.thread} == 0)"):
-                self.assign(store)
-        if id(store.buffer) in self.scratch:
+            first = f"{self.dialect.thread} == 0" if self.team is None else f"{self.active} && {self.lane} == 0"
+            with self.braces(f"if ({first})"):
+                self.assign(stmt)
+        if id(stmt.buffer) in self.scratch:
             self.forget_scratch()
 
-    def assign(self, store: Store) -> None:
+    def assign(self, store: Store | Update) -> None:
+        if isinstance(store, Update):
+            update(self, store)
+            return
         value = self.eval(store.value)
+        if id(store) in self.packs:
+            self.line(f"{self.packs[id(store)]}.v[{self.pack_index}] = {value};")
+            return
         self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
 
     def loop(self, loop: Loop) -> None:
+        if loop.role is Role.TEAM:
+            self.team_loop(loop)
+        elif loop.role is Role.UNROLL:
+            unroll_loop(self, loop)
+        else:
+            self.serial_loop(loop)
+
+    def team_loop(self, loop: Loop) -> None:
+        """The iterations of this thread's team, in as many rounds as any team's."""
+        self.forget_scratch()
+        self.barrier(loop, Point.BEFORE)
+        thread, teams = self.dialect.thread, self.block // loop.width
+        first, extent, self.lane, self.active = (self.fresh(prefix) for prefix in ("t", "n", "l", "a"))
+        var = self.symbols[loop.var] = self.fresh("t")
+        self.line(f"const long long {extent} = {self.dim(loop.extent)};")
+        self.line(f"const int {self.lane} = {thread} % {loop.width};")
+        with self.braces(f"for (long long {first} = 0; {first} < {extent}; {first} += {teams})"):
+            self.line(f"const bool {self.active} = {first} + {thread} / {loop.width} < {extent};")
+            self.line(f"const long long {var} = {self.active} ? {first} + {thread} / {loop.width} : {extent} - 1;")
+            self.team = loop
+            self.block_of(loop.body)
+            self.team = None
+        self.forget_scratch()
+
+    def serial_loop(self, loop: Loop) -> None:
+        """A loop in each thread; of a LANE loop, over the iterations that are the thread's."""
         lane = loop.role is Role.LANE
         stores = any(isinstance(s, Store) and id(s.buffer) in self.scratch for s in walk_stmts(loop.body))
         if stores:  # what was read before is not what later iterations would read
@@ -238,8 +291,12 @@ class _Emitter:
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
             self.line(f"{c_type(carry.ref.dtype)} {name} = {init};")
         var = self.symbols[loop.var] = self.fresh("i" if lane else "j")
-        first, step = (self.dialect.thread, f"{var} += {self.block}") if lane else ("0", f"++{var}")
-        with self.braces(f"for (long long {var} = {first}; {var} < {self.dim(loop.extent)}; {step})"):
+        extent, first, step = self.dim(loop.extent), "0", f"++{var}"
+        if lane and self.team is not None:
+            first, step = f"{self.active} ? {self.lane} : {extent}", f"{var} += {self.team.width}"
+        elif lane:
+            first, step = self.dialect.thread, f"{var} += {self.block}"
+        with self.braces(f"for (long long {var} = {first}; {var} < {extent}; {step})"):
             if lane:
                 self.lane_loop = loop
             self.block_of(loop.body)
@@ -272,13 +329,14 @@ class _Emitter:
         """Combine what the threads folded, so that every thread has the result."""
         if not loop.folds:
             return
-        with self.braces(f"for (int m = {self.warp // 2}; m > 0; m /= 2)"):
+        together = self.warp if self.team is None else self.team.width
+        with self.braces(f"for (int m = {together // 2}; m > 0; m /= 2)"):
             for fold in loop.folds:
                 self.line(f"const {c_type(fold.ref.dtype)} other_{self.refs[id(fold.ref)]} = {self.shuffled(fold)};")
             for fold in loop.folds:
                 self.combine(fold, f"other_{self.refs[id(fold.ref)]}")
         warps = self.block // self.warp
-        if warps == 1:
+        if warps == 1 or self.team is not None:
             return
         thread = self.dialect.thread
         slots = [self.slot(fold) for fold in loop.folds]
@@ -342,6 +400,8 @@ class _Emitter:
         return name
 
     def load(self, load: Load, done: dict[int, str]) -> str:
+        if id(load) in self.packs:
+            return f"{self.packs[id(load)]}.v[{self.pack_index}]"
         for symbol, value in load.bound:
             self.symbols[symbol] = done[id(value)]
         text = f"{self.buffers[id(load.buffer)]}[{self.dim(load.index)}]"

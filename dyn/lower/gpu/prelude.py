@@ -27,6 +27,20 @@ FN dyn_bf16 dyn_float_to_bf16(float x) {  // to nearest even; NaN stays NaN
     return dyn_bf16{(unsigned short)(rounded >> 16)};
 }""",
     **float8.HELPERS,
+    "dyn_pack": """\
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) dyn_pack { T v[N]; };""",
+    "dyn_read": """\
+template <class T, int N> FN void dyn_read(dyn_pack<T, N>& to, const T* from) {
+    if ((unsigned long long)from % alignof(dyn_pack<T, N>) == 0) to = *(const dyn_pack<T, N>*)from;
+    else
+        for (int i = 0; i < N; ++i) to.v[i] = from[i];
+}""",
+    "dyn_write": """\
+template <class T, int N> FN void dyn_write(T* to, const dyn_pack<T, N>& from) {
+    if ((unsigned long long)to % alignof(dyn_pack<T, N>) == 0) *(dyn_pack<T, N>*)to = from;
+    else
+        for (int i = 0; i < N; ++i) to[i] = from.v[i];
+}""",
     "dyn_round_to_odd": """\
 FN float dyn_round_to_odd(double x) {  // an inexact result gets its last bit set: rounding that once more rounds right
     const float near = (float)x;

@@ -331,7 +331,7 @@ class KernelEmitter:
             elif isinstance(stmt, Loop):
                 if stmt.role is Role.LANE:
                     loops.lane_loop(self, stmt)
-                elif stmt.role is Role.SERIAL:
+                elif stmt.role in (Role.SERIAL, Role.TEAM):
                     loops.serial_loop(self, stmt)
                 elif stmt.role is Role.UNROLL:
                     loops.unroll_loop(self, stmt)

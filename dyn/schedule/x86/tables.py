@@ -1,62 +1,41 @@
-"""Schedules of memory-bound nests, by class of nest, for a family's sizes; and the launches that come of them.
-
-A schedule is a function that gives :class:`dyn.schedule.loops.Loops` their order and roles. A launch has a general
-form, right for all shapes, and in front of it those that are quicker where a condition holds.
-"""
+"""Schedules of memory-bound nests on x86, by class of nest; and the launches that come of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from dyn.ir.opdef import OpKind, OrderedReduction, OrderedWindows, WindowFold
+from dyn.ir.opdef import OrderedReduction
 from dyn.schedule.axes import Axis, axis
-from dyn.schedule.families import LoopSchedule, loop_schedule
+from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
+from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
-from dyn.schedule.nests import loop_nest, running_nest, stitch_nest, window_nest
-from dyn.schedule.parts import Parts
+from dyn.schedule.nests import loop_nest, running_nest, stitch_nest
+from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.scatter import scatter_launch
+from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.shapes import dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
 
-Schedule = Callable[[Loops], None]
+#: Iterations are long enough to hide a loop's start.
+SIZES = LoopSchedule(
+    elements=8192,
+    columns=256,
+    scattered=2048,
+    part=32768,
+    part_rows=512,
+    many_rows=4096,
+    few_columns=4096,
+    few_rows=8,
+    tile=512,
+    tile_side=256,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A kernel that is right where ``condition`` holds, and quicker than the general one.
-
-    Where ``gain`` is given, it says how well loops turned out, and the form is left out unless its own did better.
-    """
-
-    note: str
-    condition: Condition
-    loops: Callable[[], Loops]
-    schedule: Schedule
-    gain: Callable[[Loops], int] | None = None
-
-
-def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note: str) -> Launch:
-    """The launch of a nest: the general form, and in front of it ``forms``, in their order."""
-    nest = general.nest
-    schedule(general)
-    buffers = tuple(general.buffers())
-    variants = [general.variant(note)]
-    for form in reversed(forms):
-        decided = form.condition.decided(nest.plan.function.facts)
-        if decided is False:
-            continue
-        loops = form.loops()
-        form.schedule(loops)
-        if form.gain is not None and form.gain(loops) <= form.gain(general):
-            continue
-        if tuple(loops.buffers()) == buffers:
-            variant = loops.variant(f"{note}, {form.note}", None if decided else form.condition)
-            variants = [variant] if decided else [variant, *variants]
-    return Launch(nest.group, buffers, tuple(variants))
+def limits(target: Target) -> Limits:
+    """What an x86 processor has room for: scratch is memory that its caches hold."""
+    return Limits(registers=target.registers, scratch_bytes=None)
 
 
 # Loops --------------------------------------------------------------------------------------------------------------
@@ -126,30 +105,17 @@ def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
 
 def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launch of a LOOP or a COPY group."""
-    nest, sizes = loop_nest(plan, group), loop_schedule(target)
+    nest, sizes = loop_nest(plan, group), SIZES
     schedule = elementwise(sizes)
     note = f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    forms = _unstretched(general, schedule, lambda loops: loops.fused + loops.tiled)
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused + loops.tiled)
     general.fuse(general.shared)
     crossed = _crossed(general, sizes)
     if crossed is not None:
         few = Condition(crossed[0].extent, 0, target.lanes(general.widest()) // 2)
         forms.insert(0, Form("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
     return (launch_nest(general, schedule, forms, note),)
-
-
-def _unstretched(general: Loops, schedule: Schedule, fused: Callable[[Loops], int]) -> list[Form]:
-    """The form for sizes that agree, where a broadcast is undecided: for loops that are better then, as ``fused``
-    counts it.
-
-    An axis that may be stretched is read as quickly as one that may not, but in tiles.
-    """
-    unstretched, nest = general.unstretched(), general.nest
-    if unstretched is None:
-        return []
-    loops = Loops(nest, keep=general.keep, equal=unstretched.equal)
-    return [Form("nothing stretched", unstretched.condition, lambda: loops, schedule, fused)]
 
 
 # Stitched reductions ------------------------------------------------------------------------------------------------
@@ -199,7 +165,7 @@ def one_by_one(loops: Loops) -> None:
 
 def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
-    sizes = loop_schedule(target)
+    sizes = SIZES
     ordered = any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
     by_rows = len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
@@ -208,55 +174,53 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     general, note = Loops(nest, keep=keep), f"{group.kind.value} {group.name}"
     if ordered:
         schedule = side_by_side(sizes)
-        forms = _unstretched(general, schedule, lambda loops: loops.fused_inside)
+        forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
         if sizes.few_rows and by_rows:
             results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
             few = Condition(results, 0, sizes.few_rows - 1)
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
     schedule = along_rows if by_rows else columns(sizes)
-    forms = _unstretched(general, schedule, lambda loops: loops.fused_inside)
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
     whole = launch_nest(general, schedule, forms, note)
-    return _in_parts(whole, Parts(plan, group, sizes))
-
-
-def _in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
-    """A launch for few elements, and launches in parts for many: those that may be needed."""
-    conditions = parts.conditions()
-    if conditions is None:
-        return (whole,)
-    when, otherwise = conditions
-    decided = when.decided(parts.plan.function.facts)
-    if decided is False:
-        return (whole,)
-    if decided:
-        return parts.launches(None)
-    return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
+    return in_parts(whole, Parts(plan, group, sizes))
 
 
 # Windows ------------------------------------------------------------------------------------------------------------
 
 
-def lower_windows(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launch of a group around an op that folds windows.
+def fold_windows(nest: Nest, target: Target) -> Launch:
+    """The launch of a nest of window folds.
 
     Lanes go along the last axis, whatever it is; each goes through the taps of its window in turn. Whether a tap lies
     in the padding is asked, not branched around. With the channels last the taps of a vector are vectors; with a
     spatial axis last they are so where the stride is 1.
     """
-    (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
-    windows = op.opdef.loops
-    assert isinstance(windows, WindowFold | OrderedWindows)
-    return (fold_windows(window_nest(plan, group, op, windows), target),)
-
-
-def fold_windows(nest: Nest, target: Target) -> Launch:
-    """The launch of a nest of window folds."""
     loops, group = Loops(nest), nest.group
     if not loops.shared:
         loops.shared.append(axis("i", 1))
-    elementwise(loop_schedule(target))(loops)
+    elementwise(SIZES)(loops)
     return loops.launch(f"{group.kind.value} {group.name}, folded")
+
+
+# Concatenations and scatters ----------------------------------------------------------------------------------------
+
+
+def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of a concatenation, a piece each."""
+    return join_launches(plan, group, chunked)
+
+
+def chunked(loops: Loops) -> None:
+    """Lanes along the last axis, in chunks."""
+    if loops.fuse(loops.shared):
+        _, lanes = loops.split(loops.shared[-1], SIZES.elements)
+        loops.bind_lane(lanes)
+
+
+def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a scatter."""
+    return (scatter_launch(plan, group, SIZES),)
 
 
 # Running reductions -------------------------------------------------------------------------------------------------
@@ -282,6 +246,6 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     inner = [a for a in loops.shared if a.var in behind]
     loops.fuse([a for a in loops.shared if a.var not in behind])
     if loops.fuse(inner):
-        _, lanes = loops.split(loops.shared[-1], loop_schedule(target).columns)
+        _, lanes = loops.split(loops.shared[-1], SIZES.columns)
         loops.bind_lane(lanes)
     return (loops.launch(f"running {group.name}"),)

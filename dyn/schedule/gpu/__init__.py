@@ -1,0 +1,1 @@
+"""Schedules of GPUs: CUDA and HIP."""

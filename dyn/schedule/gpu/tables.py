@@ -1,0 +1,296 @@
+"""Schedules of memory-bound nests on GPUs, by class of nest; and the launches that come of them."""
+
+from __future__ import annotations
+
+from dyn.ir.opdef import OrderedReduction
+from dyn.ops.complex_parts import part_dtype
+from dyn.schedule.axes import Axis, AxisKind, axis
+from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
+from dyn.schedule.join import join_launches
+from dyn.schedule.kernel import Role
+from dyn.schedule.launch import Condition, Launch
+from dyn.schedule.loops import Loops
+from dyn.schedule.nest import Nest
+from dyn.schedule.nests import loop_nest, running_nest, stitch_nest
+from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.scatter import Dealt, Scatters
+from dyn.schedule.sizes import Limits, LoopSchedule
+from dyn.schedule.sweeps import Sweeps
+from dyn.schedule.target import Target
+from dyn.shapes import free_symbols, product
+from dyn.stitch.groups import Group, Plan
+
+#: Columns are few to a block, so that there are many blocks. Parts keep all threads busy for a few rounds.
+SIZES = LoopSchedule(
+    elements=1024,
+    columns=64,
+    scattered=64,
+    part=16384,
+    part_rows=256,
+    many_rows=1024,
+    few_columns=16384,
+    divided=True,
+)
+#: Threads of a block, and how often they go round.
+THREADS, ROUNDS = 256, 4
+#: Bytes of the widest access, and the most elements that a lane takes with it.
+ACCESS_BYTES, MOST_TOGETHER = 16, 8
+#: The side of a tile that goes through scratch: a tile's rows are whole lines of memory.
+TILE = 32
+#: Rows of up to so many elements are reduced by a few lanes, or a warp, each.
+SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 1024
+#: Bytes of scratch for what warps exchange.
+SLOTS = 1024
+#: The most elements of an array for which each has a lane that looks at every update of a scatter.
+FEW_PLACES = 1 << 16
+
+
+def limits(target: Target) -> Limits:
+    """What a block has room for: shared memory that every device of the family gives without being asked."""
+    return Limits(registers=255, scratch_bytes=48 << 10, threads=THREADS, warp=target.warp)
+
+
+# Loops --------------------------------------------------------------------------------------------------------------
+
+
+def elementwise(target: Target) -> Schedule:
+    """Lanes along the last axis, each with a few neighbours where these go together.
+
+    What is a single run over memory is cut into chunks for blocks; otherwise warps take rows, so that short ones fill a
+    block too, and long ones are cut. What lies in order along different axes goes through tiles.
+    """
+
+    def schedule(loops: Loops) -> None:
+        axes = loops.fuse(loops.shared)
+        crossed = _crossed(loops)
+        if crossed is not None:
+            _transpose(loops, *crossed)
+        elif axes:
+            _neighbours(loops, _together(loops), target.warp)
+
+    return schedule
+
+
+def _neighbours(loops: Loops, together: int, warp: int) -> None:
+    """Lanes along the last axis, ``together`` neighbours each."""
+    *rest, last = loops.shared
+    roles = [Role.LANE]
+    outer: list[Axis] = []
+    if rest:
+        row_chunks, rows = loops.split(rest.pop(), THREADS // warp, name="r")
+        chunks, inside = loops.split(last, warp * together * ROUNDS)
+        outer, roles, rest = [rows], [Role.TEAM, Role.LANE], [*rest, row_chunks]
+    else:
+        chunks, inside = loops.split(last, THREADS * together)
+    inner = [inside]
+    if together > 1:
+        inner, roles = list(loops.split(inside, together, name="v")), [*roles, Role.UNROLL]
+    loops.reorder([*rest, chunks, *outer, *inner])
+    loops.bind_last(roles, warp)
+
+
+def _together(loops: Loops) -> int:
+    """How many neighbours along the last axis a lane takes: as many as an access has room for, if there are some."""
+    if not loops.is_flat() or not any(access.stride(loops.shared[-1]) == 1 for access in loops.accesses()):
+        return 1
+    return max(min(ACCESS_BYTES // loops.widest(), MOST_TOGETHER), 1)
+
+
+def divided(loops: Loops) -> None:
+    """All axes as one, by division: for rows too short to fill a warp."""
+    axes = loops.fuse(loops.shared)
+    _, lanes = loops.split(loops.flatten(axes), THREADS * ROUNDS)
+    loops.bind_lane(lanes)
+
+
+def _crossed(loops: Loops) -> tuple[Axis, Axis] | None:
+    """The axis for lanes and another one, where stores are contiguous along the one and some loads along the other."""
+    if not loops.is_flat() or len(loops.shared) < 2:
+        return None
+    stores = [access for access in loops.accesses() if access.stores]
+    lanes = max(loops.shared, key=lambda a: sum(store.stride(a) == 1 for store in stores))
+    others = [a for a in loops.shared if a is not lanes]
+    other = max(others, key=lambda a: len(loops.crossed_loads(lanes, a)))
+    return (lanes, other) if loops.crossed_loads(lanes, other) else None
+
+
+def _transpose(loops: Loops, lanes: Axis, other: Axis) -> None:
+    """Tiles of two axes in scratch: filled with lanes along the one, and read with lanes along the other."""
+    rest = [a for a in loops.shared if a is not lanes and a is not other]
+    down, rows = loops.split(other, TILE, name="t")
+    columns, across = loops.split(lanes, TILE, name="u")
+    loops.reorder([*rest, down, columns, rows, across])
+    loops.sink([rows, across])
+    loops.stage(across, rows, TILE)
+
+
+def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a LOOP or a COPY group."""
+    nest, schedule = loop_nest(plan, group), elementwise(target)
+    general = Loops(nest)
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused)
+    axes = general.fuse(general.shared)
+    if len(axes) > 1 and _crossed(general) is None:
+        forms.append(Form("short rows", Condition(axes[-1].extent, 0, target.warp // 2), lambda: Loops(nest), divided))
+    return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
+
+
+def chunked(loops: Loops) -> None:
+    """Lanes along the last axis, each with a few neighbours, in chunks."""
+    if loops.fuse(loops.shared):
+        together = _together(loops)
+        _, lanes = loops.split(loops.shared[-1], THREADS * together)
+        if together > 1:
+            loops.split(lanes, together, name="v")
+        loops.bind_last([Role.LANE, Role.UNROLL][: 1 + (together > 1)])
+
+
+def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of a concatenation, a piece each."""
+    return join_launches(plan, group, chunked)
+
+
+def fold_windows(nest: Nest, target: Target) -> Launch:
+    """The launch of a nest of window folds: a window a lane."""
+    loops, group = Loops(nest), nest.group
+    if not loops.shared:
+        loops.shared.append(axis("i", 1))
+    elementwise(target)(loops)
+    return loops.launch(f"{group.kind.value} {group.name}, folded")
+
+
+def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a scatter, by its destinations: a lane copies its own, and takes every update of them in order.
+
+    Where every update has its own place along some axes, lanes go along these, each through all updates. An array of
+    few elements has a lane for each, which looks at every update and takes those that are its own.
+    """
+    scatter = Scatters(plan, group)
+    general, size = Loops(scatter.nest(Dealt.OWN)), product(scatter.x.shape)
+    forms = unstretched_forms(general, by_destination, lambda loops: loops.fused_inside)
+    if set(scatter.own) != set(range(len(scatter.x.shape))):
+        few = Condition(size, 0, FEW_PLACES)
+        forms.insert(0, Form("by place", few, lambda: Loops(scatter.nest(Dealt.ALL)), by_destination))
+    return (launch_nest(general, by_destination, forms, f"{group.kind.value} {group.name}"),)
+
+
+def by_destination(loops: Loops) -> None:
+    """Lanes along all axes that are dealt, each through the copy and the updates; without any, along the copy."""
+    for phase in loops.phases:
+        loops.fuse([a for a in phase.axes if a.kind is AxisKind.PARALLEL], phase)
+    if loops.shared:
+        loops.fuse(loops.shared)
+        _, lanes = loops.split(loops.flatten(loops.shared), SIZES.scattered)
+        loops.bind_lane(lanes)
+        return
+    copy, change = loops.phases
+    if copy.axes:
+        loops.bind_lanes(copy)
+    if change.axes and change.axes[-1].kind is not AxisKind.FOLD:
+        loops.bind_lanes(change)
+
+
+# Stitched reductions ------------------------------------------------------------------------------------------------
+
+
+def along_rows(width: int = 0, *, long: bool = False) -> Schedule:
+    """The last axis is reduced: a block a row, or with a ``width`` a team of so many lanes; lanes along it in each
+    phase.
+
+    Axes that are no single run are one by division; with ``long`` lanes go along the last one instead, each through all
+    others.
+    """
+
+    def schedule(loops: Loops) -> None:
+        for phase in loops.phases:
+            if phase.axes:
+                axes = loops.fuse(phase.axes, phase)
+                if not long:
+                    loops.flatten(axes, phase)
+                loops.bind_lanes(phase, outermost=long)
+        loops.fuse(loops.shared)
+        if width:
+            loops.split(loops.shared[-1], THREADS // width)
+            loops.bind_last([Role.TEAM], width)
+
+    return schedule
+
+
+def columns(loops: Loops) -> None:
+    """The last axis is kept, or the order counts: lanes along it, each going through all phases."""
+    for phase in loops.phases:
+        loops.fuse(phase.axes, phase)
+    if not loops.shared:
+        return
+    if loops.nest.group.space[-1] == 1:
+        loops.shared.append(axis("i", 1))
+    _, lanes = loops.split(loops.shared[-1], SIZES.columns)
+    loops.bind_lane(lanes)
+
+
+def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
+    by_rows = len(group.space) - 1 in group.reduced
+    sweeps = Sweeps(plan, group, scratch=False)
+    nest, note = stitch_nest(plan, group, sweeps), f"{group.kind.value} {group.name}"
+    general = Loops(nest)
+    ordered = any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
+    schedule = columns if ordered or not by_rows else along_rows()
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
+    if ordered:
+        return (launch_nest(general, schedule, forms, note),)
+    if by_rows:
+        forms = [*_row_forms(plan, group, target, general), *forms]
+    return in_parts(launch_nest(general, schedule, forms, note), Parts(plan, group, SIZES))
+
+
+def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[Form]:
+    """Forms for rows that are short, that fit into scratch, and that are of several axes, the last of them long.
+
+    The general form has a block a row, and computes again what several sweeps need.
+    """
+    keeping = Sweeps(plan, group, scratch=True)
+    kept = {number: sweep.kept for number, sweep in enumerate(s for s in keeping.sweeps if s) if sweep.kept}
+    nest = stitch_nest(plan, group, keeping)
+    length = product(group.space[a] for a in sorted(group.reduced))
+    bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
+    room = limits(target).scratch_bytes or 0
+
+    def form(note: str, most: int, width: int = 0, least: int = 0) -> Form:
+        fitting = min(most, (room - SLOTS) // (max(bytes_, 1) * max(THREADS // width if width else 1, 1)))
+        return Form(note, Condition(length, least, fitting), lambda: Loops(nest, keep=kept), along_rows(width))
+
+    forms: list[Form] = []
+    if general.shared:
+        forms += [form("short rows", SHORT, PART_OF_WARP), form("a warp a row", ROW_OF_WARP, target.warp)]
+    if kept:
+        forms.append(form("rows in shared memory", room))
+    inside = [a for phase in general.phases for a in phase.axes]
+    if len(group.reduced) > 1 and inside:
+        last = group.space[-1]
+        forms.append(
+            Form(
+                "long last axes",
+                Condition(last, THREADS // 2, None),
+                lambda: Loops(general.nest),
+                along_rows(long=True),
+            )
+        )
+    return forms
+
+
+# Running reductions -------------------------------------------------------------------------------------------------
+
+
+def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launch of a running reduction: a run a lane, where there are several side by side."""
+    nest = running_nest(plan, group)
+    loops, (stage,) = Loops(nest), nest.stages
+    along = next(n for n, place in enumerate(stage.index) if stage.axes[0].var in free_symbols(place))
+    behind = {symbol for place in stage.index[along + 1 :] for symbol in free_symbols(place)}
+    inner = [a for a in loops.shared if a.var in behind]
+    loops.fuse([a for a in loops.shared if a.var not in behind])
+    if loops.fuse(inner):
+        _, lanes = loops.split(loops.shared[-1], SIZES.columns)
+        loops.bind_lane(lanes)
+    return (loops.launch(f"running {group.name}"),)

@@ -1,0 +1,54 @@
+"""The sizes that loop nests are cut into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSchedule:
+    """Sizes that a family's loop nests are cut into.
+
+    ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
+    reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
+
+    A reduction of more than ``part`` elements into one is cut into parts of that many, whose results are reduced in
+    turn: so it runs on all cores, and its error grows with the length of a part. Columns are cut into parts of
+    ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
+    of 0 nothing is cut.
+
+    Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
+    ``few_rows`` go one by one.
+
+    Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
+
+    Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
+    into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
+    """
+
+    elements: int
+    columns: int
+    scattered: int
+    part: int = 0
+    part_rows: int = 0
+    many_rows: int = 0
+    few_columns: int = 0
+    few_rows: int = 0
+    divided: bool = False
+    tile: int = 0
+    tile_side: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a target has room for.
+
+    ``registers`` are those of one thread: vector registers on x86, words of 32 bits on GPUs. ``scratch_bytes`` is what
+    one GRID iteration may keep on the chip, None where it is as much as there is memory. ``threads`` go through a
+    LANE loop together at most, in warps of ``warp``; on x86 both are 1, for lanes are vectors of one thread.
+    """
+
+    registers: int
+    scratch_bytes: int | None
+    threads: int = 1
+    warp: int = 1

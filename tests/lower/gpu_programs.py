@@ -1,0 +1,86 @@
+"""Functions compiled for GPU targets, and run by the shim, many in one translation unit.
+
+Each array stands between guards, so that a store out of bounds is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dyn.backends.reference import bind_symbols
+from dyn.ir.core import Function, Value
+from dyn.ir.printer import print_function
+from dyn.lower.gpu.dialect import gpu_target
+from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.pipeline import Optimized, optimize
+from dyn.record import Record
+from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.launch import Condition, Launch, Variant
+from dyn.schedule.target import Target
+from dyn.shapes import Symbol, evaluate
+from dyn.trace.function import TracedFunction
+from tests.shim.run import ShimModule
+
+Array = np.ndarray[Any, Any]
+TARGETS = {"cuda": gpu_target("cuda", "sm_90a"), "hip64": gpu_target("rocm", "gfx90a")}
+_GUARD = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program, and the texts of its variants, each under a name of its own."""
+
+    program: Optimized
+    texts: dict[Variant, KernelText]
+
+
+def compile_function(function: Function, target: Target, prefix: str) -> Compiled:
+    """Everything but the machine code."""
+    traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
+    optimized = optimize(traced, target, Record())
+    variants = [variant for launch in optimized.launches for variant in launch.variants]
+    texts = {v: emit_kernel(replace(v.kernel, name=f"{prefix}_{i}"), target) for i, v in enumerate(variants)}
+    return Compiled(optimized, texts)
+
+
+def run(
+    module: ShimModule, compiled: Compiled, arrays: Sequence[Array], grid: int = 3, seed: int = 1
+) -> list[Array | None]:
+    """The function's results; None for one that is another value's memory under another shape."""
+    function = compiled.program.function
+    env = bind_symbols(function, arrays)
+    memory: dict[Value, Array] = {v: np.array(a, order="C") for v, a in zip(function.params, arrays, strict=True)}
+    for launch in compiled.program.launches:
+        if launch.when is not None and not _holds(launch.when, env):
+            continue
+        guards: list[Array] = []
+        for value in launch.buffers:
+            if value not in memory:
+                raw = np.full(evaluate(value.type.size, env) * value.dtype.itemsize + 2 * _GUARD, 0xAB, np.uint8)
+                guards += [raw[:_GUARD], raw[len(raw) - _GUARD :]]
+                inside = raw[_GUARD : len(raw) - _GUARD].view(value.dtype.np)
+                memory[value] = inside.reshape([evaluate(d, env) for d in value.shape])
+        variant = _chosen(launch, env)
+        text, dims = compiled.texts[variant], [evaluate(dim, env) for dim in variant.dims]
+        shared = evaluate(text.shared_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
+        module.run(text.symbol, [memory[v] for v in launch.buffers], dims, grid, text.block, shared, seed)
+        assert all((guard == 0xAB).all() for guard in guards), (
+            f"stored out of bounds at {env}\n{kernel_text(variant.kernel)}\n{print_function(function)}"
+        )
+    return [memory.get(value) for value in function.results]
+
+
+def _chosen(launch: Launch, env: Mapping[Symbol, int]) -> Variant:
+    for variant in launch.variants:
+        if variant.condition is None or _holds(variant.condition, env):
+            return variant
+    raise AssertionError(f"no variant of {launch.group.name} fits {env}")
+
+
+def _holds(condition: Condition, env: Mapping[Symbol, int]) -> bool:
+    size = evaluate(condition.dim, env)
+    return condition.low <= size and (condition.high is None or size <= condition.high)
