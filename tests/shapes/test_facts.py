@@ -644,7 +644,7 @@ def test_nothing_rests_on_a_dim_that_is_known_later():
 
 
 def test_a_size_broadcasts_to_the_one_that_it_is() -> None:
-    """That ``max(0, n - m, m - n)`` is ``max(n - m, m - n)`` takes cases, which a question about broadcast leaves out."""
+    """``max(0, n - m, m - n)`` is ``max(n - m, m - n)`` in each case, and a question about broadcasts takes none."""
     gap = dim_max(n - m, m - n)
     assert EMPTY.broadcasts_to(dim_max(0, gap), gap).proved
     assert EMPTY.broadcasts_to(1, gap).proved
