@@ -9,8 +9,10 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from enum import Enum
+from types import FrameType
 
 from dyn.frozen import record
 
@@ -115,11 +117,41 @@ def loc_at(file: str, line: int, function: str) -> Loc:
     return Loc(file, line, function) if found is None else found
 
 
+class _Anchor(threading.local):
+    """A frame of this thread, which waits for what it has called, and the user's line that is found from there."""
+
+    frame: FrameType | None = None
+    loc = UNKNOWN
+
+
+_anchor = _Anchor()
+
+
+class anchored:
+    """``with anchored():`` around one deep call: the user's line above it is looked for once."""
+
+    def __enter__(self) -> None:
+        self._before = _anchor.frame, _anchor.loc
+        outer = sys._getframe(1).f_back
+        loc = _loc_from(outer)
+        if is_user_frame(loc.file):
+            _anchor.frame, _anchor.loc = outer, loc
+
+    def __exit__(self, *exc: object) -> None:
+        _anchor.frame, _anchor.loc = self._before
+
+
 def user_loc() -> Loc:
     """The innermost frame of the calling stack that is the user's; where none is, the innermost that is not dyn's."""
-    frame = sys._getframe(1)
+    return _loc_from(sys._getframe(1))
+
+
+def _loc_from(frame: FrameType | None) -> Loc:
     other = UNKNOWN
+    end = _anchor.frame
     while frame is not None:
+        if frame is end:
+            return _anchor.loc
         code = frame.f_code
         owner = _owners.get(code.co_filename) or _owner(code.co_filename)
         if owner is _Owner.USER:

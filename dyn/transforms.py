@@ -25,7 +25,7 @@ from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions, Leaves, require_tree
 from dyn.trace.gradients import linearize as linearize_in
 from dyn.trace.gradients import value_and_grad as value_and_grad_in
-from dyn.trace.halves import Half, finish, halve
+from dyn.trace.halves import Half, declared_axes, finish, halve
 from dyn.trace.jacobians import jacobian as jacobian_in
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten, register_node, unflatten
@@ -254,7 +254,7 @@ def _program_of(half: Half) -> Jitted:
         return finish(trace, flat, residuals, tree)
 
     program.__name__ = "pull" if half.what == "cotangent" else "push"
-    return jit(program)
+    return jit(program, shapes=(declared_axes(half.residuals), None))
 
 
 class _Kept:

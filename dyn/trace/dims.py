@@ -18,7 +18,7 @@ from dyn.source import user_loc
 from dyn.trace.asker import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
-from dyn.trace.relations import OrderSymbol, equality, inequality
+from dyn.trace.relations import OrderSymbol, branch
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
 _MAX_POWER = 8
@@ -204,7 +204,7 @@ class SymbolicDim:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, "equal")
-        return self.trace.decide(*equality(self.known_here(), dim))
+        return self.trace.decide(*branch("==", self.known_here(), dim))
 
     def __ne__(self, other: object) -> Any:
         if self._size(other) is None:
@@ -215,7 +215,7 @@ class SymbolicDim:
         dim = self._size(other)
         if dim is None:
             return self._as_value(other, name)
-        return self.trace.decide(*inequality(symbol, self.known_here(), dim))
+        return self.trace.decide(*branch(symbol, self.known_here(), dim))
 
     def __lt__(self, other: object) -> Any:
         return self._compare(other, "<", "less")

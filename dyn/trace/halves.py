@@ -18,7 +18,8 @@ from dyn.ir.measured import measured_dims, with_own_dims
 from dyn.ir.redim import Substitution
 from dyn.ir.splice import infer_again
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, Facts, RelKind, Symbol, SymExpr, as_dim
+from dyn.shapes import Dim, Facts, RelKind, Symbol, SymExpr, as_dim, exact_text, free_symbols
+from dyn.trace.annotations import Axes
 from dyn.trace.closures import closed, taking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import Leaves, Linearized
@@ -76,6 +77,34 @@ def second_half(
     strong = [trace.emit("convert", v, dtype=v.dtype) if v.type.weak else v for v in kept]
     half = Half(name, whole, tuple([v.type for v in kept]), given, what, traced.out_tree)
     return [Tracer(trace, v) for v in strong], half
+
+
+def declared_axes(residuals: Sequence[TensorType]) -> tuple[Axes, ...]:
+    """Declarations of the residuals' axes for a program of the second half, one dim for all axes that the first program
+    has found equal: nothing is left to prove of them. None for an axis of a dim that no axis is alone."""
+    alone = [d.is_symbol for type in residuals for d in type.shape if isinstance(d, SymExpr)]
+    names = _unique_names(dict.fromkeys([symbol for symbol in alone if symbol is not None]))
+
+    def declared(dim: Dim) -> int | str | None:
+        if isinstance(dim, int):
+            return dim
+        return exact_text(dim, names) if free_symbols(dim) <= names.keys() else None
+
+    return tuple([tuple([declared(dim) for dim in type.shape]) for type in residuals])
+
+
+def _unique_names(symbols: Iterable[Symbol]) -> dict[Symbol, str]:
+    """A name for each symbol: what it is called, with a number where an earlier one is called so."""
+    names: dict[Symbol, str] = {}
+    taken = set[str]()
+    for symbol in symbols:
+        name, number = symbol.name, 0
+        while name in taken or not name.isidentifier() or name == "_":
+            number += 1
+            name = f"{symbol.name}_{number}" if symbol.name.isidentifier() else f"d{number}"
+        taken.add(name)
+        names[symbol] = name
+    return names
 
 
 def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[Value]:

@@ -8,18 +8,29 @@ from dyn.shapes import Dim, Reason, Relation, RelKind
 from dyn.source import user_loc
 
 OrderSymbol = Literal[">=", "<=", ">", "<"]
+ComparisonSymbol = Literal["==", ">=", "<=", ">", "<"]
+
+#: The reason of what is asked and not kept: a walk of the stack and a text take longer than most answers.
+_ASKED = Reason("asked")
 
 
-def equality(a: Dim, b: Dim) -> tuple[Relation, Relation]:
-    """``a == b``, and ``a != b``."""
-    yes, no = _reasons("==", a, b)
-    return Relation(RelKind.EQ, a, b, yes), Relation(RelKind.NONZERO, a - b, 0, no)
+def comparison(symbol: ComparisonSymbol, a: Dim, b: Dim) -> tuple[Relation, Relation]:
+    """``a == b`` and ``a != b``, or another comparison by its ``symbol`` and its opposite, to be asked."""
+    return _relations(symbol, a, b, _ASKED, _ASKED)
 
 
-def inequality(symbol: OrderSymbol, a: Dim, b: Dim) -> tuple[Relation, Relation]:
-    """``a >= b`` and ``a < b``, or another comparison by its ``symbol`` and its opposite."""
-    yes, no = _reasons(symbol, a, b)
+def branch(symbol: ComparisonSymbol, a: Dim, b: Dim) -> tuple[Relation, Relation]:
+    """The relations of a :func:`comparison` as a branch at the user's line takes them for granted."""
+    loc, text = user_loc(), f"{{}} {symbol} {{}}"
+    yes = Reason.about(f"the branch on {text}", (a, b), loc)
+    no = Reason.about(f"the branch on not {text}", (a, b), loc)
+    return _relations(symbol, a, b, yes, no)
+
+
+def _relations(symbol: ComparisonSymbol, a: Dim, b: Dim, yes: Reason, no: Reason) -> tuple[Relation, Relation]:
     match symbol:
+        case "==":
+            return Relation(RelKind.EQ, a, b, yes), Relation(RelKind.NONZERO, a - b, 0, no)
         case ">=":
             high, low = a, b
         case "<=":
@@ -29,9 +40,3 @@ def inequality(symbol: OrderSymbol, a: Dim, b: Dim) -> tuple[Relation, Relation]
         case "<":
             high, low = b, a + 1
     return Relation(RelKind.GE, high, low, yes), Relation(RelKind.GE, low - 1, high, no)
-
-
-def _reasons(symbol: str, a: Dim, b: Dim) -> tuple[Reason, Reason]:
-    """The reasons of a branch on a comparison, and of the other way that it may go."""
-    loc, text = user_loc(), f"{{}} {symbol} {{}}"
-    return Reason.about(f"the branch on {text}", (a, b), loc), Reason.about(f"the branch on not {text}", (a, b), loc)

@@ -118,7 +118,7 @@ def test_a_function_that_is_differentiated_again_has_the_second_half_that_there_
 ) -> None:
     made: list[Any] = []
     jit = transforms.jit
-    monkeypatch.setattr(transforms, "jit", lambda function: made.append(function) or jit(function))
+    monkeypatch.setattr(transforms, "jit", lambda function, **more: made.append(function) or jit(function, **more))
     monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
     for size, scale in ((3, 2.0), (3, 2.0), (5, 4.0), (0, 1.0)):
         x = floats(size)
@@ -127,6 +127,60 @@ def test_a_function_that_is_differentiated_again_has_the_second_half_that_there_
         _, push = dyn.linearize(lambda x: (dnp.sin(x),), x)
         close(push(x), (np.cos(x) * x,))
     assert len(made) == 2
+
+
+def test_residuals_have_the_dims_that_the_first_half_found_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is demanded of them, and errors and texts call them what the first half does."""
+    made: list[Any] = []
+    jit = transforms.jit
+    monkeypatch.setattr(transforms, "jit", lambda *given, **more: made.append(jit(*given, **more)) or made[-1])
+    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+
+    def f(x: Array, w: Array, n: Array) -> Array:
+        for _ in range(4):
+            x = dnp.tanh(x @ w) * 2
+        flat = dnp.exp(dnp.reshape(x, (-1,)))  # its size is a product
+        chosen = flat[dnp.nonzero(n)[0]]  # a size that only the first half finds out
+        return dnp.sum(flat * flat) + dnp.sum(chosen**3)
+
+    def of_numpy(x: Array, w: Array, n: Array) -> Array:
+        for _ in range(4):
+            x = np.tanh(x @ w) * 2
+        flat = np.exp(x.reshape(-1))
+        return np.sum(flat * flat) + np.sum(flat[np.nonzero(n)[0]] ** 3)
+
+    for rows, width in ((3, 4), (1, 1), (0, 3), (5, 0), (2, 7)):
+        x, w = floats(rows, width).astype(np.float64), floats(width, width, seed=1).astype(np.float64)
+        n = np.arange(rows * width) % 2
+        result, pull = dyn.vjp(f, x, w, n)
+        close(result, of_numpy(x, w, n))
+        by_x, by_w, _ = pull(np.float64(1))
+        for given, found in ((x, by_x), (w, by_w)):
+            for place in [(0, 0), (rows - 1, -1)] if given.size else []:
+                steps = [0.0, 0.0]
+                for number, step in enumerate((1e-6, -1e-6)):
+                    old, given[place] = given[place], given[place] + step
+                    steps[number] = of_numpy(x, w, n)
+                    given[place] = old
+                np.testing.assert_allclose(found[place], (steps[0] - steps[1]) / 2e-6, rtol=1e-4)
+    (program,) = made
+    function = program._versions.in_order[0].traced.function
+    assert not any("has its size on axis" in relation.reason.text for relation in function.facts.relations)
+    names = [symbol.name for symbol in function.symbols()]
+    assert sorted(names) == ["args_0_0", "args_0_1", "args_1_0", "args_1_1", "args_2_0", "count"]
+
+
+def test_dims_of_one_name_are_not_one_dim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    for sizes in ((2, 3, 4, 5), (1, 1, 0, 3), (4, 4, 4, 4)):
+        a, b, c, d = [floats(size, seed=size) for size in sizes]
+
+        def f(*xs: Array) -> Any:
+            # Each has a size that is called the same.
+            return sum([dnp.sum(dnp.tanh(x[dnp.nonzero(x > 0)[0]])) for x in xs])
+
+        _, pull = dyn.vjp(f, a, b, c, d)
+        close(pull(np.float32(1)), tuple([np.where(x > 0, 1 - np.tanh(x) ** 2, 0) for x in (a, b, c, d)]))
 
 
 def test_second_halves_of_trees_that_differ_have_one_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,11 @@ from dyn.interop.jax.exported import Form, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
 from dyn.specialize import version as specialized
 from dyn.specialize.table import Table
+from dyn.trace.annotations import Axes
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.gradients import linearize
-from dyn.trace.halves import Half, finish, halve
+from dyn.trace.halves import Half, declared_axes, finish, halve
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.tracer import Tracer
 from dyn.transforms import jvp, vjp, vmap
@@ -133,12 +134,13 @@ class Version:
 class Family:
     """A function of flat arrays, and its programs.
 
-    ``names`` are what errors call the arguments. Results are strong, and of dtypes that JAX has: 64 bits become 32
-    unless ``jax_enable_x64`` is set.
+    ``names`` are what errors call the arguments, and ``axes`` what is declared of the axes of the first of them.
+    Results are strong, and of dtypes that JAX has: 64 bits become 32 unless ``jax_enable_x64`` is set.
     """
 
-    def __init__(self, body: Body, name: str, names: Sequence[str]) -> None:
+    def __init__(self, body: Body, name: str, names: Sequence[str], axes: Sequence[Axes | None] = ()) -> None:
         self.body, self.name, self.names = body, name, tuple(names)
+        self.axes = (*axes, *[None] * (len(names) - len(axes)))
         self._lock = lock()
         self._versions: Table[Version] = Table()
         self._derived: dict[Any, Family] = {}
@@ -163,9 +165,10 @@ class Family:
             return [settled(r, wide) for r in results]
 
         specs: list[LeafSpec] = []
-        for name, aval in zip(self.names, avals, strict=True):
+        for name, aval, axes in zip(self.names, avals, self.axes, strict=True):
             known = None if aval.symbolic else tuple([int(n) for n in aval.shape])
-            specs.append(LeafSpec(name, aval.dtype, (None,) * len(aval.shape), aval.weak, known))
+            declared = (None,) * len(aval.shape) if axes is None else axes
+            specs.append(LeafSpec(name, aval.dtype, declared, aval.weak, known))
         start = time.perf_counter()
         traced = trace_function(call, self.name, specs)
         return Version(self, traced, told[0], time.perf_counter() - start)
@@ -244,8 +247,15 @@ class Family:
         families: list[Family] = []
         for half, what in zip(halves, ("tangent", "cotangent"), strict=True):
             ends = [self.names[i] for i in by] if what == "tangent" else [f"result {i}" for i in places]
-            body = _refusal(half) if isinstance(half, DynError) else _second_half(half[0], half[1], len(sources))
-            families.append(Family(body, f"{what}s_of_{self.name}", [*names, *[f"the {what} of {e}" for e in ends]]))
+            axes: list[Axes | None] = [None] * len(sources)
+            if isinstance(half, DynError):
+                body = _refusal(half)
+            else:
+                body = _second_half(half[0], half[1], len(sources))
+                for i, declared in zip(half[1], declared_axes(half[0].residuals), strict=True):
+                    axes[i] = declared
+            given = [f"the {what} of {e}" for e in ends]
+            families.append(Family(body, f"{what}s_of_{self.name}", [*names, *given], axes))
         return Derivative(tuple(sources), by, places, *families)
 
     def _again(self, by: tuple[int, ...], of_chosen: Callable[..., Any], places: tuple[int, ...]) -> Derivative:

@@ -22,7 +22,7 @@ from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.measured import measure
-from dyn.trace.relations import OrderSymbol, equality, inequality
+from dyn.trace.relations import ComparisonSymbol, OrderSymbol, branch, comparison
 
 #: Guards that are made here answer questions of PyTorch's and of its users, not of dyn's own code.
 ASKS_FOR_OTHERS = True
@@ -30,13 +30,28 @@ ASKS_FOR_OTHERS = True
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A relation of sizes that is undecided, with its opposite: one of them holds wherever they have a value."""
+    """A relation of sizes that is undecided, with its opposite: one of them holds wherever they have a value.
+
+    ``asked`` is the comparison that they are of, which ``yes`` is the opposite of where it ``is_negated``.
+    """
 
     yes: Relation
     no: Relation
+    asked: tuple[ComparisonSymbol, Dim, Dim]
+    is_negated: bool = False
+
+    @staticmethod
+    def of(symbol: ComparisonSymbol, a: Dim, b: Dim) -> Comparison:
+        """``a == b``, or another comparison by its ``symbol``."""
+        return Comparison(*comparison(symbol, a, b), (symbol, a, b))
 
     def negated(self) -> Condition:
-        return Comparison(self.no, self.yes)
+        return Comparison(self.no, self.yes, self.asked, not self.is_negated)
+
+    def _branch(self) -> tuple[Relation, Relation]:
+        """Both relations with the reasons of a branch at this line."""
+        yes, no = branch(*self.asked)
+        return (no, yes) if self.is_negated else (yes, no)
 
     def proved(self, facts: Facts) -> bool | None:
         if facts.ask(self.yes).proved:
@@ -51,11 +66,11 @@ class Comparison:
 
     def assume(self, trace: Trace) -> None:
         """Guard that it holds, as it does for the sizes of this call."""
-        trace.decide(self.yes, self.no)
+        trace.decide(*self._branch())
 
     def require(self, trace: Trace) -> None:
         """Demand that it holds: proved, or checked at each call."""
-        trace.require(self.yes)
+        trace.require(self._branch()[0])
 
     def computed(self, trace: Trace) -> Any:
         """The truth value as the program finds it out."""
@@ -141,14 +156,14 @@ def equal(a: Dim, b: Dim) -> Condition | bool:
     """``a == b``."""
     if a is b or (isinstance(a, int) and isinstance(b, int)):
         return a == b
-    return Comparison(*equality(a, b))
+    return Comparison.of("==", a, b)
 
 
 def ordered(symbol: OrderSymbol, a: Dim, b: Dim) -> Condition | bool:
     """``a >= b``, or with another ``symbol`` of Python's."""
     if isinstance(a, int) and isinstance(b, int):
         return {">=": a >= b, "<=": a <= b, ">": a > b, "<": a < b}[symbol]
-    return Comparison(*inequality(symbol, a, b))
+    return Comparison.of(symbol, a, b)
 
 
 def negated(condition: Condition | bool) -> Condition | bool:

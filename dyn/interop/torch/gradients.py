@@ -23,6 +23,7 @@ from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
 from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import Tracing
+from dyn.source import anchored
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
 from dyn.trace.partition import Memory
@@ -203,7 +204,7 @@ def differentiated(
 
     def run(*cotangents: Tracer) -> Any:
         given = [_cotangent(tracing, one, value) for one, value in zip(outputs.values(), cotangents, strict=True)]
-        with tracing.active(), torch.autocast("cpu", enabled=False):
+        with tracing.active(), torch.autocast("cpu", enabled=False), anchored():
             pulled = _pulled([one.tensor for one in outputs.values()], leaves, given)
             used[:] = [number for number, one in enumerate(pulled) if one is not None]
             return [record_of(tracing.taken(one)).value for one in pulled if one is not None]

@@ -386,7 +386,7 @@ class IntNode(Node):
     def _is_decided_at_once(self, condition: Condition, frame: FrameType) -> bool:
         """Whether a comparison that ``frame`` asks for is a bool. Of sizes that are known at run time there is none:
         ``torch._check`` takes it as it is."""
-        return condition.symbols() <= self.trace.sizes.keys() and _is_written_by_user(frame)
+        return _is_written_by_user(frame) and condition.symbols() <= self.trace.sizes.keys()
 
     def ge(self, other: IntNode) -> BoolNode:
         return self._compared(conditions.ordered(">=", self.dim, other.dim))

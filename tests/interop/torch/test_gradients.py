@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, ShapeError
 
 torch: Any = pytest.importorskip("torch")
 nn = torch.nn
@@ -317,6 +317,29 @@ def test_recorded_writes_to_what_is_closed_over_are_pytorchs(in_part: bool) -> N
     with torch.no_grad():
         dyn_torch.jit(without, strict=True)(x)
     assert without.memory.tolist() == wanted.memory.tolist()
+
+
+class Unfitting(torch.autograd.Function):
+    """A function whose derivative adds what does not fit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return torch.exp(g) @ x  # the line that is wrong
+
+
+def test_an_error_in_a_derivative_of_ones_own_names_its_line() -> None:
+    compiled = dyn_torch.jit(lambda x: Unfitting.apply(torch.tanh(x)), strict=True)
+    result = compiled(torch.ones(2, 3, requires_grad=True)).sum()
+    with pytest.raises(ShapeError) as caught:
+        result.backward()
+    assert caught.value.loc is not None
+    assert caught.value.loc.code == "return torch.exp(g) @ x  # the line that is wrong"
 
 
 def test_a_size_that_is_known_to_be_1_is_so_in_the_second_half() -> None:
