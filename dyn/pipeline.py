@@ -26,7 +26,7 @@ from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
-from dyn.lower.lapack.routines import emit_library_call
+from dyn.lower.library_calls import emit_library_call
 from dyn.ops.layout import propagate_transposes
 from dyn.record import Record
 from dyn.schedule.donate import donate
@@ -138,7 +138,9 @@ def render(optimized: Optimized) -> Rendered:
     places = {callee: number for number, callee in enumerate(optimized.callees)}
     for launch in walk_launches(optimized.launches):
         row: list[tuple[int, Dim]] = []
-        library = emit_library_call(launch.call) if launch.call is not None and has_lapack() else None
+        library = None
+        if launch.call is not None:
+            library = emit_library_call(launch.call, optimized.target, lapack=has_lapack())
         if launch.callee is not None:
             outside[launch] = places[launch.callee]
             row.append((0, 0))

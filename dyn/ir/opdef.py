@@ -227,7 +227,7 @@ class Inline(Enum):
 @dataclass(frozen=True, slots=True)
 class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``; or native code, if
-    there is some for it, by the name ``routine`` (``dyn.lower.lapack``).
+    there is some for it, by the name ``routine`` (``dyn.lower.library_calls``).
 
     ``into(results, *arrays, **attrs)`` computes what ``reference`` does into arrays that are there, which saves a
     copy of large results. They may lie where operands lie.

@@ -22,5 +22,6 @@ class Tensor:
     DATA, TAG, RANK, DIMS, STRIDES, BYTES = 0, 8, 12, 16, 24, 32
 
 
-#: What the symbols of native library calls begin with (``dyn.lower.lapack``).
-LIBRARY_SYMBOL = "lib_"
+#: What the symbols of native library calls begin with (``dyn.lower.library_calls``): of those that call LAPACK, and of
+#: those that call nothing.
+LIBRARY_SYMBOL, NATIVE_SYMBOL = "lib_", "own_"

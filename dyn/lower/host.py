@@ -30,7 +30,7 @@ class Fault(Enum):
     NO_VALUE = "no value"
     NO_MEMORY = "no memory"
     LIBRARY = "a library call failed"
-    TOO_LONG = "too large for LAPACK"
+    TOO_LONG = "too large for a library"
     OVERRUN = "a red zone was written"
 
 

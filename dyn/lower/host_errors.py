@@ -9,6 +9,7 @@ from dyn.errors import OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
+from dyn.ir.opdef import Library
 from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
 from dyn.lower.layout import Place
 from dyn.schedule.launch import walk_launches
@@ -53,11 +54,13 @@ def render_failure(
             found = _nonsense(program, env, [LocatedDim(dim, None) for dim in launch_dims(program.launches)])
         return too_large if found is None else found
     if what is Fault.TOO_LONG:
-        return ShapeError(
-            f"a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits "
-            f"(arguments: {shapes}).",
-            remedy="pass smaller matrices.",
-        )
+        loops = [launch.call.opdef.loops for launch in walk_launches(program.launches) if launch.call is not None]
+        sorts = [one.routine == "sort" for one in loops if isinstance(one, Library) and one.routine is not None]
+        matrix = "a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits"
+        axis = "2^32 - 1 or more elements are to be sorted with their places, which have 32 bits"
+        reasons = ([] if all(sorts) else [matrix]) + ([axis] if any(sorts) else [])
+        remedy = "pass smaller matrices." if reasons == [matrix] else "pass smaller arrays."
+        return ShapeError(f"{', or '.join(reasons)} (arguments: {shapes}).", remedy=remedy)
     if what is Fault.OVERRUN:
         return _overrun(program, more[0], more[1])
     arena = _arena_bytes(program, env)

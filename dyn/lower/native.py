@@ -68,10 +68,20 @@ class Module:
         return found
 
     def function(
-        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool = True, inline: bool = False
+        self,
+        name: str,
+        result: str,
+        params: Sequence[tuple[str, str]],
+        *,
+        exported: bool = True,
+        inline: bool = False,
+        attributes: str = "",
     ) -> Function:
-        """A new function; its parameters are ``%name``. It is inlined where that is asked for, and nowhere else."""
-        function = Function(name, result, params, exported=exported, inline=inline)
+        """A new function; its parameters are ``%name``. It is inlined where that is asked for, and nowhere else;
+        ``attributes`` are LLVM's."""
+        function = Function(
+            name, result, params, exported=exported, attributes="alwaysinline" if inline else attributes
+        )
         self._functions.append(function)
         return function
 
@@ -140,11 +150,11 @@ class Function:
     """A function being written. A block that has been ended, by a return or a break, takes no more code."""
 
     def __init__(
-        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool, inline: bool
+        self, name: str, result: str, params: Sequence[tuple[str, str]], *, exported: bool, attributes: str
     ) -> None:
         inside = ", ".join(f"{type} %{param}" for type, param in params)
         linkage = "" if exported else "internal "
-        attributes = "alwaysinline " if inline else ""
+        attributes = f"{attributes} " if attributes else ""
         self.name = name
         self._open = f"define {linkage}{result} @{name}({inside}) {attributes}{{"
         self._slots: list[str] = []

@@ -92,7 +92,7 @@ sort = OpDef(
     "sort",
     OpKind.OPAQUE,
     types=_sort_types,
-    loops=Library(into=_sort_into),
+    loops=Library("sort", into=_sort_into),
     reference=_sort,
     samples=lambda: _axis_samples({"descending": False}, {"descending": True})
     + [

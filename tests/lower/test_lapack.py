@@ -18,12 +18,14 @@ import dyn.numpy as dnp
 from dyn import config, lax, pipeline
 from dyn.backends import lapack, programs
 from dyn.backends.lapack import lapack_imports
+from dyn.backends.x86 import host_target
 from dyn.errors import BackendUnavailableError, ShapeError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.opdef import REGISTRY, Library
 from dyn.ir.types import TensorType
-from dyn.lower.lapack.routines import ROUTINES, emit_library_call
+from dyn.lower.lapack.routines import ROUTINES
+from dyn.lower.library_calls import emit_library_call
 from dyn.ops.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
 from dyn.shapes import Facts
 from dyn.source import Loc
@@ -134,7 +136,7 @@ def test_it_runs_in_loops_and_in_branches() -> None:
 
 def test_every_routine_belongs_to_an_op() -> None:
     named = {loops.routine for op in REGISTRY.values() if isinstance(loops := op.loops, Library)}
-    assert named - {None} == set(ROUTINES)
+    assert named - {None} == {*ROUTINES, "sort"}
 
 
 # ---- what has no answer ----------------------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ def test_the_text_depends_on_dtype_rank_and_attributes_alone() -> None:
     def text(rank: int, size: int, dtype: Any, **attrs: Any) -> Any:
         b = Builder(Facts.EMPTY, Loc("sample.py", 1))
         b.emit(REGISTRY["cholesky"], [Value(TensorType(dtype, (size,) * rank), "x")], **attrs)
-        return emit_library_call(b.ops[-1])
+        return emit_library_call(b.ops[-1], host_target(), lapack=True)
 
     first = text(3, 2, dyn.dtypes.float32, lower=True)
     assert first == text(3, 5, dyn.dtypes.float32, lower=True)
@@ -311,4 +313,4 @@ def test_the_text_depends_on_dtype_rank_and_attributes_alone() -> None:
     assert len({first.symbol, *(other.symbol for other in others)}) == 4
     b = Builder(Facts.EMPTY, Loc("sample.py", 1))
     b.emit(REGISTRY["fft"], [Value(TensorType(dyn.dtypes.complex64, (4,)), "x")], fft_type="FFT", fft_length=(4,))
-    assert emit_library_call(b.ops[-1]) is None
+    assert emit_library_call(b.ops[-1], host_target(), lapack=True) is None

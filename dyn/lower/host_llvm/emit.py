@@ -31,7 +31,8 @@ are going to be, and gives the table that this call uses instead, whose function
 
 A library call is ``library``: ``entry`` is what ``ctx`` has for it, the tensors are the op's operands and then its
 results, dense, and the values are those of the program's symbols. One that there is native code for
-(``dyn.lower.lapack``) stands in ``ctx`` itself, and is called as a function outside is, with ``rt`` for its context.
+(``dyn.lower.library_calls``) stands in ``ctx`` itself, and is called as a function outside is, with ``rt`` for its
+context.
 
 A function outside of the program is ``int32 f(void* context, const Tensor* in, Tensor* out)``: ``ctx`` has its address
 and then its context, and ``call`` calls it. The dtype of its tensors is DLPack's. Where it gives another number than 0

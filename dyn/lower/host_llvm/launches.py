@@ -11,8 +11,8 @@ from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
-from dyn.lower.lapack.call import NO_MEMORY, TOO_LONG
 from dyn.lower.layout import LoopPlaces, Row
+from dyn.lower.native_call import NO_MEMORY, TOO_LONG
 from dyn.schedule.launch import Body, Launch, Variant, dispatches, scaled, walk_launches
 from dyn.shapes import Dim
 

@@ -1,9 +1,7 @@
-"""A library call as native code, ``i32 symbol(rt, tensors, results)``, with all that its text is written with.
+"""Calls of LAPACK and BLAS as native code (``dyn.lower.native_call``), for every matrix of a stack.
 
-The tensors are those of a host program's library call (``dyn.lower.host_llvm.emit``): the op's operands and then its
-results, dense; ``results`` is where the results begin. It returns one of the statuses below. LAPACK's functions are
-referred to by name, as ``dyn_lapack_dpotrf``, and found when the code is loaded (``dyn.backends.lapack``): the same
-object serves every process.
+LAPACK's functions are referred to by name, as ``dyn_lapack_dpotrf``, and found when the code is loaded
+(``dyn.backends.lapack``): the same object serves every process.
 
 LAPACK counts in 32 bits, takes everything by address, and reads columns first.
 """
@@ -15,23 +13,18 @@ from contextlib import contextmanager
 
 from dyn.dtypes import DType, Kind
 from dyn.ir.core import Op
-from dyn.lower.abi import ALLOC, FREE, Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.native import Function
+from dyn.lower.native_call import TOO_LONG, NativeCall
 
-#: What a call answers: that its results are there, that there was no memory to compute with, and that a size is one
-#: that LAPACK cannot be told of.
-DONE, NO_MEMORY, TOO_LONG = range(3)
 _MOST = str(2**31 - 1)
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
-class LibraryCall:
-    """The text of one call in the making. ``f`` is its function."""
+class LibraryCall(NativeCall):
+    """The text of one call of LAPACK in the making."""
 
     def __init__(self, op: Op, symbol: str) -> None:
-        self.op = op
-        self.module = Module()
-        self.f = self.module.function(symbol, "i32", [("ptr", "rt"), ("ptr", "tensors"), ("ptr", "results")])
+        super().__init__(op, symbol)
         self.dtype: DType = op.operands[0].dtype
         self.letter = _LETTERS[self.dtype.name]
         self.complex = self.dtype.kind is Kind.COMPLEX
@@ -40,28 +33,15 @@ class LibraryCall:
         self.real_item = self.item // 2 if self.complex else self.item
         self.real = "float" if self.real_item == 4 else "double"
         self._lead = len(op.operands[0].shape) - 2
-        self._values = (*op.operands, *op.results)
-        self._block: str | None = None
         #: The functions that the text has beside its own.
         self.parts: set[str] = set()
         self.info = self.f.stack("i32")
 
     # Sizes ------------------------------------------------------------------------------------------------------------
 
-    def size(self, tensor: int, axis: int) -> str:
-        """A size of a tensor, the operands and then the results, by its axis; negative ones count from the end."""
-        dims = self.f.load("ptr", "%tensors", tensor * Tensor.BYTES + Tensor.DIMS)
-        return self.f.load("i64", dims, 8 * (axis % len(self._values[tensor].shape)))
-
     def matrix_sizes(self, tensor: int = 0) -> tuple[str, str]:
         """Rows and columns."""
         return self.size(tensor, -2), self.size(tensor, -1)
-
-    def least(self, a: str, b: str) -> str:
-        return self.f.select(self.f.icmp("slt", a, b), a, b)
-
-    def most(self, a: str, b: str) -> str:
-        return self.f.select(self.f.icmp("sgt", a, b), a, b)
 
     def bytes(self, *sizes: str, item: int | None = None) -> str:
         """Bytes of so many elements: numbers of the dtype, unless their size is said."""
@@ -120,24 +100,6 @@ class LibraryCall:
         self.require_fit(asked)
         return asked
 
-    def scratch(self, *bytes: str) -> list[str]:
-        """Memory of so many bytes each, until :meth:`finish`; asked for once."""
-        f, places, total = self.f, list[str](), "0"
-        for size in bytes:
-            places.append(total)
-            total = f.add(total, f.and_(f.add(size, "63"), "-64"))
-        alloc = f.load("ptr", "%rt", 8 * ALLOC)
-        block = self._block = f.call("ptr", alloc, [("ptr", "%rt"), ("i64", total)])
-        f.ret_if(f.is_null(block), "i32", str(NO_MEMORY))
-        return [f.at(block, place) for place in places]
-
-    def finish(self) -> None:
-        """Give back memory, and return."""
-        if self._block is not None:
-            free = self.f.load("ptr", "%rt", 8 * FREE)
-            self.f.call("void", free, [("ptr", "%rt"), ("ptr", self._block), ("i64", "0")])
-        self.f.ret("i32", str(DONE))
-
     # Stacks of matrices -----------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -148,9 +110,9 @@ class LibraryCall:
             count = f.mul(count, self.size(0, axis))
         bases: list[str] = []
         steps: list[str] = []
-        for number, value in enumerate(self._values):
+        for number, value in enumerate(self.values):
             sizes = [self.size(number, axis) for axis in range(self._lead, len(value.shape))]
-            bases.append(f.load("ptr", "%tensors", number * Tensor.BYTES + Tensor.DATA))
+            bases.append(self.data(number))
             steps.append(self.bytes(*sizes, item=value.dtype.itemsize))
         with f.count(count) as place:
             yield [f.at(base, f.mul(place, step)) for base, step in zip(bases, steps, strict=True)]
