@@ -16,6 +16,7 @@ sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
+scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -32,6 +33,7 @@ from dyn.errors import IRError
 from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, flatten, fold_nest, linearize, nest, split
+from dyn.schedule.chunks import scan_in_chunks
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import (
@@ -42,6 +44,7 @@ from dyn.schedule.kernel import (
     Fold,
     Load,
     Loop,
+    Ref,
     Role,
     Space,
     Stmt,
@@ -53,7 +56,7 @@ from dyn.schedule.kernel import (
     walk_stmts,
 )
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
-from dyn.schedule.nest import Nest, Stage
+from dyn.schedule.nest import Nest, Scan, Stage
 from dyn.shapes import Dim, Symbol, SymExpr, as_dim, dim_max, free_symbols, linear_in, product, substitute
 
 
@@ -85,16 +88,23 @@ class Phase:
     inner: Role = Role.SERIAL
     outer: Role = Role.SERIAL
     width: int = 0
+    #: What the carry is, where it is one of a running reduction; and the code that a step has made of that.
+    scan: Scan | None = None
+    chunks: tuple[Stmt, ...] = ()
 
     def has_lanes(self) -> bool:
-        return Role.LANE in (self.inner, self.outer)
+        return bool(self.chunks) or Role.LANE in (self.inner, self.outer)
 
     def statements(self) -> tuple[Stmt, ...]:
         """The loops around the code."""
+        if self.chunks:
+            return self.chunks
         return fold_nest(self.axes, self.inner, self.body, self.folds, self.carries, self.outer, self.width)
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
+        if self.chunks:
+            return stmt_dims(self.chunks)
         return stmt_dims((Loop(Role.SERIAL, _NONE, 1, self.body, self.folds, self.carries),))
 
     def substitute(self, change: Mapping[Symbol, Dim]) -> None:
@@ -175,8 +185,13 @@ class Loops:
         elements, known, k = self.elements, self.elements.known, self.elements.k
         carries: list[Carry] = []
         for scan in stage.scans:
-            carry = scan.carry(elements)
-            known[scan.result] = constantly(k.cast(carry.value, scan.result.dtype))
+            element, state = scan.element(elements), Ref("state", scan.start.dtype)
+            value = k.apply(scan.combine, [state, element], state.dtype)
+            first = k.const(state.dtype, scan.start.value) if scan.first is None else scan.first(elements)
+            carry = Carry(Ref("last", state.dtype), state, first, value)
+            known[scan.result] = constantly(k.cast(value, scan.result.dtype))
+            if scan.last is not None:
+                known[scan.last] = constantly(carry.ref)
             carries.append(carry)
         body: list[Stmt] = []
         for value in kept:
@@ -192,7 +207,8 @@ class Loops:
         for reduction, fold in zip(stage.reductions, folds, strict=True):
             known[reduction.result] = constantly(k.cast(fold.ref, reduction.result.dtype))
         axes = [Axis(a.var, substitute(a.extent, self.equal or {}), a.kind) for a in stage.axes]
-        return Phase(axes, tuple(body), folds, tuple(carries))
+        scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
+        return Phase(axes, tuple(body), folds, tuple(carries), scan=scan)
 
     def _place(self, index: Index) -> Dim:
         """Place in scratch of what is kept at an index of the group's space: those along the reduced axes are there."""
@@ -371,6 +387,15 @@ class Loops:
         for each in self.phases:
             each.inner, each.outer, each.width = Role.LANE, Role.TEAM, width
         self.steps.append(Step("stage", (across.name, down.name), "in tiles"))
+
+    def scan(self, phase: Phase, lanes: int, each: int) -> None:
+        """Let lanes go through a running reduction in chunks, ``each`` elements a lane: see ``dyn.schedule.chunks``."""
+        if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
+            raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
+        (step,), (carry,) = phase.axes, phase.carries
+        phase.chunks, scratch = scan_in_chunks(step, phase.body, carry, phase.scan, lanes, each)
+        self.tiles += scratch
+        self.steps.append(Step("scan", (step.name,), f"in chunks of {lanes} lanes by {each}"))
 
     def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
         """Loads of neighbours along one axis that lie far apart along another."""

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dyn.ir.core import Value
+from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis
 from dyn.schedule.elements import Elements, Index
-from dyn.schedule.kernel import Buffer, Carry, Fold, Stmt
+from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Stmt
 from dyn.stitch.groups import Group, Plan
 
 
@@ -54,13 +55,20 @@ class OrderedReduction:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scan:
-    """A value of which each iteration of a stage has its own: the state after it, carried on to the next one.
+    """A value of which each iteration of a stage has its own: the element of this and all iterations before it,
+    combined by a monoid.
 
-    ``carry`` is of a dtype that the state is computed in; the elements of ``result`` are converted to theirs.
+    ``start`` is the monoid's identity, with which the first iteration begins, or with what ``first`` gives. States are
+    computed in ``start``'s dtype; the elements of ``result`` are converted to theirs. ``last`` is the state that the
+    last iteration leaves, known to the stages after it.
     """
 
     result: Value
-    carry: Callable[[Elements], Carry]
+    combine: Scalar
+    start: Const
+    element: Callable[[Elements], Expr]
+    first: Callable[[Elements], Expr] | None = None
+    last: Value | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,18 +1,18 @@
-"""The nests of groups without contractions: loops, copies, stitched reductions, windows, and running reductions."""
+"""The nests of groups without contractions: loops, copies, stitched reductions, and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import OpKind, OrderedWindows, Running, WindowFold
+from dyn.ir.opdef import OpKind, OrderedWindows, WindowFold
 from dyn.ir.opdef import OrderedReduction as OrderedLoops
 from dyn.ir.opdef import Reduction as ReductionLoops
 from dyn.ops.reduce import identity
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Store
-from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Scan, Stage, Write
+from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Stage, Write
 from dyn.schedule.regions import ordered_carries
 from dyn.schedule.sweeps import Sweeps
 from dyn.shapes import Dim
@@ -182,36 +182,3 @@ def _ordered_window(op: Op, windows: OrderedWindows, index: Index, taps: Index) 
         return ordered_carries(elements.k, body, inits, found)
 
     return OrderedReduction(op.results, carries)
-
-
-# Running reductions -------------------------------------------------------------------------------------------------
-
-
-def running_nest(plan: Plan, group: Group) -> Nest:
-    """Along one axis, each element combined with all that come before it; from the back, where ``reverse``.
-
-    16-bit floats are carried in float32, and rounded as they are stored.
-    """
-    (op,) = group.ops
-    loops, along = op.opdef.loops, op.attrs["dimension"]
-    assert isinstance(loops, Running)
-    axes = [loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
-    step = axes[along] = axis(f"i{along}", group.space[along], AxisKind.SCAN)
-    index = list(index_of(axes))
-    if op.attrs["reverse"]:
-        index[along] = step.extent - 1 - index[along]
-    place = tuple(index)
-    wide = op.result.dtype.wide
-    # -0.0 changes no zero that is added to it.
-    adds = op.attrs["combine"] == "add" and wide.is_float
-    start = -0.0 if adds else identity(op.attrs["combine"], wide)
-
-    def carry(elements: Elements) -> Carry:
-        k, state = elements.k, Ref("state", wide)
-        element = k.cast(elements.at(op.operands[0], place), wide)
-        value = k.apply(loops.combine(op.attrs), [state, element], wide)
-        return Carry(Ref("last", wide), state, k.const(wide, start), value)
-
-    axes[along] = None
-    stage = Stage((step,), place, (write_at(op.result, place),), scans=(Scan(op.result, carry),))
-    return Nest(plan, group, present(axes), (stage,))

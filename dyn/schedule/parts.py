@@ -13,6 +13,7 @@ wherever there are many elements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dyn.ir.core import Op, Value
@@ -66,6 +67,10 @@ class Parts:
         many = dim_min(self.size - cuts.many_rows, cuts.few_columns - self.kept)
         few = dim_max(cuts.many_rows - 1 - self.size, self.kept - cuts.few_columns - 1)
         return Condition(many, 0, None), Condition(few, 0, None)
+
+    def choice(self) -> InParts:
+        """The launches, and when they pay."""
+        return InParts(self.conditions(), self.launches, self.plan)
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
         """Two launches for each sweep that reduces, one for each that only stores."""
@@ -159,12 +164,20 @@ class Parts:
         return Reduction(op.result, fold)
 
 
-def in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """Launches that together do what one does: the conditions that they pay, and that they do not, and their maker."""
+
+    conditions: tuple[Condition, Condition] | None
+    launches: Callable[[Condition | None], tuple[Launch, ...]]
+    plan: Plan
+
+
+def in_parts(whole: Launch, parts: InParts) -> tuple[Launch, ...]:
     """A launch for few elements, and launches in parts for many: those that may be needed."""
-    conditions = parts.conditions()
-    if conditions is None:
+    if parts.conditions is None:
         return (whole,)
-    when, otherwise = conditions
+    when, otherwise = parts.conditions
     decided = when.decided(parts.plan.function.facts)
     if decided is False:
         return (whole,)

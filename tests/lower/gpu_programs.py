@@ -5,16 +5,19 @@ Each array stands between guards, so that a store out of bounds is seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import hypothesis
 import numpy as np
 
 from dyn.backends.reference import bind_symbols
+from dyn.errors import NotYetError, ShapeError
 from dyn.ir.core import Function, Value
 from dyn.ir.printer import print_function
-from dyn.lower.gpu.dialect import gpu_target
+from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
 from dyn.pipeline import Optimized, optimize
 from dyn.record import Record
@@ -24,6 +27,8 @@ from dyn.schedule.target import Target
 from dyn.shapes import Symbol, evaluate
 from dyn.trace.function import TracedFunction
 from tests.shim.run import ShimModule
+from tests.stitch.oracle import agree, evaluate_function
+from tests.stitch.programs import Program, programs
 
 Array = np.ndarray[Any, Any]
 TARGETS = {"cuda": gpu_target("cuda", "sm_90a"), "hip64": gpu_target("rocm", "gfx90a")}
@@ -84,3 +89,45 @@ def _chosen(launch: Launch, env: Mapping[Symbol, int]) -> Variant:
 def _holds(condition: Condition, env: Mapping[Symbol, int]) -> bool:
     size = evaluate(condition.dim, env)
     return condition.low <= size and (condition.high is None or size <= condition.high)
+
+
+def drawn(count: int) -> list[Program]:
+    """The same random programs each time: they share a translation unit, so they cannot be drawn one by one."""
+    found: list[Program] = []
+
+    @hypothesis.seed(1)
+    @hypothesis.settings(
+        max_examples=count,
+        database=None,
+        phases=(hypothesis.Phase.generate,),
+        suppress_health_check=(hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large),
+    )
+    @hypothesis.given(programs())
+    def collect(program: Program) -> None:
+        found.append(program)
+
+    collect()
+    return found
+
+
+def compare_programs(found: Sequence[Program], target: Target, compiler: Callable[[Program, str], Compiled]) -> int:
+    """Compare programs with the reference, compiled under names of their own; how many there are kernels for."""
+    subjects: list[tuple[Program, Compiled]] = []
+    for number, program in enumerate(found):
+        with contextlib.suppress(NotYetError):  # contractions
+            subjects.append((program, compiler(program, f"p{number}")))
+    texts = [text for _, compiled in subjects for text in compiled.texts.values()]
+    module = ShimModule(texts, dialect_of(target), target.warp)
+    for program, compiled in subjects:
+        for env in program.envs:
+            if not program.fits(env):
+                continue
+            arrays = [np.asarray(a) for a in program.arguments(env)]
+            try:
+                expected = evaluate_function(program.function, arrays)
+            except ShapeError:  # checked by the host program, before any kernel runs
+                continue
+            for result, (value, error) in zip(run(module, compiled, arrays), expected, strict=True):
+                if result is not None:
+                    assert agree(result, value, error), f"{env}\n{print_function(program.function)}"
+    return len(subjects)

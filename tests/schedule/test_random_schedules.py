@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 from dyn.errors import IRError, NotYetError
 from dyn.schedule.axes import AxisKind, axis
+from dyn.schedule.gpu import tables as gpu
+from dyn.schedule.kernel import Role
 from dyn.schedule.loops import Loops, Phase, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.sweeps import Sweeps
+from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
+from dyn.shapes import free_symbols
+from tests.lower.gpu_programs import TARGETS, Compiled, compare_programs, compile_function, drawn
 from tests.numpy.differential import compare
 from tests.stitch.models import optimized
 from tests.stitch.programs import Program, programs
@@ -127,6 +132,85 @@ def test_random_programs(program: Program, seed: int) -> None:
             if isinstance(error, ScheduleError) or "the facts do not imply" not in str(error):
                 raise
             hypothesis.reject()
+
+
+class _DrawnForGpus:
+    """Schedules in place of the GPUs' own: teams, lanes, a few neighbours, tiles."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def elementwise(self, target: Target) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            rng = self.rng
+            _shared_steps(loops, rng)
+            if len(loops.shared) > 1 and loops.is_flat() and rng.random() < 0.5 and self._stage(loops):
+                return
+            roles = [role for role in (Role.TEAM, Role.LANE) if rng.random() < 0.7][-len(loops.shared) :]
+            if not loops.shared or not roles:
+                return
+            if Role.LANE in roles and loops.is_flat() and rng.random() < 0.7:
+                loops.split(loops.shared[-1], rng.choice([1, 2, 3, 4, 8]))
+                roles.append(Role.UNROLL)
+            elif rng.random() < 0.7:
+                loops.split(loops.shared[-1], rng.choice([1, 7, 33]))
+            loops.bind_last(roles, rng.choice([1, 2, 8, 32]) if Role.TEAM in roles else 0)
+
+        return schedule
+
+    def _stage(self, loops: Loops) -> bool:
+        down, across = self.rng.sample(loops.shared, 2)
+        if not loops.crossed_loads(across, down):
+            return False
+        rest = [a for a in loops.shared if a not in (down, across)]
+        tiles, rows = loops.split(down, self.rng.choice([1, 5, 32]))
+        columns, inside = loops.split(across, self.rng.choice([3, 16, 32]))
+        loops.reorder([*rest, tiles, columns, rows, inside])
+        loops.sink([rows, inside])
+        loops.stage(inside, rows, self.rng.choice([1, 4, 32]))
+        return True
+
+    def along_rows(self, width: int = 0, *, long: bool = False) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            for phase in loops.phases:
+                if not phase.axes:
+                    continue
+                if self.rng.random() < 0.5:
+                    loops.flatten(phase.axes, phase)
+                else:
+                    _own_steps(loops, phase, self.rng)
+                if self.rng.random() < 0.9:
+                    loops.bind_lanes(phase, outermost=self.rng.random() < 0.5 and _is_free(phase))
+            _shared_steps(loops, self.rng)
+            if width and loops.shared:
+                loops.split(loops.shared[-1], self.rng.choice([1, 2, 3, 8]))
+                loops.bind_last([Role.TEAM], width)
+
+        return schedule
+
+    def columns(self, loops: Loops) -> None:
+        _Drawn(self.rng).columns(None)(loops)
+
+
+def _is_free(phase: Phase) -> bool:
+    """Whether no extent depends on another axis of the phase, so that any of them may be the outermost."""
+    own = {a.var for a in phase.axes}
+    return all(own.isdisjoint(free_symbols(a.extent)) for a in phase.axes)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_random_programs_on_gpus(target: Target, require_tool: Callable[..., str]) -> None:
+    require_tool("g++")
+    rng = Random(len(target.arch))
+
+    def compiled(program: Program, name: str) -> Compiled:
+        with pytest.MonkeyPatch.context() as patch:
+            schedules = _DrawnForGpus(rng)
+            for table in ("elementwise", "along_rows", "columns"):
+                patch.setattr(gpu, table, getattr(schedules, table))
+            return compile_function(program.function, target, name)
+
+    assert compare_programs(drawn(40), target, compiled) > 25
 
 
 def test_the_schedule_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:

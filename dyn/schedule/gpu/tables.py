@@ -11,13 +11,14 @@ from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
-from dyn.schedule.nests import loop_nest, running_nest, stitch_nest
-from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.nests import loop_nest, stitch_nest
+from dyn.schedule.parts import InParts, Parts, in_parts
+from dyn.schedule.running import Running
 from dyn.schedule.scatter import Dealt, Scatters
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
-from dyn.shapes import free_symbols, product
+from dyn.shapes import dim_max, dim_min, product
 from dyn.stitch.groups import Group, Plan
 
 #: Columns are few to a block, so that there are many blocks. Parts keep all threads busy for a few rounds.
@@ -41,6 +42,8 @@ TILE = 32
 SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 1024
 #: Bytes of scratch for what warps exchange.
 SLOTS = 1024
+#: Elements of a chunk that a lane scans. Runs of more elements than a part has are cut, if they are not many.
+EACH, PART_OF_RUN, MANY_RUNS = 8, 16384, 1024
 #: The most elements of an array for which each has a lane that looks at every update of a scatter.
 FEW_PLACES = 1 << 16
 
@@ -220,10 +223,8 @@ def columns(loops: Loops) -> None:
     """The last axis is kept, or the order counts: lanes along it, each going through all phases."""
     for phase in loops.phases:
         loops.fuse(phase.axes, phase)
-    if not loops.shared:
+    if not loops.fuse(loops.shared):
         return
-    if loops.nest.group.space[-1] == 1:
-        loops.shared.append(axis("i", 1))
     _, lanes = loops.split(loops.shared[-1], SIZES.columns)
     loops.bind_lane(lanes)
 
@@ -241,7 +242,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
         return (launch_nest(general, schedule, forms, note),)
     if by_rows:
         forms = [*_row_forms(plan, group, target, general), *forms]
-    return in_parts(launch_nest(general, schedule, forms, note), Parts(plan, group, SIZES))
+    return in_parts(launch_nest(general, schedule, forms, note), Parts(plan, group, SIZES).choice())
 
 
 def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[Form]:
@@ -283,14 +284,41 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
 
 
 def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launch of a running reduction: a run a lane, where there are several side by side."""
-    nest = running_nest(plan, group)
-    loops, (stage,) = Loops(nest), nest.stages
-    along = next(n for n, place in enumerate(stage.index) if stage.axes[0].var in free_symbols(place))
-    behind = {symbol for place in stage.index[along + 1 :] for symbol in free_symbols(place)}
-    inner = [a for a in loops.shared if a.var in behind]
-    loops.fuse([a for a in loops.shared if a.var not in behind])
-    if loops.fuse(inner):
-        _, lanes = loops.split(loops.shared[-1], SIZES.columns)
-        loops.bind_lane(lanes)
-    return (loops.launch(f"running {group.name}"),)
+    """The launches of a running reduction: one; or three in parts, where it is long and there are few side by side.
+
+    Along the last axis a block takes a row, chunk by chunk, and short rows a lane each. Along another axis lanes go
+    along those behind it.
+    """
+    along = group.ops[0].attrs["dimension"]
+    by_rows = product(group.space[along + 1 :]) == 1
+    running = Running(plan, group, PART_OF_RUN if by_rows else SIZES.part_rows)
+    nest, length = running.nest(), running.length
+    schedule, note = (in_chunks if by_rows else columns), f"running {group.name}"
+    forms: list[Form] = []
+    if by_rows:
+        forms.append(Form("short rows", Condition(length, 0, SHORT), lambda: Loops(nest), columns))
+    whole = launch_nest(Loops(nest), schedule, forms, note)
+    side_by_side = product(running.rest)
+    fewest, most = (PART_OF_RUN + 1, MANY_RUNS) if by_rows else (SIZES.many_rows, SIZES.few_columns)
+    many = Condition(dim_min(length - fewest, most - side_by_side), 0, None)
+    few = Condition(dim_max(fewest - 1 - length, side_by_side - most - 1), 0, None)
+    return in_parts(whole, InParts((many, few), lambda when: _running_in_parts(running, schedule, note, when), plan))
+
+
+def _running_in_parts(running: Running, schedule: Schedule, note: str, when: Condition | None) -> tuple[Launch, ...]:
+    launches: list[Launch] = []
+    for what, nest, own, made in (
+        ("parts", running.total_of_parts(), schedule, (running.totals,)),
+        ("parts before", running.parts_before(), columns, (running.before,)),
+        ("from the parts before", running.rest_of_parts(), schedule, ()),
+    ):
+        loops = Loops(nest)
+        own(loops)
+        launches.append(loops.launch(f"{note}, {what}", temporaries=made, when=when))
+    return tuple(launches)
+
+
+def in_chunks(loops: Loops) -> None:
+    """A block a row, or a part of one: its lanes scan chunks."""
+    loops.fuse(loops.shared)
+    loops.scan(loops.phases[0], THREADS, EACH)

@@ -9,8 +9,9 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
-from dyn.schedule.nests import loop_nest, running_nest, stitch_nest
+from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.running import Running
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
@@ -183,7 +184,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     schedule = along_rows if by_rows else columns(sizes)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
     whole = launch_nest(general, schedule, forms, note)
-    return in_parts(whole, Parts(plan, group, sizes))
+    return in_parts(whole, Parts(plan, group, sizes).choice())
 
 
 # Windows ------------------------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     Runs are dealt to GRID iterations, and each element is the same for any number of threads: combined from the front
     (from the back, where ``reverse``), one by one.
     """
-    nest = running_nest(plan, group)
+    nest = Running(plan, group).nest()
     loops, (stage,) = Loops(nest), nest.stages
     along = next(n for n, place in enumerate(stage.index) if stage.axes[0].var in free_symbols(place))
     behind = {symbol for place in stage.index[along + 1 :] for symbol in free_symbols(place)}

@@ -1,0 +1,133 @@
+"""Running reductions: the nest of one, and those of one that is cut into parts.
+
+In parts it takes three launches: each part's total, what all parts before each come to, and the elements of each part,
+which start from that. Every element is read twice and nothing waits. The order in which elements combine follows
+from the sizes and the length of a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dyn import dtypes
+from dyn.ir.core import Value
+from dyn.ir.opdef import Running as RunningLoops
+from dyn.ir.types import TensorType
+from dyn.ops.reduce import identity
+from dyn.ops.scalar import Scalar
+from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
+from dyn.schedule.elements import Elements, Index
+from dyn.schedule.kernel import Buffer, Const, Expr, Stmt, Store
+from dyn.schedule.nest import Nest, Scan, Stage, Write
+from dyn.schedule.nests import loop, present, write_at
+from dyn.shapes import Dim, as_dim, dim_min, floordiv
+from dyn.stitch.groups import Group, Plan
+
+
+class Running:
+    """The nests of a group that is one running reduction.
+
+    Along one axis each element is combined with all that come before it; from the back, where ``reverse``. 16-bit
+    floats are carried in float32, and rounded as they are stored.
+    """
+
+    def __init__(self, plan: Plan, group: Group, part: int = 0) -> None:
+        self.plan, self.group, self.part = plan, group, part
+        (self.op,) = group.ops
+        loops = self.op.opdef.loops
+        assert isinstance(loops, RunningLoops)
+        self.along: int = self.op.attrs["dimension"]
+        self.length = group.space[self.along]
+        self.wide = self.op.result.dtype.wide
+        self.combine: Scalar = loops.combine(self.op.attrs)
+        # -0.0 changes no zero that is added to it.
+        adds = self.op.attrs["combine"] == "add" and self.wide.is_float
+        self.start = Const(self.wide, -0.0 if adds else identity(self.op.attrs["combine"], self.wide))
+        parts = floordiv(self.length + (part - 1), part) if part else 0
+        rest = tuple(d for a, d in enumerate(group.space) if a != self.along)
+        self.totals, self.before = (Value(TensorType(self.wide, (*rest, parts))) for _ in range(2))
+        self.rest, self.parts = rest, parts
+
+    def nest(self) -> Nest:
+        """A stage that goes through the whole axis."""
+        axes, step = self._axes(), axis(f"i{self.along}", self.length, AxisKind.SCAN)
+        return Nest(self.plan, self.group, present(axes), (self._elements(axes, step, as_dim(step.var)),))
+
+    def total_of_parts(self) -> Nest:
+        """A stage that goes through a part, and one that stores what it ends with."""
+        axes, chunk, step = self._in_part()
+        place = self._index(axes, self._step(chunk, step))
+        scan = Scan(self.op.result, self.combine, self.start, self._element(place), last=self.totals)
+        total = self._write(self.totals, axes, as_dim(chunk.var))
+        stages = Stage((step,), place, scans=(scan,)), Stage(writes=(total,))
+        return Nest(self.plan, self.group, self._shared(axes, chunk), stages)
+
+    def parts_before(self) -> Nest:
+        """A stage that goes through the parts' totals."""
+        axes, step = self._axes(), axis("p", self.parts, AxisKind.SCAN)
+        place = self._place(axes, as_dim(step.var))
+
+        def total(elements: Elements) -> Expr:
+            return elements.k.load(elements.temporary(self.totals), place)
+
+        scan = Scan(self.before, self.combine, self.start, total)
+        stage = Stage((step,), (), (self._write(self.before, axes, as_dim(step.var)),), scans=(scan,))
+        return Nest(self.plan, self.group, present(axes), (stage,))
+
+    def rest_of_parts(self) -> Nest:
+        """A stage that goes through a part, from what those before it come to."""
+        axes, chunk, step = self._in_part()
+        before = self._place(axes, as_dim(chunk.var) - 1)
+
+        def first(elements: Elements) -> Expr:
+            k = elements.k
+            part = k.index(dtypes.int64, as_dim(chunk.var))
+            later = k.apply(Scalar.LT, [k.const(dtypes.int64, 0), part], dtypes.bool_)
+            return k.load(elements.temporary(self.before), before, later, k.const(self.wide, self.start.value))
+
+        stage = self._elements(axes, step, self._step(chunk, step), first)
+        return Nest(self.plan, self.group, self._shared(axes, chunk), (stage,))
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _axes(self) -> list[Axis | None]:
+        return [None if a == self.along else loop(f"i{a}", d) for a, d in enumerate(self.group.space)]
+
+    def _in_part(self) -> tuple[list[Axis | None], Axis, Axis]:
+        chunk = axis("p", self.parts)
+        length = dim_min(self.part, self.length - as_dim(chunk.var) * self.part)
+        return self._axes(), chunk, axis(f"i{self.along}", length, AxisKind.SCAN)
+
+    def _shared(self, axes: list[Axis | None], chunk: Axis) -> tuple[Axis, ...]:
+        """The parts in place of the axis, so that what lies behind it stays innermost."""
+        return present([chunk if a == self.along else own for a, own in enumerate(axes)])
+
+    def _step(self, chunk: Axis, step: Axis) -> Dim:
+        return as_dim(chunk.var) * self.part + as_dim(step.var)
+
+    def _index(self, axes: list[Axis | None], step: Dim) -> Index:
+        index = list(index_of(axes))
+        index[self.along] = self.length - 1 - step if self.op.attrs["reverse"] else step
+        return tuple(index)
+
+    def _place(self, axes: list[Axis | None], part: Dim) -> Dim:
+        own = index_of([a for number, a in enumerate(axes) if number != self.along])
+        return linearize((*own, part), (*self.rest, self.parts))
+
+    def _element(self, place: Index) -> Callable[[Elements], Expr]:
+        return lambda elements: elements.k.cast(elements.at(self.op.operands[0], place), self.wide)
+
+    def _elements(
+        self, axes: list[Axis | None], step: Axis, at: Dim, first: Callable[[Elements], Expr] | None = None
+    ) -> Stage:
+        place = self._index(axes, at)
+        scan = Scan(self.op.result, self.combine, self.start, self._element(place), first=first)
+        return Stage((step,), place, (write_at(self.op.result, place),), scans=(scan,))
+
+    def _write(self, value: Value, axes: list[Axis | None], part: Dim) -> Write:
+        place = self._place(axes, part)
+
+        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+            return (Store(buffer, place, elements.known[value](())),)
+
+        return Write(value, statements)
