@@ -59,6 +59,9 @@ from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Scan, Stage
 from dyn.shapes import Dim, Symbol, SymExpr, as_dim, dim_max, free_symbols, linear_in, product, substitute
 
+#: A temporary, and the place in it of the element at an index.
+Memory = tuple[Value, Callable[[Index], Dim]]
+
 
 class ScheduleError(IRError):
     """A step that would change what a kernel computes, or that has no meaning for its loops."""
@@ -152,7 +155,7 @@ class Loops:
     #: Sizes by others that they are equal to, where no axis is stretched; None where some may be.
     equal: Mapping[Symbol, Dim] | None = None
     #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
-    loaded: Mapping[Value, tuple[Value, Dim]] = field(default_factory=dict[Value, tuple[Value, Dim]])
+    loaded: Mapping[Value, Memory] = field(default_factory=dict[Value, Memory])
 
     def __post_init__(self) -> None:
         equal = self.equal or {}
@@ -221,9 +224,9 @@ class Loops:
             return self.elements.temporary(value)
         return self.outputs.setdefault(value, Buffer("out", part_dtype(value.dtype)))
 
-    def _from_memory(self, value: Value, memory: Value, place: Dim) -> Callable[[Index], Expr]:
+    def _from_memory(self, value: Value, memory: Value, place: Callable[[Index], Dim]) -> Callable[[Index], Expr]:
         k = self.elements.k
-        return lambda index: k.cast(k.load(self.elements.temporary(memory), place), value.dtype)
+        return lambda index: k.cast(k.load(self.elements.temporary(memory), place(index)), value.dtype)
 
     def _from_scratch(self, buffer: Buffer) -> Callable[[Index], Expr]:
         return lambda index: self.elements.k.load(buffer, self._place(index))

@@ -66,15 +66,14 @@ def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps) -> Nest:
     """A stage a sweep over the reduced axes, and at last one for what is known of each row."""
     axes = [None if a in group.reduced else loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
     stages = [sweep_stage(group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
+    stretched = sweeps.stretched()
+    stages += [stretched_stage(values, shape, axes) for shape, values in stretched.items()]
     others = [v for v in group.outputs if not sweeps.is_full(v)]
-    shapes = dict.fromkeys(v.shape for v in others if sweeps.is_stretched(v))
-    for shape in shapes:
-        stages.append(_stretched_stage([v for v in others if v.shape == shape], shape, axes))
-    rows = tuple(row_write(v, group, axes) for v in others if v.shape not in shapes)
+    rows = tuple(row_write(v, group, axes) for v in others if v.shape not in stretched)
     return Nest(plan, group, present(axes), (*stages, *([Stage(writes=rows)] if rows else [])))
 
 
-def _stretched_stage(values: Sequence[Value], shape: tuple[Dim, ...], axes: Sequence[Axis | None]) -> Stage:
+def stretched_stage(values: Sequence[Value], shape: tuple[Dim, ...], axes: Sequence[Axis | None]) -> Stage:
     """Values over a shape whose axes stretch those that are reduced, once all of a row is known."""
     own = [
         loop(f"s{a}", extent) if kept is None else None

@@ -7,24 +7,24 @@ the number of parts, not with their product (Higham, "The accuracy of floating p
 is the same however many threads there are.
 
 Up to the size of one part the group is the single kernel that it would have been, as is one that reduces in order.
-Groups with several sweeps, which keep rows on the chip, are cut only where they have no kept axes at all; others
-wherever there are many elements.
+Groups with several sweeps, which keep rows on the chip, are cut only where there are few rows; others wherever there
+are many elements. What such a kernel would keep on the chip lies in memory then, as large as the rows are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from dyn.ir.core import Op, Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
-from dyn.schedule.elements import Elements
+from dyn.schedule.elements import Elements, Index
 from dyn.schedule.kernel import Buffer, Fold, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Loops
+from dyn.schedule.loops import Loops, Memory
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
-from dyn.schedule.nests import fold_of, loop, present, row_write, sweep_stage
+from dyn.schedule.nests import fold_of, loop, present, row_write, stretched_stage, sweep_stage
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
@@ -44,7 +44,6 @@ class Parts:
 
     def __init__(self, plan: Plan, group: Group, cuts: LoopSchedule) -> None:
         self.plan, self.group, self.cuts = plan, group, cuts
-        self.sweeps = Sweeps(plan, group, scratch=False)
         space, self.reduced = group.space, sorted(group.reduced)
         self.size = product(space[a] for a in self.reduced)
         kept = [space[a] for a in range(len(space)) if a not in group.reduced]
@@ -52,20 +51,29 @@ class Parts:
         self.alone = all(d == 1 for d in kept)
         #: Whether lanes lie along the reduced axes.
         self.by_rows = self.alone or self.reduced[-1] == len(space) - 1
+        self.sweeps = Sweeps(plan, group, scratch=self.by_rows and cuts.few_long_rows > 0)
         self.results: dict[Op, _Result] = {}
+        #: Full-size values that later sweeps need, and their memory.
+        self.kept_values: dict[Value, Value] = {}
 
     def conditions(self) -> tuple[Condition, Condition] | None:
         """The conditions that parts pay, and that they do not; None if they never do."""
         used = [sweep for sweep in self.sweeps.sweeps if sweep]
-        simple = len(used) == 1 and not used[0].stored
+        stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
+        simple = len(used) == 1 and not used[0].stored and not stretched
         cuts = self.cuts
-        stretched = any(self.sweeps.is_stretched(v) for v in self.group.outputs)
-        if not cuts.part or not (self.alone or simple) or stretched:
+        if not cuts.part or not (simple or (self.alone and not stretched) or cuts.few_long_rows):
             return None
-        if self.by_rows:
+        if self.by_rows and (self.alone or simple):
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
-        many = dim_min(self.size - cuts.many_rows, cuts.few_columns - self.kept)
-        few = dim_max(cuts.many_rows - 1 - self.size, self.kept - cuts.few_columns - 1)
+        # Kernels with several sweeps keep all cores busy by themselves where there are more rows, or columns.
+        most = cuts.few_long_rows if self.by_rows else cuts.few_columns if simple else 2 * cuts.columns
+        least = cuts.part + 1 if self.by_rows else cuts.many_rows
+        facts = self.plan.function.facts
+        if not simple and (facts.multiple(self.kept) > most or facts.divides(self.size, self.kept).proved):
+            return None  # there are more where there are any: heads of attention, or as many rows as columns
+        many = dim_min(self.size - least, most - self.kept)
+        few = dim_max(least - 1 - self.size, self.kept - most - 1)
         return Condition(many, 0, None), Condition(few, 0, None)
 
     def choice(self) -> InParts:
@@ -73,15 +81,21 @@ class Parts:
         return InParts(self.conditions(), self.launches, self.plan)
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
-        """Two launches for each sweep that reduces, one for each that only stores."""
+        """Two launches for each sweep that reduces, one for each that only stores, and for what is stretched."""
         launches: list[Launch] = []
+        stretched = self.sweeps.stretched()
         sweeps = [sweep for sweep in self.sweeps.sweeps if sweep]
         last = max(number for number, sweep in enumerate(sweeps) if sweep.reduces)
         for number, sweep in enumerate(sweeps):
-            launches.append(self._parts(sweep, when))
+            axes = self._axes()
+            stage = sweep_stage(self.group, sweep.reduces, sweep.stored, axes)
+            launches.append(self._parts(axes, stage, when, sweep.reduces, sweep.kept))
             if sweep.reduces:
-                more = number < len(sweeps) - 1
+                more = bool(stretched) or number < len(sweeps) - 1
                 launches.append(self._joined(sweep, when, rows=number == last, more=more))
+        for shape, values in stretched.items():
+            axes = self._axes()
+            launches.append(self._parts(axes, stretched_stage(values, shape, axes), when))
         return tuple(launches)
 
     # The two kernels ------------------------------------------------------------------------------------------
@@ -98,13 +112,25 @@ class Parts:
     def _loops(self, shared: list[Axis | None], stages: tuple[Stage, ...]) -> Loops:
         """The loops of a kernel, which reads results of earlier sweeps where an earlier launch left them."""
         place = self._kept_place(shared)
-        loaded = {op.result: (result.whole, place) for op, result in self.results.items()}
+        loaded: dict[Value, Memory] = {op.result: (made.whole, lambda _: place) for op, made in self.results.items()}
+        for value, memory in self.kept_values.items():
+            loaded[value] = memory, lambda index: linearize(index, self.group.space)
         return Loops(Nest(self.plan, self.group, present(shared), stages), loaded=loaded)
 
-    def _parts(self, sweep: Sweep, when: Condition | None) -> Launch:
-        """Each part's folds, and the full-size values that are stored in the same pass."""
-        axes = self._axes()
-        loops = self._loops(axes, (sweep_stage(self.group, sweep.reduces, sweep.stored, axes),))
+    def _parts(
+        self,
+        axes: list[Axis | None],
+        stage: Stage,
+        when: Condition | None,
+        reduces: Sequence[Op] = (),
+        kept: Sequence[Value] = (),
+    ) -> Launch:
+        """Each part's folds, and the full-size values that are stored in the same pass, or ``kept`` for later ones."""
+        memory = {value: Value(TensorType(value.dtype, self.group.space)) for value in kept}
+        place = linearize(stage.index, self.group.space)
+        stored = tuple(_stored(to, place, value, stage.index) for value, to in memory.items())
+        loops = self._loops(axes, (replace(stage, writes=(*stored, *stage.writes)),))
+        self.kept_values |= memory
         (phase,) = loops.phases
         own = loops.fuse(phase.axes, phase)
         if self.by_rows and self.cuts.divided:
@@ -113,11 +139,11 @@ class Parts:
         chunk = loops.hoist(outer, phase)
         place = self._kept_place(axes) * chunk.extent + as_dim(chunk.var)
         writes: list[Write] = []
-        for op, fold in zip(sweep.reduces, phase.folds, strict=True):
+        for op, fold in zip(reduces, phase.folds, strict=True):
             shape = (self.kept, chunk.extent)
             result = _Result(*(Value(TensorType(fold.ref.dtype, s)) for s in (shape, (self.kept,))))
             self.results[op] = result
-            writes.append(_stored(result.parts, place, fold.ref))
+            writes.append(_folded(result.parts, place, fold.ref))
         if writes:
             loops.append(Stage(writes=tuple(writes)))
         if self.by_rows:
@@ -126,7 +152,7 @@ class Parts:
             columns, lanes = loops.split(loops.shared[-2], self.cuts.columns)
             loops.reorder([*loops.shared[:-3], columns, chunk, lanes])
             loops.bind_lane(lanes)
-        temporaries = tuple(self.results[op].parts for op in sweep.reduces)
+        temporaries = *(self.results[op].parts for op in reduces), *memory.values()
         return loops.launch(f"{self.group.name}, parts", temporaries=temporaries, when=when)
 
     def _steps(self, axes: list[Axis]) -> Dim:
@@ -146,9 +172,9 @@ class Parts:
         loops.bind_lanes(phase)
         whole = self._kept_place(axes)
         refs = zip(sweep.reduces, phase.folds, strict=True)
-        writes = [_stored(self.results[op].whole, whole, made.ref) for op, made in refs if more]
+        writes = [_folded(self.results[op].whole, whole, made.ref) for op, made in refs if more]
         if rows:
-            outputs = [v for v in self.group.outputs if not self.sweeps.is_full(v)]
+            outputs = [v for v in self.group.outputs if not (self.sweeps.is_full(v) or self.sweeps.is_stretched(v))]
             writes += [row_write(v, self.group, axes) for v in outputs]
         loops.append(Stage(writes=tuple(writes)))
         temporaries = tuple(self.results[op].whole for op in sweep.reduces) if more else ()
@@ -186,7 +212,16 @@ def in_parts(whole: Launch, parts: InParts) -> tuple[Launch, ...]:
     return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
 
 
-def _stored(value: Value, place: Dim, ref: Ref) -> Write:
+def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:
+    """A write of a value's element at an index, as an element of a temporary."""
+
+    def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        return (Store(buffer, place, elements.at(value, index)),)
+
+    return Write(memory, statements)
+
+
+def _folded(value: Value, place: Dim, ref: Ref) -> Write:
     """A write of a fold's result, as an element of a temporary."""
 
     def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:

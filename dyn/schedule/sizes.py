@@ -18,7 +18,7 @@ class LoopSchedule:
     of 0 nothing is cut.
 
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
-    ``few_rows`` go one by one.
+    ``few_rows`` go one by one. Up to ``few_long_rows`` rows that take several sweeps are cut into parts as well.
 
     Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
 
@@ -34,6 +34,7 @@ class LoopSchedule:
     many_rows: int = 0
     few_columns: int = 0
     few_rows: int = 0
+    few_long_rows: int = 0
     divided: bool = False
     tile: int = 0
     tile_side: int = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
+from dyn.shapes import Dim
 from dyn.stitch.access import Views
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, Plan
@@ -66,6 +67,14 @@ class Sweeps:
             and len(value.shape) == len(self.group.space)
             and any(value.shape[a] != 1 for a in axes)
         )
+
+    def stretched(self) -> dict[tuple[Dim, ...], list[Value]]:
+        """The outputs that are stretched, by their shapes."""
+        found: dict[tuple[Dim, ...], list[Value]] = {}
+        for value in self.group.outputs:
+            if self.is_stretched(value):
+                found.setdefault(value.shape, []).append(value)
+        return found
 
     def _is_full(self, op: Op) -> bool:
         value, space = op.results[0], self.group.space

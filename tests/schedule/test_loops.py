@@ -77,8 +77,7 @@ def test_a_value_is_kept_where_it_is_first_needed() -> None:
 
 def test_scratch_holds_one_row() -> None:
     done = optimized(PROGRAMS["softmax_between"]())
-    (launch,) = done.launches
-    (variant,) = launch.variants
+    (variant,) = done.launches[0].variants
     (row,) = variant.kernel.scratch
     assert row.space is Space.SCRATCH
     assert row.size is not None

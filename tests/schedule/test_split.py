@@ -22,7 +22,9 @@ from tests.stitch.programs import Program, programs
 from tests.stitch.test_random_programs import CHECKS, run_program
 
 Array = np.ndarray[Any, Any]
-SMALL = LoopSchedule(elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60)
+SMALL = LoopSchedule(
+    elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60, few_long_rows=4
+)
 
 
 @pytest.fixture
@@ -85,6 +87,62 @@ def test_groups_with_several_sweeps() -> None:
         return centred / spread * w, spread * 2, xp.max(x, initial=0)
 
     compare(program, "float64 n m", "float64 m", sizes=(1, 2, 7), rtol=1e-12)
+
+
+def _softmax(xp: Any, x: Any) -> Any:
+    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True, initial=-9))
+    return e / (1 + xp.sum(e, axis=-1, keepdims=True))
+
+
+def _layer_norm(xp: Any, x: Any, g: Any, b: Any, axis: int = -1) -> Any:
+    """``g`` and ``b`` may stretch the axis, for all that is known."""
+    count = xp.maximum(xp.sum(xp.ones_like(x), axis=axis, keepdims=True), 1)
+    d = x - xp.sum(x, axis=axis, keepdims=True) / count
+    return d / xp.sqrt(xp.sum(d * d, axis=axis, keepdims=True) / count + 1) * g + b
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_few_rows_and_columns_of_several_sweeps() -> None:
+    """Rows up to a part and beyond it, and up to as many as are cut and more."""
+
+    def columns(xp: Any, x: Any) -> Any:
+        d = x - xp.sum(x, axis=0) / 4
+        return d * xp.sum(d * d, axis=0), xp.sum(x, axis=0)
+
+    for program, shapes in ((_softmax, ("n m",)), (_layer_norm, ("n m", "k", "m")), (columns, ("n m",))):
+        compare(program, *[f"float64 {s}" for s in shapes], sizes=(0, 1, 2, 4, 5, 7), rtol=1e-10)
+
+
+def test_one_long_row_and_few_long_columns() -> None:
+    """The same bits for any number of threads, and what one kernel gives for as many rows as are not cut."""
+    rng = np.random.default_rng(0)
+    softmax, norm = (dyn.jit(lambda *x, program=program: program(dnp, *x)) for program in (_softmax, _layer_norm))
+    columns = dyn.jit(lambda x: _layer_norm(dnp, x, 2, 1, axis=0))
+    g, b = rng.standard_normal((2, 100_003)).astype(np.float32)
+    for shape in ((1, 32768), (1, 32769), (1, 100_003), (7, 65536), (8, 65536)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        scale, shift = g[: shape[1]], b[: shape[1]]
+        tall = np.ascontiguousarray(x.T)
+        made: list[list[bytes]] = []
+        for threads in (1, 2, 3):
+            with dyn.config.override(num_threads=threads):
+                results = softmax(x), norm(x, scale, shift), columns(tall)
+            made.append([r.tobytes() for r in results])
+        assert made[0] == made[1] == made[2]
+        wide = x.astype(np.float64)
+        exact = _softmax(np, wide), _layer_norm(np, wide, scale, shift), _layer_norm(np, wide.T, 2, 1, axis=0)
+        for found, wanted in zip(results, exact, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_as_many_rows_as_keep_cores_busy_are_not_cut() -> None:
+    """Heads of attention, and rows of a square: there are no kernels for their parts."""
+
+    def launches(*shape: int | str) -> int:
+        m = Model("f")
+        return len(optimized(m.function(m.softmax(m.param("x", *shape)))).launches)
+
+    assert [launches("n", "m"), launches("n", 768), launches(12, "n", "m"), launches("n", "n")] == [6, 1, 1, 1]
 
 
 def _kernels(size: int | str) -> list[str]:

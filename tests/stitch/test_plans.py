@@ -232,7 +232,7 @@ def test_a_long_chain_is_groups_of_a_bounded_size() -> None:
     launches = lower_plan(plan, TARGET)
     assert time.process_time() - start < 5
     assert [len(g.ops) for g in plan.groups] == [512, 512, 512, 469, 1]
-    assert len(launches) == 5
+    assert len(launches) == 10  # five of them are for parts of long rows
 
 
 def test_many_layers_take_linear_time() -> None:

@@ -29,6 +29,7 @@ SIZES = LoopSchedule(
     many_rows=4096,
     few_columns=4096,
     few_rows=8,
+    few_long_rows=7,
     tile=512,
     tile_side=256,
 )
