@@ -116,7 +116,7 @@ class TileLowering(ABC):
         contract = TileContract(
             row_in.var, column_in.var, tiled.reduced.var, row_in.extent, column_in.extent, tiled.reduced.extent,
             rewriter.expr(tiled.lhs), rewriter.expr(tiled.rhs), self.acc, rewriter.block(tiled.stores),
-            schedule.schedule, digits,
+            schedule.tile, digits,
         )  # fmt: skip
         grid = [*tiled.outer, row_chunk, panel]
         body = nest(grid, [Role.GRID] * len(grid), (contract,))
