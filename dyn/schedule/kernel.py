@@ -243,6 +243,9 @@ class Tile:
     columns: int
     staged: tuple[Operand, ...] = (Operand.RHS,)
 
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}" + "".join(f", {operand.value} staged" for operand in self.staged)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Digits:

@@ -134,12 +134,10 @@ class _Printer:
         col = self.symbols[tile.col] = self.fresh("n")
         red = self.symbols[tile.red] = self.fresh("k")
         acc = self.refs[id(tile.acc)] = self.fresh("acc")
-        staged = "".join(f", {operand.value} staged" for operand in tile.tile.staged)
         extents = f"{row} < {self.dim(tile.row_extent)}, {col} < {self.dim(tile.col_extent)}"
         self.line(
             depth,
-            f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} "
-            f"tile {tile.tile.rows}x{tile.tile.columns}{staged} {{",
+            f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} tile {tile.tile} {{",
         )
         for digits in tile.digits:
             parts: list[str] = []

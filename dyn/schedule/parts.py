@@ -14,6 +14,7 @@ wherever there are many elements.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from dyn.ir.core import Op, Value
 from dyn.ir.types import TensorType
@@ -112,7 +113,7 @@ class Parts:
             shape = (self.kept, chunk.extent)
             result = _Result(*(Value(TensorType(fold.ref.dtype, s)) for s in (shape, (self.kept,))))
             self.results[op] = result
-            writes.append(_stored(result.parts, place, fold.ref))
+            writes.append(stored(result.parts, place, fold.ref))
         if writes:
             loops.append(Stage(writes=tuple(writes)))
         if self.by_rows:
@@ -141,7 +142,7 @@ class Parts:
         loops.bind_lanes(phase)
         whole = self._kept_place(axes)
         refs = zip(sweep.reduces, phase.folds, strict=True)
-        writes = [_stored(self.results[op].whole, whole, made.ref) for op, made in refs if more]
+        writes = [stored(self.results[op].whole, whole, made.ref) for op, made in refs if more]
         if rows:
             outputs = [v for v in self.group.outputs if not self.sweeps.is_full(v)]
             writes += [row_write(v, self.group, axes) for v in outputs]
@@ -159,7 +160,21 @@ class Parts:
         return Reduction(op.result, fold)
 
 
-def in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
+class Cut(Protocol):
+    """A group whose sums may be cut into parts."""
+
+    plan: Plan
+
+    def conditions(self) -> tuple[Condition, Condition] | None:
+        """The conditions that parts pay, and that they do not; None if they never do."""
+        ...
+
+    def launches(self, when: Condition | None) -> tuple[Launch, ...]:
+        """The launches of the parts, and of what joins them."""
+        ...
+
+
+def in_parts(whole: Launch, parts: Cut) -> tuple[Launch, ...]:
     """A launch for few elements, and launches in parts for many: those that may be needed."""
     conditions = parts.conditions()
     if conditions is None:
@@ -173,7 +188,7 @@ def in_parts(whole: Launch, parts: Parts) -> tuple[Launch, ...]:
     return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
 
 
-def _stored(value: Value, place: Dim, ref: Ref) -> Write:
+def stored(value: Value, place: Dim, ref: Ref) -> Write:
     """A write of a fold's result, as an element of a temporary."""
 
     def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
