@@ -17,7 +17,7 @@ from dyn.schedule.elements import Elements
 from dyn.schedule.families import schedules_of
 from dyn.schedule.forms import launch_nest
 from dyn.schedule.kernel import Fold, Ref
-from dyn.schedule.launch import Condition, Launch
+from dyn.schedule.launch import Condition, Launch, scaled
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage
 from dyn.schedule.parts import stored
@@ -58,7 +58,7 @@ class ContractionParts:
         linear = linear_in(self.results, symbol)
         if linear is None or linear[1] != 0:
             return False
-        factor = linear[0] if isinstance(linear[0], int) else 1
+        factor = linear[0] if isinstance(linear[0], int) else scaled(linear[0])[0]
         return factor * self.cuts.long > self.cuts.few_results
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
