@@ -288,12 +288,7 @@ class OrderedWindows:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """``loops`` of a convolution: StableHLO's dimension numbers, in its attributes.
-
-    ``windows`` are the same sums a result element at a time, for groups too narrow to be matrix products.
-    """
-
-    windows: WindowFold
+    """``loops`` of a convolution: StableHLO's dimension numbers, in its attributes."""
 
 
 Loops = (

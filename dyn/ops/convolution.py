@@ -10,13 +10,12 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
+from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
 from dyn.ops.convolution_rules import convolution_batch, convolution_vjp
 from dyn.ops.rules import NUMBER, require_kinds
-from dyn.ops.scalar import Scalar
 from dyn.ops.sliding import WindowAxis, all_of, dilate_and_pad, in_range, window_counts
 from dyn.ops.transform_rules import bilinear
 from dyn.shapes import Dim, RelKind, SymExpr, floordiv, format_dim
@@ -163,25 +162,6 @@ def _check_groups(ctx: TypeContext, lhs: TensorType, rhs: TensorType, attrs: Att
             ctx.require(RelKind.DIVIDES, count, size, f"{what} are shared out among the groups")
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
-    """A product: ``taps`` are the kernel's places and a channel."""
-    lhs, rhs = op.operands
-    g = Geometry.of(lhs.shape, rhs.shape, op.attrs)
-    feature = index[g.out[1]]
-    group, inner = (feature, 0) if g.features == 1 else (floordiv(feature, g.features), None)
-    within = feature - group * g.features if inner is None else inner
-    place = tuple(index[a] for a in g.out[2:])
-    term = Term(index[g.out[0]], group, within, place, taps[-1], taps[:-1])
-    image = k.apply(Scalar.CAST, [image_element(k, g, term, get, lhs.dtype)], wide)
-    kernel = k.apply(Scalar.CAST, [kernel_element(g, term, get)], wide)
-    return k.apply(Scalar.MUL, [image, kernel], wide)
-
-
-def _extents(op: Any) -> tuple[Dim, ...]:
-    rhs, spec = op.operands[1].shape, op.attrs["rhs_spec"]
-    return (*(rhs[a] for a in spec[2:]), rhs[spec[1]])
-
-
 def _reference(lhs: Array, rhs: Array, **attrs: Any) -> Array:
     x, w = dtypes.widened(lhs), dtypes.widened(rhs)
     g = Geometry.of(x.shape, w.shape, attrs)
@@ -278,9 +258,7 @@ convolution = OpDef(
     "convolution",
     OpKind.CONTRACT,
     types=_types,
-    loops=Convolution(
-        WindowFold(combine=lambda attrs: Scalar.ADD, identity=lambda attrs, dtype: 0, extents=_extents, at=_at)
-    ),
+    loops=Convolution(),
     reference=_reference,
     samples=_samples,
     vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch, stablehlo=codec.convolution,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,6 +24,8 @@ class AxisKind(Enum):
     DISTINCT = "distinct"
     #: Carried from one to the next, each with an element of its own.
     SCAN = "scan"
+    #: Summed as products of two operands' elements.
+    CONTRACTED = "contracted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,21 @@ def flatten(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Symbol, Dim]]:
         change[a.var] = rest if position == 0 else mod(rest, size)
         rest = floordiv(rest, size)
     return [whole], change
+
+
+def onto(whole: Axis, axes: Sequence[Axis]) -> Callable[[Dim], Dim]:
+    """Index expressions over several axes as ones over the whole: exactly where one stride runs through all, by
+    division otherwise."""
+    (flat,), by_division = flatten(axes)
+    by_division = {s: substitute(d, {flat.var: as_dim(whole.var)}) for s, d in by_division.items()}
+
+    def change(dim: Dim) -> Dim:
+        left, merged = collapse(list(axes), [dim])
+        if len(left) > 1:
+            return substitute(dim, by_division)
+        return substitute(substitute(dim, merged), {left[0].var: as_dim(whole.var)})
+
+    return change
 
 
 def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol, Dim]]:

@@ -1,192 +1,121 @@
-"""Convolutions as matrix products whose one factor, the image's windows, is never written to memory.
+"""The nest of a convolution: a matrix product whose one factor, the image's windows, is never written to memory.
 
 Where the features of the result lie next to each other (NHWC), rows are places, columns are features: windows are
 rows of the left operand, read in runs of channels. Where places do (NCHW), rows are features and columns are the
-places of one image: windows are columns of the right operand, read in runs along the image's rows. The tiles' packing
-copies the windows that it needs, runs as vectors; a convolution with a window of 1 and a stride of 1 has an operand
-that needs no packing, and is a plain contraction. Groups too narrow
-for tiles, such as those of one channel, are folds instead.
+places of one image: windows are columns of the right operand, read in runs along the image's rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dyn.ir.opdef import Convolution
+from dyn.ir.core import Op
 from dyn.ops.convolution import Geometry, Term, image_element, kernel_element
-from dyn.schedule.axes import Axis, axis, collapse, flatten, index_of
-from dyn.schedule.contract import Tiled, TileLowering
-from dyn.schedule.elements import Index
-from dyn.schedule.expressions import Rewriter, expr_dims
-from dyn.schedule.families import schedules_of
-from dyn.schedule.kernel import Digits, Expr
-from dyn.schedule.launch import Launch
-from dyn.schedule.nests import window_nest
-from dyn.schedule.target import Target
-from dyn.shapes import Dim, Symbol, as_dim, product, substitute
+from dyn.schedule.axes import Axis, AxisKind, index_of, onto
+from dyn.schedule.contract import contraction_nest
+from dyn.schedule.elements import Elements, Index
+from dyn.schedule.expressions import Rewriter
+from dyn.schedule.kernel import Expr
+from dyn.schedule.nest import Contraction, Nest
+from dyn.schedule.nests import loop, present
+from dyn.shapes import Dim, as_dim
 from dyn.stitch.groups import Group, Plan
 
-#: Up to how many features of a group a fold of vectors of places is quicker than a tile.
-_FEW_FEATURES = 8
+
+def geometry_of(op: Op) -> Geometry:
+    """A convolution's numbers by meaning."""
+    lhs, rhs = op.operands
+    return Geometry.of(lhs.shape, rhs.shape, op.attrs)
 
 
-def lower_convolution(plan: Plan, group: Group, target: Target) -> Launch:
-    """The launch of a convolution's group."""
-    return _ConvolutionLowering(plan, group, target).run()
+def along_features(g: Geometry, shape: Sequence[Dim]) -> bool:
+    """Whether the features of a result lie next to each other in memory: the rows are places."""
+    return all(d == 1 for d in shape[g.out[1] + 1 :])
+
+
+def convolution_nest(plan: Plan, group: Group, op: Op, g: Geometry) -> Nest:
+    """A stage that contracts, for each feature of each group at each place, and one that stores what comes of it.
+
+    The numbers of ``g`` are those of ``op``, or what these are where the kernel is chosen.
+    """
+    shape = op.result.shape
+    by_rows = along_features(g, shape)
+    number, feature = loop("g", g.groups), loop("f", g.features)
+    places = [loop(f"i{a}", d) if a != g.out[1] else None for a, d in enumerate(shape)]
+    index = list(index_of(places))
+    sums = _sums(plan, group, op, g, _Result(tuple(index), _value(number), _value(feature)), by_rows=by_rows)
+    index[g.out[1]] = _value(number) * g.features + _value(feature)
+    before, behind, features = present(places[: g.out[1]]), present(places[g.out[1] + 1 :]), present([feature])
+    rows, columns = (before, features) if by_rows else (features, behind)
+    contraction = Contraction(op.result, rows, columns, sums.operands)
+    shared = (*before, *present([number]), *features, *behind)
+    return contraction_nest(plan, group, shared, sums.axes, tuple(index), contraction)
 
 
 @dataclass(frozen=True, slots=True)
-class _Factors:
-    """Both factors of a term over loops: where ``places`` are those of the result but its features, and ``reduced``
-    those that are summed over."""
+class _Result:
+    """An element of the result: its index but for the feature, its group and its feature in the group."""
 
-    image: Expr
-    kernel: Expr
-    reduced: list[Axis]
+    index: Index
+    group: Dim
+    feature: Dim
 
 
-class _ConvolutionLowering(TileLowering):
-    def run(self) -> Launch:
-        loops = self.op.opdef.loops
-        assert isinstance(loops, Convolution)
-        lhs, rhs = self.op.operands
-        geometry = Geometry.of(lhs.shape, rhs.shape, self.op.attrs)
-        if geometry.groups != 1 and self._is_narrow(geometry):
-            nest = window_nest(self.plan, self.group, self.op, loops.windows)
-            return schedules_of(self.target).windows(nest, self.target)
-        return self._tiled(geometry)
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """The axes that are summed over, and both factors over them: the rows' operand first."""
 
-    def _is_narrow(self, g: Geometry) -> bool:
-        """Whether a group would leave most of a tile idle: with one channel, or few features where these are rows."""
-        if not g.by_batch and self.plan.function.facts.eq(g.channels, 1).proved:
-            return True
-        by_places = g.out[1] != len(g.out) - 1
-        return by_places and isinstance(g.features, int) and g.features <= _FEW_FEATURES
+    axes: tuple[Axis, ...]
+    operands: Callable[[Elements], tuple[Expr, Expr]]
 
-    def _tiled(self, g: Geometry) -> Launch:
-        """The group as tiles: axes of the result behind its features are columns, or else those before them rows."""
-        shape = self.op.result.shape
-        group = self._axis("g", g.groups)
-        feature = self._axis("f", g.features)
-        places = [self._axis(f"i{a}", d) if a != g.out[1] else None for a, d in enumerate(shape)]
-        index = list(index_of(places))
-        by_rows = all(a is None for a in places[g.out[1] + 1 :])
-        factors = self._factors(g, index, _value(group), feature, by_rows=by_rows)
-        index[g.out[1]] = _value(group) * g.features + _value(feature)
-        stores = self.stores(self.acc, tuple(index))
-        kernel_rows = [feature] if feature is not None else []
-        if by_rows:
-            sides = [a for a in places if a is not None], kernel_rows
-            left, right, outer = factors.image, factors.kernel, []
-        else:
-            sides = kernel_rows, [a for a in places[g.out[1] + 1 :] if a is not None]
-            left, right = factors.kernel, factors.image
-            outer = [a for a in places[: g.out[1]] if a is not None]
-        row, column, red = _whole("m", sides[0]), _whole("n", sides[1]), _whole("k", factors.reduced)
-        digits: list[Digits] = []
-        left = _written(left, [(row, sides[0]), (red, factors.reduced)], digits)
-        right = _written(right, [(red, factors.reduced), (column, sides[1])], digits)
-        onto_row, onto_column = _onto(row, sides[0]), _onto(column, sides[1])
-        stores = Rewriter(lambda dim: onto_column(onto_row(dim))).block(stores)
-        outer = [*([group] if group is not None else []), *outer]
-        return self.tiles(Tiled(row, column, red, outer, left, right, stores, tuple(digits)))
 
-    def _axis(self, name: str, extent: Dim) -> Axis | None:
-        return None if extent == 1 else axis(name, extent)
+def _sums(plan: Plan, group: Group, op: Op, g: Geometry, at: _Result, *, by_rows: bool) -> _Sums:
+    """The sums of a result's element, with axes in the order that suits the operand whose runs are along them: with
+    places as rows the order of the image's axes, otherwise that of the kernel's."""
+    last = len(g.axes) - 1
+    joined = by_rows and bool(g.axes) and _joins(plan, group, op, g)
+    taps = [loop(f"t{number}", a.window, AxisKind.CONTRACTED) for number, a in enumerate(g.axes)]
+    channel = loop("c", g.channels * g.axes[last].window if joined else g.channels, AxisKind.CONTRACTED)
+    if joined:
+        taps[last] = None
+    order = g.lhs if by_rows else g.rhs
+    ordered = sorted([(order[2 + n], a) for n, a in enumerate(taps)] + [(order[1], channel)], key=lambda p: p[0])
+    batch, place = at.index[g.out[0]], tuple(at.index[a] for a in g.out[2:])
+    term = Term(batch, at.group, at.feature, place, _value(channel), index_of(taps), joined)
 
-    def _factors(
-        self, g: Geometry, index: Sequence[Dim], group: Dim, feature: Axis | None, *, by_rows: bool
-    ) -> _Factors:
-        """Both factors, and the axes of the sum in the order that suits the operand whose runs are along them: with
-        places as rows the order of the image's axes, otherwise that of the kernel's."""
-        last = len(g.axes) - 1
-        joined = by_rows and bool(g.axes) and self._joins(g)
-        taps = [self._axis(f"t{number}", a.window) for number, a in enumerate(g.axes)]
-        channel = self._axis("c", g.channels * g.axes[last].window if joined else g.channels)
-        if joined:
-            taps[last] = None
-        order = g.lhs if by_rows else g.rhs
-        ordered = sorted([(order[2 + n], a) for n, a in enumerate(taps)] + [(order[1], channel)], key=lambda p: p[0])
-        place = tuple(index[a] for a in g.out[2:])
-        image_term = Term(index[g.out[0]], group, _value(feature), place, _value(channel), index_of(taps), joined)
-        lhs = self.op.operands[0]
+    def operands(elements: Elements) -> tuple[Expr, Expr]:
+        def get(i: int, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
+            return elements.at(op.operands[i], index, mask, other)
 
-        def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
-            return self.elements.at(self.op.operands[i], at, mask, other)
-
-        kernel_term = image_term
-        reduced = [a for _, a in ordered if a is not None]
+        k, wide = elements.k, op.result.dtype.wide
         if joined and channel is not None:
-            # What the image reads in one run, the kernel has in two axes: they are put together again below.
-            tap, inner = self._axis(f"t{last}", g.axes[last].window), self._axis("c", g.channels)
-            both = [a for a in (tap, inner) if a is not None]
-            whole_taps = (*index_of(taps[:last]), _value(tap))
-            kernel_term = Term(0, group, _value(feature), place, _value(inner), whole_taps)
-            kernel = kernel_element(g, kernel_term, get)
-            kernel = _written(kernel, [(channel, both)], None)
+            # What the image reads in one run, the kernel has in two axes: they are put together again.
+            tap, inner = loop(f"t{last}", g.axes[last].window), loop("c", g.channels)
+            whole_taps = (*term.taps[:last], _value(tap))
+            kernel = kernel_element(g, replace(term, channel=_value(inner), taps=whole_taps), get)
+            kernel = Rewriter(onto(channel, present([tap, inner]))).expr(kernel)
         else:
-            kernel = kernel_element(g, kernel_term, get)
-        image = image_element(self.k, g, image_term, get, lhs.dtype)
-        return _Factors(self.k.cast(image, self.wide), self.k.cast(kernel, self.wide), reduced)
+            kernel = kernel_element(g, term, get)
+        image = image_element(k, g, term, get, op.operands[0].dtype)
+        image, kernel = k.cast(image, wide), k.cast(kernel, wide)
+        return (image, kernel) if by_rows else (kernel, image)
 
-    def _joins(self, g: Geometry) -> bool:
-        """Whether neighbouring taps of the last spatial axis read neighbouring channels: one run for all of both.
+    return _Sums(tuple(a for _, a in ordered if a is not None), operands)
 
-        Memory has to hold the image as it is: what is behind a place's channels in a view is not the next place's.
-        """
-        if self.elements.storage(self.op.operands[0]) is None:
-            return False
-        axis = g.axes[-1]
-        neighbours = g.lhs[1] == len(g.lhs) - 1 and g.lhs[-1 if len(g.axes) else 0] == len(g.lhs) - 2
-        whole = g.by_batch or g.groups == 1
-        return neighbours and whole and axis.base == 1 and axis.dilation == 1 and axis.window != 1
+
+def _joins(plan: Plan, group: Group, op: Op, g: Geometry) -> bool:
+    """Whether neighbouring taps of the last spatial axis read neighbouring channels: one run for all of both.
+
+    Memory has to hold the image as it is: what is behind a place's channels in a view is not the next place's.
+    """
+    if Elements(plan, group).storage(op.operands[0]) is None:
+        return False
+    axis = g.axes[-1]
+    neighbours = g.lhs[1] == len(g.lhs) - 1 and g.lhs[-1 if len(g.axes) else 0] == len(g.lhs) - 2
+    whole = g.by_batch or g.groups == 1
+    return neighbours and whole and axis.base == 1 and axis.dilation == 1 and axis.window != 1
 
 
 def _value(a: Axis | None) -> Dim:
     return 0 if a is None else as_dim(a.var)
-
-
-def _whole(name: str, axes: Sequence[Axis]) -> Axis:
-    """One axis for several."""
-    return axis(name, product(a.extent for a in axes))
-
-
-def _onto(whole: Axis, axes: list[Axis]) -> Callable[[Dim], Dim]:
-    """Index expressions over several axes as ones over the whole: exactly where one stride runs through all, by
-    division otherwise."""
-    flat, by_division = flatten(axes) if len(axes) > 1 else ([whole], {})
-    by_division = {s: substitute(d, {flat[0].var: as_dim(whole.var)}) for s, d in by_division.items()}
-
-    def change(dim: Dim) -> Dim:
-        if not axes:
-            return dim
-        left, merged = collapse(axes, [dim])
-        if len(left) > 1:
-            return substitute(dim, by_division)
-        return substitute(substitute(dim, merged), {left[0].var: as_dim(whole.var)})
-
-    return change
-
-
-def _written(operand: Expr, sides: list[tuple[Axis, list[Axis]]], digits: list[Digits] | None) -> Expr:
-    """An operand over the whole axes, where one stride runs through each's parts; otherwise over the parts, which then
-    are ``digits`` of the whole, or with None quotients of it."""
-    for whole, axes in sides:
-        if not axes:
-            continue
-        left, merged = collapse(axes, expr_dims((operand,)))
-        if len(left) == 1:
-            onto: dict[Symbol, Dim] = {left[0].var: as_dim(whole.var)}
-            change = {s: substitute(d, onto) for s, d in merged.items()} | onto
-            operand = Rewriter(lambda dim, change=change: substitute(dim, change)).expr(operand)
-        elif digits is None:
-            operand = Rewriter(_onto(whole, axes)).expr(operand)
-        else:
-            # Fewer digits are fewer divisions and longer runs. They are this operand's own.
-            parts = [axis(a.var.name, a.extent) for a in left]
-            own: dict[Symbol, Dim] = {a.var: as_dim(part.var) for a, part in zip(left, parts, strict=True)}
-            change = {s: substitute(d, own) for s, d in merged.items()} | own
-            operand = Rewriter(lambda dim, change=change: substitute(dim, change)).expr(operand)
-            digits.append(Digits(as_dim(whole.var), tuple((a.var, a.extent) for a in parts)))
-    return operand

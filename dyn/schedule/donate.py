@@ -134,8 +134,23 @@ class _Matcher:
         result, base = self.function.results[output], self.bases[output]
         if base.dtype is not param.dtype or not self.agree(result, param.dtype, param.type.nbytes):
             return False
+        return all(self._fits(base, param, excluded) for excluded in self._alternatives(base))
+
+    def _fits(self, base: Value, param: Value, excluded: frozenset[int]) -> bool:
+        """Whether a value may lie in a parameter's memory where some launches don't run."""
+        touched = [(t, launch) for t, launch in enumerate(self.launches) if t not in excluded] if excluded else []
         written, read = self.first[base], self.last.get(param, -1)
+        if excluded:
+            written = next(t for t, launch in touched if base in launch.buffers)
+            read = max((t for t, launch in touched if param in launch.buffers), default=-1)
         return read < written or (read == written and _is_in_place(self.launches[read], base, param))
+
+    def _alternatives(self, base: Value) -> list[frozenset[int]]:
+        """For each condition of launches of the group that writes a value: those that don't run where it holds."""
+        group = self.launches[self.first[base]].group
+        own = [(t, launch.when) for t, launch in enumerate(self.launches) if launch.group is group]
+        conditions = dict.fromkeys(when for _, when in own if when is not None)
+        return [frozenset(t for t, when in own if when not in (None, c)) for c in conditions] or [frozenset()]
 
     def written(self, output: int) -> int:
         """The launch that first writes a result."""
@@ -167,7 +182,7 @@ class _Matcher:
 
 def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
     """Whether every kernel of a launch may have one memory for what it reads and what it writes."""
-    if launch.call is not None or launch.bodies or launch.buffers.count(read) != 1 or launch.when is not None:
+    if launch.call is not None or launch.bodies or launch.buffers.count(read) != 1:
         return False
     out, source = launch.buffers.index(written), launch.buffers.index(read)
     allowed = _only_copies if launch.group.kind is GroupKind.SCATTER else _meets_itself
@@ -189,7 +204,9 @@ def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
         body = tile.epilogue
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
     places = [number for number, stmt in enumerate(stores) if stmt.buffer is out]
-    if len(stores) != len(body) or len(places) != 1:
+    # Beside stores there may be folds of other things.
+    folds = [inner for stmt in body if not isinstance(stmt, Store) for inner in walk_stmts((stmt,))]
+    if len(places) != 1 or not all(isinstance(stmt, Loop) and not _loads(stmt, source) for stmt in folds):
         return False
     store = stores[places[0]]
     # An index without one of the variables is one of many iterations: a later one would read what was stored.

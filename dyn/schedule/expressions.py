@@ -317,7 +317,7 @@ class Rewriter:
             Digits(self.change(d.value), tuple((s, self.change(extent)) for s, extent in d.parts)) for d in stmt.digits
         )
         return TileContract(
-            stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.schedule, digits
+            stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.tile, digits
         )
 
     def folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:

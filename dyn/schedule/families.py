@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
+from dyn.schedule.forms import Schedule
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.launch import Launch
-from dyn.schedule.nest import Nest
-from dyn.schedule.sizes import Limits
+from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables as x86
 from dyn.schedule.x86.contractions import ContractVariant
@@ -36,13 +36,14 @@ class Schedules:
     join: Lowering
     #: Reductions over some axes, and what is stitched to them.
     reductions: Lowering
-    #: Folds of windows.
-    windows: Callable[[Nest, Target], Launch]
+    #: Folds, each by a lane: those of windows, and contractions that leave tiles idle.
+    folds: Callable[[Target], Schedule]
     #: Running reductions.
     running: Lowering
     #: A copy with updates in their order.
     scatter: Lowering
-    #: Tiles of contractions; None where there are no contractions yet.
+    #: Sizes that contractions are cut by, and their tiles; None where there are no contractions yet.
+    sizes: Callable[[], LoopSchedule]
     contractions: Callable[..., tuple[ContractVariant, ...]] | None = None
 
 
@@ -51,9 +52,10 @@ _GPU = Schedules(
     loops=gpu.lower_loops,
     join=gpu.lower_join,
     reductions=gpu.lower_reductions,
-    windows=gpu.fold_windows,
+    folds=gpu.folds,
     running=gpu.lower_running,
     scatter=gpu.lower_scatter,
+    sizes=lambda: gpu.SIZES,
 )
 
 #: By ``Target.family``.
@@ -63,9 +65,10 @@ SCHEDULES: Mapping[str, Schedules] = {
         loops=x86.lower_loops,
         join=x86.lower_join,
         reductions=x86.lower_reductions,
-        windows=x86.fold_windows,
+        folds=x86.folds,
         running=x86.lower_running,
         scatter=x86.lower_scatter,
+        sizes=lambda: x86.SIZES,
         contractions=x86_contract_schedules,
     ),
     "cuda": _GPU,

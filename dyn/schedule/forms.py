@@ -29,8 +29,14 @@ class Form:
     gain: Callable[[Loops], int] | None = None
 
 
-def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note: str) -> Launch:
-    """The launch of a nest: the general form, and in front of it ``forms``, in their order."""
+def launch_nest(
+    general: Loops, schedule: Schedule, forms: Sequence[Form], note: str, prefix: str | None = None
+) -> Launch:
+    """The launch of a nest: the general form, and in front of it ``forms``, in their order.
+
+    Notes of forms begin with ``prefix``, or as the general one's does.
+    """
+    prefix = f"{note}, " if prefix is None else prefix
     nest = general.nest
     schedule(general)
     buffers = tuple(general.buffers())
@@ -44,7 +50,7 @@ def launch_nest(general: Loops, schedule: Schedule, forms: Sequence[Form], note:
         if form.gain is not None and form.gain(loops) <= form.gain(general):
             continue
         if tuple(loops.buffers()) == buffers:
-            variant = loops.variant(f"{note}, {form.note}", None if decided else form.condition)
+            variant = loops.variant(f"{prefix}{form.note}", None if decided else form.condition)
             variants = [variant] if decided else [variant, *variants]
     return Launch(nest.group, buffers, tuple(variants))
 
@@ -58,5 +64,5 @@ def unstretched_forms(general: Loops, schedule: Schedule, fused: Callable[[Loops
     unstretched, nest = general.unstretched(), general.nest
     if unstretched is None:
         return []
-    loops = Loops(nest, keep=general.keep, equal=unstretched.equal)
+    loops = Loops(nest, keep=general.keep, equal=unstretched.equal, aligned=True)
     return [Form("nothing stretched", unstretched.condition, lambda: loops, schedule, fused)]

@@ -224,23 +224,27 @@ class Update:
     state: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TileSchedule:
-    """Tiling of a contraction for a target family: a micro-kernel of ``rows`` × ``vectors`` vector accumulators, the
-    right operand packed into scratch panels or read as it lies, ``unroll`` steps of the reduced dimension at once.
+class Operand(Enum):
+    """An operand of a contraction."""
 
-    ``panels`` packed panels lie side by side and take turns at each tile of rows, which is then read less often.
-    ``depth``, unless 0, is the most steps of the reduced dimension that are packed at once. A packed panel is asked for
-    ``ahead`` steps before it is read.
+    LHS = "lhs"
+    RHS = "rhs"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The accumulators of a contraction that are in registers at once: ``rows`` × ``columns`` elements.
+
+    Operands that are ``staged`` are copied to memory on the chip, dense, before they are multiplied. The others are
+    read where they lie, if the target can.
     """
 
     rows: int
-    vectors: int
-    pack_rhs: bool = True
-    unroll: int = 4
-    panels: int = 1
-    depth: int = 0
-    ahead: int = 0
+    columns: int
+    staged: tuple[Operand, ...] = (Operand.RHS,)
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}" + "".join(f", {operand.value} staged" for operand in self.staged)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -261,12 +265,14 @@ class Digits:
 class TileContract:
     """``acc[row, col] = sum over red of lhs[row, red] * rhs[red, col]``, and then ``epilogue`` for every (row, col).
 
-    What loops cannot express well: a micro-kernel on x86, mma on GPUs. ``lhs`` is an expression over ``row`` and
-    ``red``, ``rhs`` over ``red`` and ``col``, both of ``acc``'s dtype; a plain Load whose index is linear in them is
-    read where it lies, anything else is computed while it is packed. In ``epilogue`` ``col`` varies like the variable
-    of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0. ``lhs`` and
-    ``rhs`` may be written in the parts of ``digits`` instead, each over at most one of them a variable; what is read
-    in runs along the last part is packed run by run.
+    What loops cannot express well: a micro-kernel on x86, mma on GPUs. One GRID iteration has ``row_extent`` ×
+    ``col_extent`` accumulators, ``tile`` of them in registers at a time; in which order it goes through them, and how
+    many steps of the reduced dimension it stages together, is the target's business. ``lhs`` is an expression over
+    ``row`` and ``red``, ``rhs`` over ``red`` and ``col``, both of ``acc``'s dtype; a plain Load whose index is linear
+    in them is read where it lies, anything else is computed while it is staged. In ``epilogue`` ``col`` varies like the
+    variable of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0. ``lhs``
+    and ``rhs`` may be written in the parts of ``digits`` instead, each over at most one of them a variable; what is
+    read in runs along the last part is staged run by run.
     """
 
     row: Symbol
@@ -279,7 +285,7 @@ class TileContract:
     rhs: Expr
     acc: Ref
     epilogue: tuple[Stmt, ...]
-    schedule: TileSchedule
+    tile: Tile
     digits: tuple[Digits, ...] = ()
 
 

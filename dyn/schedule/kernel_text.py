@@ -134,15 +134,10 @@ class _Printer:
         col = self.symbols[tile.col] = self.fresh("n")
         red = self.symbols[tile.red] = self.fresh("k")
         acc = self.refs[id(tile.acc)] = self.fresh("acc")
-        s = tile.schedule
-        packed = "packed" if s.pack_rhs else "direct"
-        if s.panels > 1:
-            packed = f"{s.panels} packed"
         extents = f"{row} < {self.dim(tile.row_extent)}, {col} < {self.dim(tile.col_extent)}"
         self.line(
             depth,
-            f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} "
-            f"tile {s.rows}x{s.vectors} {packed} unroll {s.unroll} {{",
+            f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} tile {tile.tile} {{",
         )
         for digits in tile.digits:
             parts: list[str] = []

@@ -113,7 +113,8 @@ class Launch:
     A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
     which has the same buffers, and ``bodies`` for the op's regions; nor what finds out a dim. A group may take several
     launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
-    are no values of the function. Where ``when`` does not hold nothing is launched.
+    are no values of the function. Where ``when`` does not hold nothing is launched; of the launches of one group those
+    with different conditions exclude one another.
     """
 
     group: Group

@@ -8,13 +8,14 @@ their roles.
 step       what it does
 =========  ===========================================================================================================
 fuse       two neighbouring axes become one, where every index moves through both in one stride
-flatten    neighbouring axes become one whatever the strides, by division
+flatten    neighbouring axes become one whatever the strides, by division where no one stride runs through them
 split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
+tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
 scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these
 =========  ===========================================================================================================
@@ -27,12 +28,14 @@ the role of its loops and their extents (``dyn.schedule.kernel``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from dyn.errors import IRError
 from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
-from dyn.schedule.axes import Axis, AxisKind, axis, collapse, flatten, fold_nest, linearize, nest, split
+from dyn.ops.scalar import Scalar
+from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
 from dyn.schedule.chunks import scan_in_chunks
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
@@ -49,6 +52,8 @@ from dyn.schedule.kernel import (
     Space,
     Stmt,
     Store,
+    Tile,
+    TileContract,
     Update,
     most_iterations,
     stmt_exprs,
@@ -57,6 +62,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Scan, Stage
+from dyn.schedule.products import Product
 from dyn.shapes import Dim, Symbol, SymExpr, as_dim, dim_max, free_symbols, linear_in, product, substitute
 
 #: A temporary, and the place in it of the element at an index.
@@ -94,6 +100,8 @@ class Phase:
     #: What the carry is, where it is one of a running reduction; and the code that a step has made of that.
     scan: Scan | None = None
     chunks: tuple[Stmt, ...] = ()
+    #: Of a phase whose first fold is a contraction.
+    product: Product | None = None
 
     def has_lanes(self) -> bool:
         return bool(self.chunks) or Role.LANE in (self.inner, self.outer)
@@ -113,9 +121,12 @@ class Phase:
     def substitute(self, change: Mapping[Symbol, Dim]) -> None:
         """Write the code over other variables."""
         if change:
-            rewriter = Rewriter(lambda dim: substitute(dim, change))
-            self.body = rewriter.block(self.body)
-            self.folds, self.carries = rewriter.folds(self.folds), rewriter.carries(self.carries)
+            self.rewrite(Rewriter(lambda dim: substitute(dim, change)))
+
+    def rewrite(self, rewriter: Rewriter) -> None:
+        self.body = rewriter.block(self.body)
+        self.folds, self.carries = rewriter.folds(self.folds), rewriter.carries(self.carries)
+        self.product = None if self.product is None else self.product.rewritten(rewriter)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,7 +145,7 @@ class Access:
 
 _NONE = axis("none", 1).var
 #: The kinds of axes that lanes may go along.
-_ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT)
+_ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT, AxisKind.CONTRACTED)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,14 +163,15 @@ class Loops:
     nest: Nest
     #: Values of the group's space that a stage, by its number, keeps on the chip for those after it.
     keep: Mapping[int, Sequence[Value]] = field(default_factory=dict[int, Sequence[Value]])
-    #: Sizes by others that they are equal to, where no axis is stretched; None where some may be.
-    equal: Mapping[Symbol, Dim] | None = None
+    #: Sizes by others that they are equal to where the kernel is chosen.
+    equal: Mapping[Symbol, Dim] = field(default_factory=dict[Symbol, Dim])
+    #: Whether no axis is stretched where the kernel is chosen.
+    aligned: bool = False
     #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
     loaded: Mapping[Value, Memory] = field(default_factory=dict[Value, Memory])
 
     def __post_init__(self) -> None:
-        equal = self.equal or {}
-        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.equal is not None)
+        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned)
         for value, (memory, place) in self.loaded.items():
             self.elements.known[value] = self._from_memory(value, memory, place)
         self.outputs: dict[Value, Buffer] = {}
@@ -169,18 +181,27 @@ class Loops:
         self._width = 0
         self._team: Axis | None = None
         self.steps: list[Step] = []
-        self.shared = [Axis(a.var, substitute(a.extent, equal), a.kind) for a in self.nest.shared]
+        self.shared = [self._sized(a) for a in self.nest.shared]
         #: The roles of shared axes that are not GRID loops: one of them is lanes, then.
         self._roles: dict[Symbol, Role] = {}
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
-        self._change: dict[Symbol, Dim] = dict(equal)
+        self._change: dict[Symbol, Dim] = dict(self.equal)
         self.phases = [self._phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     @property
     def tiled(self) -> bool:
         """Whether the kernel goes through tiles."""
         return Role.UNROLL in self._roles.values()
+
+    def fork(self) -> Loops:
+        """These loops once more, to be changed in another way."""
+        other = copy(self)
+        other.outputs, other.scratch, other.steps = dict(self.outputs), dict(self.scratch), list(self.steps)
+        other.tiles = list(self.tiles)
+        other.shared, other._roles, other._change = list(self.shared), dict(self._roles), dict(self._change)
+        other.phases = [replace(phase, axes=list(phase.axes)) for phase in self.phases]
+        return other
 
     # Code -----------------------------------------------------------------------------------------------------
 
@@ -201,17 +222,33 @@ class Loops:
             self.scratch[value] = Buffer("row", value.dtype, Space.SCRATCH, product(a.extent for a in stage.axes))
             body.append(Store(self.scratch[value], self._place(stage.index), elements.at(value, stage.index)))
         body += [s for write in stage.writes for s in write.statements(elements, self._written(write.output))]
-        folds = tuple(reduction.fold(elements) for reduction in stage.reductions)
+        contracted, operands = self._contracted(stage)
+        folds = (*contracted, *[reduction.fold(elements) for reduction in stage.reductions])
         for ordered in stage.ordered:
             made = ordered.carries(elements)
             known.update((v, constantly(carry.ref)) for v, carry in zip(ordered.results, made, strict=True))
             carries += made
         known.update((value, self._from_scratch(self.scratch[value])) for value in kept)
-        for reduction, fold in zip(stage.reductions, folds, strict=True):
+        for reduction, fold in zip(stage.reductions, folds[len(contracted) :], strict=True):
             known[reduction.result] = constantly(k.cast(fold.ref, reduction.result.dtype))
-        axes = [Axis(a.var, substitute(a.extent, self.equal or {}), a.kind) for a in stage.axes]
+        axes = [self._sized(a) for a in stage.axes]
         scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
-        return Phase(axes, tuple(body), folds, tuple(carries), scan=scan)
+        return Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
+
+    def _sized(self, a: Axis) -> Axis:
+        return Axis(a.var, substitute(a.extent, self.equal), a.kind)
+
+    def _contracted(self, stage: Stage) -> tuple[tuple[Fold, ...], Product | None]:
+        """The sum of products of a stage that contracts, and its operands."""
+        contraction, k = stage.contraction, self.elements.k
+        if contraction is None:
+            return (), None
+        lhs, rhs = contraction.operands(self.elements)
+        wide = lhs.dtype
+        acc = Ref("acc", wide)
+        self.elements.known[contraction.result] = constantly(k.cast(acc, contraction.result.dtype))
+        fold = Fold(acc, Scalar.ADD, k.const(wide, 0), k.apply(Scalar.MUL, [lhs, rhs], wide))
+        return (fold,), Product(lhs, rhs)
 
     def _place(self, index: Index) -> Dim:
         """Place in scratch of what is kept at an index of the group's space: those along the reduced axes are there."""
@@ -251,22 +288,6 @@ class Loops:
             self.steps.append(Step("fuse", tuple(a.name for a in axes), f"into {_names(left)}"))
         return left
 
-    def flatten(self, axes: Sequence[Axis], phase: Phase | None = None) -> Axis:
-        """Make neighbours of one kind, whose order does not matter, one axis."""
-        own = self.shared if phase is None else phase.axes
-        first = own.index(axes[0])
-        if own[first : first + len(axes)] != list(axes) or any(a.kind not in _ANY_ORDER for a in axes):
-            raise ScheduleError(f"{_names(axes)} do not follow one another, or have an order")
-        if len({a.kind for a in axes}) > 1:
-            raise ScheduleError(f"{_names(axes)} are of several kinds")
-        if len(axes) == 1:
-            return axes[0]
-        (whole,), change = flatten(axes)
-        own[first : first + len(axes)] = [whole]
-        self._substitute(change, phase)
-        self.steps.append(Step("flatten", tuple(a.name for a in axes)))
-        return whole
-
     def _dims(self) -> list[Dim]:
         """The dims that the shared axes may occur in: every index, and the extents of the phases' loops."""
         return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes])]
@@ -280,6 +301,35 @@ class Loops:
         self._substitute(change, phase)
         self.steps.append(Step("split", (whole.name,), f"by {size}"))
         return outer, inner
+
+    def flatten(self, axes: Sequence[Axis], phase: Phase | None = None) -> Axis:
+        """Make neighbours one axis, by division where no one stride runs through them.
+
+        An operand of a contraction that several strides run through is then written in digits of the one axis.
+        """
+        own, axes = self.shared if phase is None else phase.axes, list(axes)
+        first = own.index(axes[0])
+        if own[first : first + len(axes)] != axes or len({a.kind for a in axes}) != 1:
+            raise ScheduleError(f"{_names(axes)} do not follow one another, or differ in kind")
+        if axes[0].kind not in (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.CONTRACTED):
+            raise ScheduleError(f"{_names(axes)}, of kind {axes[0].kind.value}, cannot become one axis by division")
+        if len(axes) == 1:
+            return axes[0]
+        whole = axis("".join(a.name for a in axes), product(a.extent for a in axes), axes[0].kind)
+        changed = onto(whole, axes)
+        for other in self.phases if phase is None else [phase]:
+            settled = None if other.product is None else other.product.rewritten(self._rewriter())
+            other.rewrite(Rewriter(lambda dim: changed(substitute(dim, self._change))))
+            other.product = None if settled is None else settled.flattened(axes, whole)
+        own[first : first + len(axes)] = [whole]
+        if phase is None:  # for phases that are added later
+            self._change = composed(self._change, {a.var: changed(as_dim(a.var)) for a in axes})
+        self.steps.append(Step("flatten", tuple(a.name for a in axes)))
+        return whole
+
+    def _rewriter(self) -> Rewriter:
+        """The shared steps so far, as a change of index expressions."""
+        return Rewriter(lambda dim: substitute(dim, self._change))
 
     def reorder(self, axes: Sequence[Axis], phase: Phase | None = None) -> None:
         """Put the shared axes, or a phase's, into an order: those that are not parallel keep theirs."""
@@ -412,6 +462,40 @@ class Loops:
                             found[id(expr)] = expr
         return list(found.values())
 
+    def operands(self, row: Axis, column: Axis) -> Product:
+        """The operands of the first phase, a contraction, of which the left one goes along rows, the right one along
+        columns."""
+        found = self.phases[0].product if self.phases else None
+        if found is None:
+            raise ScheduleError("the first phase is no contraction")
+        found = found.rewritten(self._rewriter())
+        for operands in (found, found.swapped()):
+            if column.var not in operands.symbols(operands.lhs) and row.var not in operands.symbols(operands.rhs):
+                return operands
+        raise ScheduleError(f"{row.name}, {column.name} are not rows of one operand and columns of the other")
+
+    def tensorise(self, row: Axis, column: Axis, tile: Tile) -> None:
+        """Let the first phase, a contraction, go through tiles of accumulators along the last two shared axes.
+
+        What the phases behind it do is done with each accumulator.
+        """
+        first, *others = self.phases
+        operands, red = self.operands(row, column), first.axes[0]
+        if first.body or len(first.folds) != 1 or len(first.axes) != 1:
+            raise ScheduleError(f"{_names(first.axes)} are several axes, or contracted beside something else")
+        if self.shared[-2:] != [row, column] or self._roles or row.var in free_symbols(column.extent):
+            raise ScheduleError(f"{row.name}, {column.name} are not the last shared axes, or lanes go along them")
+        if any(p.axes or p.folds or p.carries for p in others):
+            raise ScheduleError("a phase behind the contraction has loops of its own")
+        epilogue = tuple(stmt for p in others for stmt in p.body)
+        contract = TileContract(
+            row.var, column.var, red.var, row.extent, column.extent, red.extent, operands.lhs, operands.rhs,
+            first.folds[0].ref, epilogue, tile, operands.digits,
+        )  # fmt: skip
+        del self.shared[-2:]
+        self.phases = [Phase([], (contract,))]
+        self.steps.append(Step("tensorise", (row.name, column.name), f"over {red.name} in tiles of {tile}"))
+
     def is_flat(self) -> bool:
         """Whether all that there is are stores in shared loops."""
         return not any(
@@ -487,7 +571,7 @@ class Loops:
         """The kernel, chosen where ``condition`` holds."""
         body = tuple(stmt for phase in self.phases for stmt in phase.statements())
         if self._change:
-            body = Rewriter(lambda dim: substitute(dim, self._change)).block(body)
+            body = self._rewriter().block(body)
         roles = [self._roles.get(a.var, Role.GRID) for a in self.shared]
         variables = {a.var for a in self.shared}
         for a, role in zip(self.shared, roles, strict=True):

@@ -72,6 +72,21 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Contraction:
+    """A value that sums products of two operands' elements over a stage's own axes, in an order as free as a
+    reduction's.
+
+    ``operands`` are the elements of both, in the dtype that the sum is computed in. Of the shared axes the left one
+    alone goes along ``rows`` and the right one alone along ``columns``; both go along the others, or may.
+    """
+
+    result: Value
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    operands: Callable[[Elements], tuple[Expr, Expr]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Stage:
     """One step of a nest.
 
@@ -85,6 +100,7 @@ class Stage:
     reductions: tuple[Reduction, ...] = ()
     ordered: tuple[OrderedReduction, ...] = ()
     scans: tuple[Scan, ...] = ()
+    contraction: Contraction | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -143,7 +143,7 @@ class Parts:
             shape = (self.kept, chunk.extent)
             result = _Result(*(Value(TensorType(fold.ref.dtype, s)) for s in (shape, (self.kept,))))
             self.results[op] = result
-            writes.append(_folded(result.parts, place, fold.ref))
+            writes.append(folded(result.parts, place, fold.ref))
         if writes:
             loops.append(Stage(writes=tuple(writes)))
         if self.by_rows:
@@ -172,7 +172,7 @@ class Parts:
         loops.bind_lanes(phase)
         whole = self._kept_place(axes)
         refs = zip(sweep.reduces, phase.folds, strict=True)
-        writes = [_folded(self.results[op].whole, whole, made.ref) for op, made in refs if more]
+        writes = [folded(self.results[op].whole, whole, made.ref) for op, made in refs if more]
         if rows:
             outputs = [v for v in self.group.outputs if not (self.sweeps.is_full(v) or self.sweeps.is_stretched(v))]
             writes += [row_write(v, self.group, axes) for v in outputs]
@@ -221,7 +221,7 @@ def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:
     return Write(memory, statements)
 
 
-def _folded(value: Value, place: Dim, ref: Ref) -> Write:
+def folded(value: Value, place: Dim, ref: Ref) -> Write:
     """A write of a fold's result, as an element of a temporary."""
 
     def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:

@@ -12,22 +12,18 @@ from dataclasses import replace
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.nested import body_of, carries, unchanged
-from dyn.ir.opdef import Convolution, OpKind, OrderedWindows, Pieces, WindowFold
+from dyn.ir.opdef import OpKind, OrderedWindows, Pieces, WindowFold
 from dyn.ir.types import TensorType
-from dyn.schedule.contract import lower_contract
-from dyn.schedule.convolution import lower_convolution
+from dyn.schedule.contractions import lower_contraction
 from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.families import schedules_of
+from dyn.schedule.forms import launch_nest
 from dyn.schedule.launch import Body, Launch, divides
 from dyn.schedule.library import lower_library, memory_of
+from dyn.schedule.loops import Loops
 from dyn.schedule.nests import window_nest
 from dyn.schedule.target import Target
 from dyn.stitch.groups import Group, GroupKind, Plan
-
-
-def _lower_contraction(plan: Plan, group: Group, target: Target) -> Launch:
-    convolves = any(isinstance(op.opdef.loops, Convolution) for op in group.ops)
-    return (lower_convolution if convolves else lower_contract)(plan, group, target)
 
 
 def _single(lower: Callable[[Plan, Group, Target], Launch]) -> Callable[[Plan, Group, Target], tuple[Launch, ...]]:
@@ -61,7 +57,8 @@ def _lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
     (op,) = (op for op in group.ops if op.opdef.kind is OpKind.WINDOW)
     windows = op.opdef.loops
     assert isinstance(windows, WindowFold | OrderedWindows)
-    return schedules_of(target).windows(window_nest(plan, group, op, windows), target)
+    loops = Loops(window_nest(plan, group, op, windows))
+    return launch_nest(loops, schedules_of(target).folds(target), (), f"{group.kind.value} {group.name}, folded")
 
 
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
@@ -70,7 +67,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.COPY: lambda plan, group, target: schedules_of(target).loops(plan, group, target),
     GroupKind.JOIN: lambda plan, group, target: schedules_of(target).join(plan, group, target),
     GroupKind.WINDOW: _single(_lower_windows),
-    GroupKind.CONTRACT: _single(_lower_contraction),
+    GroupKind.CONTRACT: lower_contraction,
     GroupKind.LIBRARY: _single(lower_library),
     GroupKind.CONTROL: _single(_lower_control),
     GroupKind.MEASURE: _single(lower_library),

@@ -48,9 +48,10 @@ def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
         few = Condition(excess if apart is None else dim_max(apart.condition.dim, excess), 0, 0)
         nest = scatter.nest(Dealt.FRONT)
         note = "narrow" if apart is None else "nothing stretched, narrow"
-        forms.append(Form(note, few, lambda: Loops(nest, equal=None if apart is None else apart.equal), schedule))
+        equal = {} if apart is None else apart.equal
+        forms.append(Form(note, few, lambda: Loops(nest, equal=equal, aligned=apart is not None), schedule))
     if apart is not None:
-        same = Loops(general.nest, equal=apart.equal)
+        same = Loops(general.nest, equal=apart.equal, aligned=True)
         forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
     return launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}")
 

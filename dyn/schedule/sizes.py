@@ -17,6 +17,9 @@ class LoopSchedule:
     ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
     of 0 nothing is cut.
 
+    Contractions of at least ``long`` products for each of at most ``few_results`` results are cut into parts of
+    ``part_steps`` products.
+
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
     ``few_rows`` go one by one. Up to ``few_long_rows`` rows that take several sweeps are cut into parts as well.
 
@@ -33,6 +36,9 @@ class LoopSchedule:
     part_rows: int = 0
     many_rows: int = 0
     few_columns: int = 0
+    long: int = 0
+    part_steps: int = 0
+    few_results: int = 0
     few_rows: int = 0
     few_long_rows: int = 0
     divided: bool = False

@@ -17,7 +17,7 @@ from dyn.lower.gpu.emit import emit_kernel
 from dyn.lower.gpu.indices import dim_text
 from dyn.lower.gpu.scalars import C_TYPES, TABLE, apply, literal
 from dyn.ops.scalar import COMPARISONS, Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, TileContract, TileSchedule, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, Tile, TileContract, check
 from dyn.schedule.target import Target
 from dyn.shapes import as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
 from dyn.shapes.expr import Atom
@@ -151,7 +151,7 @@ def contraction() -> Kernel:
     epilogue = (Store(c, as_dim(row) * as_dim(n) + as_dim(col), acc),)
     lhs = Load(a, as_dim(row) * as_dim(k) + as_dim(red))
     rhs = Load(b, as_dim(red) * as_dim(n) + as_dim(col))
-    tile = TileContract(row, col, red, as_dim(m), as_dim(n), as_dim(k), lhs, rhs, acc, epilogue, TileSchedule(6, 4))
+    tile = TileContract(row, col, red, as_dim(m), as_dim(n), as_dim(k), lhs, rhs, acc, epilogue, Tile(6, 64))
     return Kernel("matmul", (a, b, c), (m, n, k), (), (tile,))
 
 

@@ -84,8 +84,8 @@ def batched() -> Kernel:
     return Kernel("batched", (x, r, c, y), (B, m, n), (), (grid(b, as_dim(B), body),))
 
 
-LOADED = {(d, k): transposed(d, k) for d in DTYPES for k in ((4, 16) if d is F32 else (16,))}
-STORED = {(d, k): transposed(d, k, stores=True) for d in DTYPES for k in ((4, 16) if d is F32 else (16,))}
+LOADED = {(d, k): transposed(d, k) for d in DTYPES for k in ((1, 4, 16) if d is F32 else (16,))}
+STORED = {(d, k): transposed(d, k, stores=True) for d in DTYPES for k in ((1, 4, 16) if d is F32 else (16,))}
 CONSTANT = {n: constant(n) for n in (1, 2, 3, 4, 7, 8, 16, 24, 32)}
 
 

@@ -5,7 +5,8 @@ Sizes are parameters of a kernel, so one compiled kernel runs all of a grid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -15,6 +16,7 @@ import pytest
 from dyn import dtypes
 from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType
+from dyn.lower.x86 import tile as tile_emitter
 from dyn.lower.x86.emit import emit_kernel
 from dyn.lower.x86.tile_ints import known_factor
 from dyn.ops.scalar import Scalar
@@ -27,14 +29,16 @@ from dyn.schedule.kernel import (
     Kernel,
     Load,
     Loop,
+    Operand,
     Ref,
     Role,
     Stmt,
     Store,
+    Tile,
     TileContract,
-    TileSchedule,
 )
 from dyn.schedule.target import Target
+from dyn.schedule.x86.blocking import Blocking
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.lower.x86_run import Compiled, compile_kernels
@@ -44,10 +48,26 @@ SIZES = (0, 1, 2, 3, 7, 8, 9, 47, 48, 49, 64, 100)
 #: (rows, columns, reduced): more than one block of each.
 BLOCKED = ((9, 50, 3000), (300, 49, 2100), (17, 100, 1025), (3, 500, 1100))
 
-PACKED = TileSchedule(8, 3, pack_rhs=True, unroll=1)
-DIRECT = TileSchedule(4, 6, pack_rhs=False, unroll=1)
+
+def tiled(rows: int, vectors: int, *, packed: bool = True, dtype: DType = F32) -> Tile:
+    """A tile some vectors of this machine wide."""
+    lanes = host_target().lanes(dtype.itemsize)
+    return Tile(rows, vectors * lanes, (Operand.RHS,) if packed else ())
+
+
+PACKED = tiled(8, 3)
+DIRECT = tiled(4, 6, packed=False)
 #: Panels that take turns at each tile of rows, and short blocks of the reduced dimension.
-SHARED = TileSchedule(8, 3, pack_rhs=True, unroll=2, panels=2, depth=64, ahead=8)
+SHARED = Blocking(low_tiles=False, unroll=2, panels=2, depth=64, ahead=8)
+
+
+@contextmanager
+def blocked(blocking: Blocking) -> Iterator[None]:
+    """Code for caches for which contractions are blocked like this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tile_emitter, "blocking", lambda target: blocking)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        yield
+
 
 Values = np.ndarray
 
@@ -101,7 +121,7 @@ def contraction(
     name: str,
     lhs: str | Callable[[Axes], Expr],
     rhs: str | Callable[[Axes], Expr],
-    schedule: TileSchedule,
+    tile: Tile,
     *,
     dtype: DType = F32,
     operands: tuple[DType, DType] | None = None,
@@ -118,8 +138,8 @@ def contraction(
     right_expr = Load(b, RHS[rhs](axes)) if isinstance(rhs, str) else _on(rhs(axes), b)
     acc = Ref("acc", dtype)
     buffers, stmt = (epilogue if epilogue is not None else store_plain(dtype))(axes, acc)
-    tile = TileContract(i, j, r, dm, dn, dk, left_expr, right_expr, acc, (stmt,), schedule)
-    return Kernel(name, (a, b, *buffers), (m, n, k), (), (tile,))
+    stmts = (TileContract(i, j, r, dm, dn, dk, left_expr, right_expr, acc, (stmt,), tile),)
+    return Kernel(name, (a, b, *buffers), (m, n, k), (), stmts)
 
 
 PLACE = Buffer("place", F32)
@@ -172,10 +192,9 @@ LAYOUTS = [(left, right) for left in LHS for right in RHS]
 @pytest.mark.parametrize("dtype", [F32, F64, I32, I64], ids=str)
 def test_layouts_and_dtypes(dtype: DType) -> None:
     """Every layout of both operands, packed and direct (dot products for a transposed right operand)."""
-    schedules = (
-        (PACKED, DIRECT) if dtype is F32 else (PACKED,) if dtype is I64 else (PACKED, TileSchedule(4, 3, False, 2))
-    )
-    cases = [(left, right, s) for s in schedules for left, right in LAYOUTS]
+    packed, wide = tiled(8, 3, dtype=dtype), tiled(4, 6 if dtype is F32 else 3, packed=False, dtype=dtype)
+    tiles = (packed,) if dtype is I64 else (packed, wide)
+    cases = [(left, right, s) for s in tiles for left, right in LAYOUTS]
     kernels = compile_kernels(
         [contraction("g", left, right, s, dtype=dtype, epilogue=store_bias(dtype)) for left, right, s in cases]
     )
@@ -185,41 +204,55 @@ def test_layouts_and_dtypes(dtype: DType) -> None:
 
 def test_narrow_integers() -> None:
     """Bytes wrap around."""
-    (schedule,) = [v.schedule for v in contract_schedules(host_target(), dtypes.int8, col_contiguous=True)]
-    kernels = compile_kernels([contraction("g", "mk", rhs, schedule, dtype=dtypes.int8) for rhs in RHS])
+    (tile,) = [v.tile for v in contract_schedules(host_target(), dtypes.int8, col_contiguous=True)]
+    kernels = compile_kernels([contraction("g", "mk", rhs, tile, dtype=dtypes.int8) for rhs in RHS])
     for kernel, rhs in zip(kernels, RHS, strict=True):
         for m, n, k in sample(20):
             a, b = values((m, k), dtypes.int8, 1), values((k, n), dtypes.int8, 2)
             np.testing.assert_array_equal(run(kernel, a, b, rhs=rhs), a @ b)
 
 
-@pytest.mark.parametrize(
-    "schedule", [TileSchedule(6, 4), TileSchedule(12, 2), TileSchedule(1, 1), TileSchedule(5, 2, unroll=3)]
-)
-def test_tile_shapes(schedule: TileSchedule) -> None:
-    both = [schedule, replace(schedule, pack_rhs=False)]
-    for kernel in compile_kernels([contraction("g", "mk", "kn", s, epilogue=store_bias(F32)) for s in both]):
+@pytest.mark.parametrize(("rows", "vectors", "unroll"), [(6, 4, 4), (12, 2, 4), (1, 1, 4), (5, 2, 3)])
+def test_tile_shapes(rows: int, vectors: int, unroll: int) -> None:
+    both = [tiled(rows, vectors, packed=packed) for packed in (True, False)]
+    with blocked(Blocking(unroll=unroll)):
+        kernels = compile_kernels([contraction("g", "mk", "kn", t, epilogue=store_bias(F32)) for t in both])
+    for kernel in kernels:
         check_all(kernel, F32, [*sample(40), *BLOCKED[:2]], "mk", "kn")
 
 
-SHARING = (SHARED, replace(SHARED, rows=6, vectors=4, panels=3), replace(SHARED, rows=1, vectors=2, panels=4, depth=0))
+def test_columns_between_vectors() -> None:
+    """A tile of some family's that is no whole number of vectors wide has the next one's accumulators."""
+    (kernel,) = compile_kernels([contraction("g", "mk", "kn", Tile(3, 20), epilogue=store_bias(F32))])
+    check_all(kernel, F32, sample(40), "mk", "kn")
 
 
-@pytest.mark.parametrize("schedule", SHARING)
-def test_panels_that_share_rows(schedule: TileSchedule) -> None:
+SHARING = (
+    (PACKED, SHARED),
+    (tiled(6, 4), replace(SHARED, panels=3)),
+    (tiled(1, 2), replace(SHARED, panels=4, depth=0)),
+)
+
+
+@pytest.mark.parametrize(("tile", "blocking"), SHARING)
+def test_panels_that_share_rows(tile: Tile, blocking: Blocking) -> None:
     """Every layout; as many columns as come, so that some panels are narrow."""
-    kernels = compile_kernels([contraction("g", x, y, schedule, epilogue=store_bias(F32)) for x, y in LAYOUTS])
+    with blocked(blocking):
+        kernels = compile_kernels([contraction("g", x, y, tile, epilogue=store_bias(F32)) for x, y in LAYOUTS])
     for (left, right), kernel in zip(LAYOUTS, kernels, strict=True):
         check_all(kernel, F32, [*sample(40), *BLOCKED], left, right)
 
 
-@pytest.mark.parametrize("schedule", SHARING)
-def test_one_kernel_packs_panels_that_are_all_whole(schedule: TileSchedule) -> None:
+@pytest.mark.parametrize(("tile", "blocking"), SHARING)
+def test_one_kernel_packs_panels_that_are_all_whole(tile: Tile, blocking: Blocking) -> None:
     """Its tile has as few rows as there are panels; there may be fewer rows or panels than that, or none."""
     statics = [(None, 96, 64), (None, 384, None), (None, 192, 40), (3, 240, None), (None, 100, 130), (None, 48, 7)]
-    cases = [contraction("g", "mk", "kn", schedule, extents=x, epilogue=store_bias(F32)) for x in statics]
+    with blocked(blocking):
+        shared = compile_kernels(
+            [contraction("g", "mk", "kn", tile, extents=x, epilogue=store_bias(F32)) for x in statics]
+        )
     plain = [contraction("g", "mk", "kn", PACKED, extents=x, epilogue=store_bias(F32)) for x in statics]
-    pairs = zip(compile_kernels(cases), compile_kernels(plain), strict=True)
+    pairs = zip(shared, compile_kernels(plain), strict=True)
     for (kernel, other), (rows, n, depth) in zip(pairs, statics, strict=True):
         for m in SIZES if rows is None else (rows,):
             for k in (0, 1, 63, 64, 65, 200) if depth is None else (depth,):
@@ -384,7 +417,7 @@ def test_strides_and_broadcast_batches() -> None:
             close(c[index], left, np.broadcast_to(b[0, :, :1, 0], (k, n)))
 
 
-def chunked(schedule: TileSchedule, rows: int, cols: int, lhs: str = "mk", static: int | None = None) -> Kernel:
+def chunked(tile: Tile, rows: int, cols: int, lhs: str = "mk", static: int | None = None) -> Kernel:
     """GRID loops over chunks of rows and columns, as a caller makes them."""
     m, n, k, i, j, r, p, q = [symbol(s) for s in "mnkijrpq"]
     dm, dk, dp, dq = [as_dim(s) for s in (m, k, p, q)]
@@ -393,28 +426,28 @@ def chunked(schedule: TileSchedule, rows: int, cols: int, lhs: str = "mk", stati
     a, b, c = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32)
     acc = Ref("acc", F32)
     height, width = dim_min(rows, dm - dp * rows), dim_min(cols, dn - dq * cols)
-    tile = TileContract(
+    stmt = TileContract(
         i, j, r, height, width, dk, Load(a, LHS[lhs](axes)), Load(b, RHS["kn"](axes)), acc,
-        (Store(c, axes.i * axes.n + axes.j, acc),), schedule,
+        (Store(c, axes.i * axes.n + axes.j, acc),), tile,
     )  # fmt: skip
-    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (tile,))
+    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,))
     return Kernel("chunks", (a, b, c), (m, n, k), (), (Loop(Role.GRID, p, floordiv(dm + rows - 1, rows), (inner,)),))
 
 
 def test_results_depend_on_no_cutting() -> None:
     """Chunks, spans of the grid, tiles, packing, and the rows beside it: a row's bits are the same."""
-    whole, direct, low, chunks, transposed, shared = compile_kernels(
+    whole, direct, low, chunks, transposed = compile_kernels(
         [
             contraction("g", "mk", "kn", PACKED),
-            contraction("g", "mk", "kn", TileSchedule(8, 3, False, 1)),
+            contraction("g", "mk", "kn", tiled(8, 3, packed=False)),
             contraction("g", "mk", "kn", DIRECT),
             chunked(PACKED, 16, 96),
             chunked(PACKED, 16, 96, "km"),
-            chunked(SHARED, 16, 96),
         ]
     )
-    statics = [chunked(PACKED, 16, 96, static=192), chunked(SHARED, 16, 96, static=192)]
-    for static in compile_kernels(statics):
+    with blocked(SHARED):
+        shared, first = compile_kernels([chunked(PACKED, 16, 96), chunked(PACKED, 16, 96, static=192)])
+    for static in (first, *compile_kernels([chunked(PACKED, 16, 96, static=192)])):
         a, b = values((37, 100), F32, 1), values((100, 192), F32, 2)
         np.testing.assert_array_equal(run(static, a, b), run(whole, a, b))
     for m, n, k in [(100, 200, 64), (37, 49, 100), (300, 50, 2100), (1, 100, 1030)]:
@@ -436,9 +469,9 @@ def test_results_depend_on_no_cutting() -> None:
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
-    deep = replace(SHARED, depth=768)
-    for lhs, rhs, schedule in [(x, y, s) for x, y in LAYOUTS for s in (PACKED, deep)]:
-        size = emit_kernel(contraction("g", lhs, rhs, schedule), target).scratch_bytes
+    for lhs, rhs, blocking in [(x, y, b) for x, y in LAYOUTS for b in (Blocking(), replace(SHARED, depth=768))]:
+        with blocked(blocking):
+            size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
         assert isinstance(size, int)
         assert size < 1 << 20
     assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * 6 * target.vector_bytes
@@ -455,7 +488,7 @@ def test_other_targets(cpu: str) -> None:
         pytest.skip(f"this machine does not run {cpu} code")
     cases = [("mk", "kn"), ("mk", "nk"), ("km", "kn")]
     tiles = [
-        (lhs, rhs, v.schedule)
+        (lhs, rhs, v.tile)
         for lhs, rhs in cases
         for v in contract_schedules(target, F32, col_contiguous=rhs == "kn", red_contiguous=rhs == "nk")
     ]
@@ -487,9 +520,11 @@ def test_schedules_cover_all_rows_and_fit_the_registers(target: Target) -> None:
                     assert v.min_rows == following
                     following = v.max_rows + 1 if v.max_rows is not None else -1
                     lanes = target.lanes(dtype.itemsize)
-                    assert v.row_chunk % v.schedule.rows == 0
-                    assert v.col_panel % (v.schedule.vectors * lanes) == 0
-                    assert v.schedule.rows * v.schedule.vectors + v.schedule.vectors + 1 <= target.registers
+                    assert v.row_chunk % v.tile.rows == 0
+                    assert v.col_panel % v.tile.columns == 0
+                    vectors, rest = divmod(v.tile.columns, lanes)
+                    assert rest == 0
+                    assert v.tile.rows * vectors + vectors + 1 <= target.registers
                 assert following == -1
                 assert len(variants) <= 3
 
@@ -503,15 +538,16 @@ def test_known_factors() -> None:
 def test_schedules_divide_the_columns() -> None:
     target = TARGETS[0]
     tiles = {
-        n: (v.schedule.rows, v.schedule.vectors)
+        n: (v.tile.rows, v.tile.columns)
         for n in (768, 48, 64, 128, 32, 50, 100)
         for v in contract_schedules(target, F32, col_contiguous=False, cols=n)
     }
-    assert tiles == {768: (8, 3), 48: (8, 3), 64: (6, 4), 128: (6, 4), 32: (12, 2), 50: (8, 3), 100: (8, 3)}
-    wide = contract_schedules(target, F32, col_contiguous=True, cols=768)
-    assert [(v.schedule.rows, v.schedule.vectors, v.schedule.pack_rhs) for v in wide] == [(4, 6, False), (4, 6, True)]
-    assert [(v.min_rows, v.max_rows) for v in wide] == [(0, 4), (5, None)]
-    assert contract_schedules(target, F32, col_contiguous=True, cols=100)[1].schedule.rows == 8
+    high, wide = (8, 48), (6, 64)
+    assert tiles == {768: high, 48: high, 64: wide, 128: wide, 32: (12, 32), 50: high, 100: high}
+    variants = contract_schedules(target, F32, col_contiguous=True, cols=768)
+    assert [v.tile for v in variants] == [Tile(4, 96, ()), Tile(4, 96)]
+    assert [(v.min_rows, v.max_rows) for v in variants] == [(0, 4), (5, None)]
+    assert contract_schedules(target, F32, col_contiguous=True, cols=100)[1].tile.rows == 8
 
 
 def test_schedules_of_intels_caches() -> None:
@@ -520,8 +556,8 @@ def test_schedules_of_intels_caches() -> None:
         contract_schedules(Target("x86", name, vector_bytes=64, registers=32), F32, col_contiguous=True, cols=768)
         for name in ("znver5", "x86-64-v4", "cascadelake")
     ]
-    assert (first[1].schedule, first[1].row_chunk, first[1].col_panel) == (TileSchedule(4, 6, True, 1), 256, 96)
+    assert (first[1].tile, first[1].row_chunk, first[1].col_panel) == (Tile(4, 96), 256, 96)
     assert unknown == first
-    assert intel[1].schedule == TileSchedule(8, 3, True, unroll=2, panels=2, depth=768, ahead=8)
+    assert intel[1].tile == Tile(8, 48)
     assert (intel[1].row_chunk, intel[1].col_panel) == (528, 96)
     assert intel[0] == replace(first[0], row_chunk=528)

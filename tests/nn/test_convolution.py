@@ -155,6 +155,11 @@ def slowly(x: Array, w: Array, case: Case, pads: tuple[tuple[int, int], ...]) ->
 @given(case=cases(), seed=st.integers(0, 9))
 @settings(max_examples=40)
 def test_random_convolutions(case: Case, seed: int) -> None:
+    check(case, seed)
+
+
+def check(case: Case, seed: int) -> None:
+    """Compile and run a convolution at several sizes, and compare it with the reference."""
     traced = trace(program_of(case), *specs(case))
     program = compile_traced(traced, [])
     rng = np.random.default_rng(seed)
@@ -165,6 +170,37 @@ def test_random_convolutions(case: Case, seed: int) -> None:
         close(actual, wanted, w.size // max(case.features, 1))
         if number == 0 and not isinstance(case.options["padding"], str) and case.dtype == "float64":
             close(wanted, slowly(x, w, case, case.options["padding"]), w.size)
+
+
+@pytest.mark.parametrize("numbers", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NCH", "OIH", "NHC")])
+@pytest.mark.parametrize("known", [True, False], ids=["groups are a number", "groups are a size"])
+def test_undeclared_groups(numbers: tuple[str, str, str], known: bool) -> None:
+    """One compile for one channel and one feature a group and for more of either, however many groups there are."""
+    at, spatial = numbers[0].index("C"), len(numbers[0]) - 2
+
+    def program(xp: Any, x: Any, w: Any) -> Any:
+        groups = 9 if known else x.shape[at] // w.shape[numbers[1].index("I")]
+        y = nn.conv(x, w, (1,) * spatial, "SAME", dimension_numbers=numbers, feature_group_count=groups)
+        return (nn.relu(y),)
+
+    traced = trace(
+        program,
+        *[f"float64 {' '.join(f'{n}{c}' for c in axes)}".lower() for n, axes in zip("xw", numbers, strict=False)],
+    )
+    compiled = compile_traced(traced, [])
+    rng = np.random.default_rng(0)
+    places = "HW"[:spatial]
+    for groups, channels, features, size in itertools.product(
+        (9,) if known else (1, 2, 9, 20), (1, 2), (1, 3), (0, 1, 6)
+    ):
+        left = {"N": 2, "C": groups * channels, **dict.fromkeys(places, size)}
+        right = {"I": channels, "O": groups * features, **dict.fromkeys(places, 3)}
+        x, w = (
+            rng.integers(-3, 4, [sizes[c] for c in axes]).astype("f8")
+            for sizes, axes in ((left, numbers[0]), (right, numbers[1]))
+        )
+        (actual,), (wanted,) = run_compiled(compiled, [x, w]), run(traced, [x, w])
+        np.testing.assert_array_equal(actual, wanted)
 
 
 @given(case=cases())

@@ -74,3 +74,21 @@ def test_windows_take_an_epilogue(golden: Callable[[str, str], None]) -> None:
     done = optimized(m.function(m.add(m.op("tanh", pooled), 1.0)))
     golden("windows_plan.txt", done.plan.text())
     golden("windows_pool.txt", text(done))
+
+
+def test_one_channel_a_group_where_that_is_undecided(golden: Callable[[str, str], None]) -> None:
+    m = Model("depthwise")
+    x, w = m.param("x", "n", "h", "w", "c"), m.param("w", 3, 3, "i", "o")
+    done = optimized(m.function(convolve(m, x, w, NHWC, feature_group_count=32)))
+    (launch,) = done.launches
+    assert [(v.note, v.when()) for v in launch.variants] == [
+        ("a channel a group", "max(-i + 1, i - 1, -o + 32, o - 32) <= 0"), ("packed 8x48", "")
+    ]  # fmt: skip
+    golden("convolution_depthwise_undecided.txt", text(done))
+
+
+def test_few_groups_have_one_kernel() -> None:
+    m = Model("grouped")
+    x, w = m.param("x", "n", "h", "w", "c"), m.param("w", 3, 3, "i", "o")
+    (launch,) = optimized(m.function(convolve(m, x, w, NHWC, feature_group_count=2))).launches
+    assert len(launch.variants) == 1

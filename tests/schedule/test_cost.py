@@ -17,8 +17,8 @@ from dyn.schedule.kernel import (
     Ref,
     Role,
     Store,
+    Tile,
     TileContract,
-    TileSchedule,
     Update,
 )
 from dyn.schedule.launch import Launch
@@ -63,7 +63,7 @@ def test_a_contraction_costs_its_arithmetic_its_operands_and_its_epilogue() -> N
     acc = Ref("acc", F32)
     tile = TileContract(
         ROW, J, K, 8, 48, as_dim(N), Load(X, as_dim(K)), Load(X, as_dim(J)), acc,
-        (Store(OUT, as_dim(J), acc),), TileSchedule(8, 3),
+        (Store(OUT, as_dim(J), acc),), Tile(8, 48),
     )  # fmt: skip
     cost = iteration_cost((tile,), ())
     assert evaluate(cost, {N: 100}) == 8 * 48 * 100 // 4 + (8 + 48) * 100 * 4 + 8 * 48 * 4

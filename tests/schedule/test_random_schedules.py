@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dyn.errors import IRError, NotYetError
-from dyn.schedule.axes import AxisKind, axis
+from dyn.schedule import contractions as contraction_tables
+from dyn.schedule import tiles
+from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.gpu import tables as gpu
-from dyn.schedule.kernel import Role
+from dyn.schedule.kernel import Operand, Role, Tile
 from dyn.schedule.loops import Loops, Phase, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest
@@ -25,9 +28,11 @@ from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
 from dyn.shapes import free_symbols
 from tests.lower.gpu_programs import TARGETS, Compiled, compare_programs, compile_function, drawn
+from tests.nn import test_convolution as convolutions
 from tests.numpy.differential import compare
+from tests.schedule.test_split import SMALL
 from tests.stitch.models import optimized
-from tests.stitch.programs import Program, programs
+from tests.stitch.programs import Program, contractions, programs
 from tests.stitch.test_plans import PROGRAMS
 from tests.stitch.test_random_programs import CHECKS, run_program
 
@@ -66,7 +71,7 @@ def _own_steps(loops: Loops, phase: Phase, rng: Random) -> None:
         loops.fuse(phase.axes, phase)
     if rng.random() < 0.5:
         chosen = rng.choice(phase.axes)
-        if chosen.kind in (AxisKind.PARALLEL, AxisKind.REDUCE):
+        if chosen.kind in (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.CONTRACTED):
             loops.split(chosen, rng.choice([1, 2, 5, 64]), phase)
 
 
@@ -116,16 +121,41 @@ class _Drawn:
 
         return schedule
 
+    def dots(self, loops: Loops) -> None:
+        self.along_rows(loops)
 
-@hypothesis.settings(max_examples=60, suppress_health_check=CHECKS)
-@given(programs(), st.integers(0, 2**32))
-def test_random_programs(program: Program, seed: int) -> None:
+    def in_tiles(self, variant: object, row: Axis, column: Axis) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            rng = self.rng
+            if rng.random() < 0.3:  # a fold like any other
+                (self.along_rows if rng.random() < 0.5 else self.columns(None))(loops)
+                return
+            if rng.random() < 0.3:
+                loops.flatten(loops.phases[0].axes, loops.phases[0])
+            sides = [row, column] if rng.random() < 0.7 else [column, row]
+            cut = [loops.split(side, rng.choice([1, 3, 40, 300])) for side in sides]
+            *outer, rows, columns = [a for pair in zip(*cut, strict=True) for a in pair]
+            rest = [a for a in loops.shared if a not in (*outer, rows, columns)]
+            loops.reorder([*rng.sample([*rest, *outer], len(rest) + 2), rows, columns])
+            staged = (Operand.RHS,) if rng.random() < 0.5 else ()
+            loops.tensorise(rows, columns, Tile(rng.choice([1, 3, 4]), rng.choice([1, 20, 48, 64]), staged))
+
+        return schedule
+
+
+_TABLES = {tables: ("elementwise", "along_rows", "columns"), tiles: ("in_tiles",), contraction_tables: ("dots",)}
+
+
+@contextlib.contextmanager
+def _random_schedules(seed: int) -> Iterator[None]:
+    """Schedules drawn at random, and no program that none can be drawn for."""
     drawn = _Drawn(Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("elementwise", "along_rows", "columns"):
-            patch.setattr(tables, name, getattr(drawn, name))
+        for table, names in _TABLES.items():
+            for name in names:
+                patch.setattr(table, name, getattr(drawn, name))
         try:
-            run_program(program)
+            yield
         except NotYetError:
             hypothesis.reject()
         except IRError as error:
@@ -211,6 +241,35 @@ def test_random_programs_on_gpus(target: Target, require_tool: Callable[..., str
             return compile_function(program.function, target, name)
 
     assert compare_programs(drawn(40), target, compiled) > 25
+
+
+@hypothesis.settings(max_examples=60, suppress_health_check=CHECKS)
+@given(programs(), st.integers(0, 2**32))
+def test_random_programs(program: Program, seed: int) -> None:
+    with _random_schedules(seed):
+        run_program(program)
+
+
+@hypothesis.settings(max_examples=40, suppress_health_check=CHECKS)
+@given(contractions(), st.integers(0, 2**32))
+def test_random_contractions(program: Program, seed: int) -> None:
+    with _random_schedules(seed):
+        run_program(program)
+
+
+@hypothesis.settings(max_examples=30, suppress_health_check=CHECKS)
+@given(contractions(), st.integers(0, 2**32))
+def test_random_contractions_in_parts(program: Program, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, _random_schedules(seed):
+        patch.setattr(tables, "SIZES", SMALL)
+        run_program(program)
+
+
+@hypothesis.settings(max_examples=25, suppress_health_check=CHECKS)
+@given(case=convolutions.cases(), seed=st.integers(0, 2**32))
+def test_random_convolutions(case: convolutions.Case, seed: int) -> None:
+    with _random_schedules(seed):
+        convolutions.check(case, seed % 10)
 
 
 def test_the_schedule_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_only_axes_without_an_order_become_one() -> None:
     ordered, free = axis("a", 2, AxisKind.FOLD), axis("b", 3)
     loops = Loops(Nest(plan, group, (), (Stage((ordered, free)),)))
     (phase,) = loops.phases
-    with pytest.raises(ScheduleError, match=r"^a, b do not follow one another, or have an order$"):
+    with pytest.raises(ScheduleError, match=r"^a, b do not follow one another, or differ in kind$"):
         loops.flatten(phase.axes, phase)
     with pytest.raises(ScheduleError, match=r"^a, b have an order, and b cannot be the outermost$"):
         loops.bind_lanes(phase, outermost=True)

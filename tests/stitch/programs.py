@@ -461,6 +461,29 @@ def programs(draw: Draw, most_ops: int = 10) -> Program:
     for _ in range(draw(st.integers(1, most_ops))):
         with contextlib.suppress(ShapeError):  # what cannot hold for any size is no program
             maker.op()
+    return _finished(draw, maker, symbols, params)
+
+
+@st.composite
+def contractions(draw: Draw) -> Program:
+    """A program of three symbols around a contraction of what may be computed, with something done with its result."""
+    symbols = [new_symbol(name, f"size {name}") for name in "nmk"]
+    maker = Maker(draw, symbols)
+    dtype = maker.pick((*[dtypes.float32] * 3, dtypes.float64, dtypes.int32, dtypes.bfloat16))
+    dims = [*map(as_dim, symbols), 1, 4]
+    params = [maker.param(tuple(map(as_dim, symbols)), dtype, "p0")]
+    params += [maker.param(tuple(maker.pick(dims) for _ in range(draw(st.integers(1, 3)))), dtype, "p1")]
+    for number, most in ((0, 2), (1, 3)):
+        for _ in range(draw(st.integers(0, most))):
+            with contextlib.suppress(ShapeError):
+                maker.pick([maker.unary, maker.binary, maker.transpose, maker.broadcast, maker.reshape, maker.slice])()
+        if number == 0:
+            maker.dot()
+    return _finished(draw, maker, symbols, params)
+
+
+def _finished(draw: Draw, maker: Maker, symbols: Sequence[Symbol], params: Sequence[Value]) -> Program:
+    """A program of what has been drawn: a few results, and sizes to run it with."""
     computed = maker.values[::-1]
     results = [computed[0]] + [maker.pick(computed) for _ in range(draw(st.integers(0, 2)))]
     infos = tuple(ParamInfo(p.name) for p in params)

@@ -58,12 +58,13 @@ class Squares:
             expr
             for expr in exprs
             if isinstance(expr, Load) and not expr.bound and expr.mask is None and not em.is_scratch(expr.buffer)
-            if is_square(expr.index, loop.var, lane)
+            if self.most > 1 and is_square(expr.index, loop.var, lane)
         ]
         self.stores = [
             stmt
             for stmt in loop.body
-            if isinstance(stmt, Store) and not em.is_scratch(stmt.buffer) and is_square(stmt.index, loop.var, lane)
+            if isinstance(stmt, Store) and not em.is_scratch(stmt.buffer)
+            if self.most > 1 and is_square(stmt.index, loop.var, lane)
         ]
         places = {id(access): self._stack(access) for access in (*self.loads, *self.stores)}
         self._memory = {number: place for number, place in places.items() if place is not None}

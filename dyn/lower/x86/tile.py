@@ -35,7 +35,8 @@ from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import Block, Packer, define, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Part, Rows
-from dyn.schedule.kernel import TileContract
+from dyn.schedule.kernel import Operand, TileContract
+from dyn.schedule.x86.blocking import IN_PLACE, blocking
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -64,11 +65,10 @@ class _Tile:
     def __init__(self, em: KernelEmitter, tile: TileContract) -> None:
         self.em, self.fn, self.tile = em, em.fn, tile
         self.ints = Ints(em.fn)
-        schedule = tile.schedule
         itemsize = tile.acc.dtype.itemsize
         self.vec = em.register(tile.acc.dtype, em.target.lanes(itemsize))
         w = self.w = self.vec.lanes
-        self.height, self.vectors = schedule.rows, schedule.vectors
+        self.height, self.vectors = tile.tile.rows, -(-tile.tile.columns // w)
         if isinstance(tile.row_extent, int):
             while self.height > 1 and tile.row_extent <= self.height // 2:
                 self.height //= 2
@@ -80,19 +80,22 @@ class _Tile:
         if self.lhs is not None and self.lhs.fast != 1:
             self.lhs = None
         self.rhs = strided(tile.rhs, tile.red, tile.col, tile.digits)
+        stages = Operand.RHS in tile.tile.staged
         #: Whether vectors lie along the reduced dimension.
-        self.dots = not schedule.pack_rhs and self._dots()
+        self.dots = not stages and self._dots()
         if self.rhs is not None and self.rhs.fast != 1 and not self.dots:
             self.rhs = None
-        if em.target.vector_bytes < 32 and schedule.pack_rhs:  # masked loads are branches
+        if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
         #: PACKED if the panel is packed before the micro-kernels run.
-        self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if schedule.pack_rhs else Rhs.DIRECT
+        self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if stages else Rhs.DIRECT
+        #: How panels are packed, for this target's caches.
+        self.blocking = blocking(em.target) if self.mode is not Rhs.DIRECT else IN_PLACE
 
         #: Panels that lie packed side by side, and take turns at each tile of rows.
-        self.group = schedule.panels if self.mode is not Rhs.DIRECT else 1
+        self.group = self.blocking.panels
         most = PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize * self.group) // 64
-        self.block = min(schedule.depth // 64 if schedule.depth else most, most)
+        self.block = min(self.blocking.depth // 64 if self.blocking.depth else most, most)
         self.block = max(self.block, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
@@ -174,16 +177,16 @@ class _Tile:
             self.packing = self._leaf(self.height, vectors, Rhs.PACKING)
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
-        fma, schedule, red = self.em.machine.has_fma, self.tile.schedule, self.tile.red_extent
+        fma, own, red = self.em.machine.has_fma, self.blocking, self.tile.red_extent
         if self.dots:
             leaf = Dot(self.vec, rows, self.width, fma).leaf()
         else:
-            unroll = schedule.unroll if rows == self.height else 1
+            unroll = own.unroll if rows == self.height else 1
             micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma)
             if rhs is Rhs.PACKED:
                 # Blocks of the reduced dimension are multiples of W, but for the last.
                 ragged = not (unroll > 1 and self.w % unroll == 0 and known_factor(red) % unroll == 0)
-                micro = replace(micro, ahead=schedule.ahead, ragged=ragged)
+                micro = replace(micro, ahead=own.ahead, ragged=ragged)
             elif self.lead:
                 stride, apart = self.group * self.width, self._depth() * self.width
                 micro = replace(micro, stride=stride, unroll=1, panel=self.vectors, apart=apart)

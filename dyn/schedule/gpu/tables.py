@@ -10,7 +10,6 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
-from dyn.schedule.nest import Nest
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import InParts, Parts, in_parts
 from dyn.schedule.running import Running
@@ -153,13 +152,15 @@ def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     return join_launches(plan, group, chunked)
 
 
-def fold_windows(nest: Nest, target: Target) -> Launch:
-    """The launch of a nest of window folds: a window a lane."""
-    loops, group = Loops(nest), nest.group
-    if not loops.shared:
-        loops.shared.append(axis("i", 1))
-    elementwise(target)(loops)
-    return loops.launch(f"{group.kind.value} {group.name}, folded")
+def folds(target: Target) -> Schedule:
+    """A fold a lane, such as that of a window."""
+
+    def schedule(loops: Loops) -> None:
+        if not loops.shared:
+            loops.shared.append(axis("i", 1))
+        elementwise(target)(loops)
+
+    return schedule
 
 
 def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:

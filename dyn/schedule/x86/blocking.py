@@ -29,6 +29,8 @@ class Blocking:
     rows: int = 256
 
 
+#: For what is not packed, but read where it lies.
+IN_PLACE = Blocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
 _FIRST = Blocking()
 #: Measured on Cascade Lake. Its second-level cache gives half of that, less while it is filled, so tiles are high, and

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
-from dyn.schedule.kernel import TileSchedule
+from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import blocking
 from dyn.shapes import Dim
@@ -32,12 +32,12 @@ DOT_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class ContractVariant:
-    """A schedule, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
+    """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
 
-    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles of the schedule.
+    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles.
     """
 
-    schedule: TileSchedule
+    tile: Tile
     row_chunk: int
     col_panel: int
     min_rows: int
@@ -69,14 +69,14 @@ def contract_schedules(
     own = blocking(target)
     panels = own.panels if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
     chunk = max((own.rows if lhs_contiguous else PACKED_ROW_CHUNK) // rows, 1) * rows
-    main = TileSchedule(rows, vectors, True, own.unroll, own.panels, own.depth, own.ahead)
+    main = Tile(rows, vectors * lanes, (Operand.RHS,))
     note = f"packed {rows}x{vectors * lanes}"
     direct = col_contiguous or (red_contiguous and lhs_contiguous)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
         return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
     low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
     few = low_rows if col_contiguous else DOT_ROWS
-    low = TileSchedule(low_rows, low_vectors, pack_rhs=False, unroll=1)
+    low = Tile(low_rows, low_vectors * lanes, ())
     low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
     return (
         ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note),

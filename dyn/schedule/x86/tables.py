@@ -8,7 +8,6 @@ from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
 from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
-from dyn.schedule.nest import Nest
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import Parts, in_parts
 from dyn.schedule.running import Running
@@ -28,6 +27,9 @@ SIZES = LoopSchedule(
     part_rows=512,
     many_rows=4096,
     few_columns=4096,
+    long=8192,
+    part_steps=4096,
+    few_results=16384,
     few_rows=8,
     few_long_rows=7,
     tile=512,
@@ -191,18 +193,20 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
 # Windows ------------------------------------------------------------------------------------------------------------
 
 
-def fold_windows(nest: Nest, target: Target) -> Launch:
-    """The launch of a nest of window folds.
+def folds(target: Target) -> Schedule:
+    """Folds of windows, and of products: lanes along the last axis, whatever it is, each going through the taps of its
+    window in turn.
 
-    Lanes go along the last axis, whatever it is; each goes through the taps of its window in turn. Whether a tap lies
-    in the padding is asked, not branched around. With the channels last the taps of a vector are vectors; with a
-    spatial axis last they are so where the stride is 1.
+    Whether a tap lies in the padding is asked, not branched around. With the channels last the taps of a vector are
+    vectors; with a spatial axis last they are so where the stride is 1.
     """
-    loops, group = Loops(nest), nest.group
-    if not loops.shared:
-        loops.shared.append(axis("i", 1))
-    elementwise(SIZES)(loops)
-    return loops.launch(f"{group.kind.value} {group.name}, folded")
+
+    def schedule(loops: Loops) -> None:
+        if not loops.shared:
+            loops.shared.append(axis("i", 1))
+        elementwise(SIZES)(loops)
+
+    return schedule
 
 
 # Concatenations and scatters ----------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""The loops of a contraction with a row, a column and a contracted axis, and their forms in tiles."""
+
+from __future__ import annotations
+
+from dyn.schedule.axes import Axis, axis
+from dyn.schedule.families import ContractVariant, Reach, contract_schedules
+from dyn.schedule.forms import Form, Schedule
+from dyn.schedule.kernel import Expr, Load
+from dyn.schedule.launch import Condition
+from dyn.schedule.loops import Loops
+from dyn.schedule.nest import Contraction, Nest
+from dyn.schedule.products import Product
+from dyn.schedule.target import Target
+from dyn.shapes import free_symbols, linear_in
+
+
+def contraction_of(nest: Nest) -> Contraction:
+    """What the first stage of a nest contracts."""
+    found = nest.stages[0].contraction
+    assert found is not None
+    return found
+
+
+class Sides:
+    """The loops of a contraction with one row, one column and one contracted axis, the first two last among those
+    shared.
+
+    What does not fuse stays outside, or else (``flat``) becomes one axis by division: the places of an image are few
+    along each of its axes.
+    """
+
+    def __init__(self, nest: Nest, *, flat: bool = False) -> None:
+        self.loops = loops = Loops(nest)
+        contraction, (first, *_) = contraction_of(nest), loops.phases
+        contracted = first.product
+        assert contracted is not None
+        rows, columns = contraction.rows, contraction.columns
+        if not columns:
+            # A matrix times a vector: the vector is the row.
+            rows, columns = columns, rows
+        rest = [a for a in loops.shared if a not in (*rows, *columns)]
+        if flat:  # what both operands go along, which are groups, outermost
+            both = contracted.symbols(contracted.lhs) & contracted.symbols(contracted.rhs)
+            rest.sort(key=lambda a: a.var not in both)
+        loops.reorder([*rest, *rows, *columns])
+        if flat:
+            sides = [[loops.flatten(rows)] if rows else []]
+            loops.flatten(first.axes, first)
+            sides.append([loops.flatten(columns)] if columns else [])
+        else:
+            reduced = loops.fuse(first.axes, first)
+            loops.flatten(reduced, first)
+            sides = [loops.fuse(rows), loops.fuse(columns)]
+        (*outer_rows, self.row), (*outer_columns, self.column) = [
+            own or [self._single(name)] for own, name in zip(sides, "mn", strict=True)
+        ]
+        loops.reorder([*rest, *outer_rows, *outer_columns, self.row, self.column])
+
+    @property
+    def reduced(self) -> Axis:
+        """The contracted axis."""
+        return self.loops.phases[0].axes[0]
+
+    def _single(self, name: str) -> Axis:
+        """A shared axis of one iteration."""
+        self.loops.shared.append(axis(name, 1))
+        return self.loops.shared[-1]
+
+
+def tile_forms(sides: Sides, target: Target) -> list[Form]:
+    """A form for each tile that the target has for some number of rows; the last one is right for any."""
+    loops, operands = sides.loops, sides.loops.operands(sides.row, sides.column)
+    # What is packed by digits is packed once for many rows: a form for a few of them would not pay.
+    direct = not operands.digits
+    reach = Reach(
+        lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced),
+        rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column),
+        rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced),
+    )
+    facts, forms = loops.nest.plan.function.facts, list[Form]()
+    for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.column.extent):
+        condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
+        decided = condition.decided(facts)
+        if decided is not False:
+            forms.append(Form(variant.note, condition, loops.fork, in_tiles(variant, sides.row, sides.column)))
+        if decided:
+            break
+    return forms
+
+
+def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
+    """A GRID iteration as many rows and columns as the variant wants, in its tiles."""
+
+    def schedule(loops: Loops) -> None:
+        chunk, rows = loops.split(row, variant.row_chunk)
+        panel, columns = loops.split(column, variant.col_panel)
+        loops.reorder([*loops.shared[:-4], chunk, panel, rows, columns])
+        loops.tensorise(rows, columns, variant.tile)
+
+    return schedule
+
+
+def _contiguous(operands: Product, operand: Expr, along: Axis) -> bool:
+    """Whether an operand is read where it lies, with neighbours along an axis next to each other."""
+    if not isinstance(operand, Load) or operand.bound or operand.mask is not None:
+        return False
+    parts = {part for d in operands.digits for part, _ in d.parts}
+    if not parts.isdisjoint(free_symbols(operand.index)):
+        return False
+    linear = linear_in(operand.index, along.var)
+    return linear is not None and linear[0] == 1
