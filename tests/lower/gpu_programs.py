@@ -71,8 +71,8 @@ def run(
                 memory[value] = inside.reshape([evaluate(d, env) for d in value.shape])
         variant = _chosen(launch, env)
         text, dims = compiled.texts[variant], [evaluate(dim, env) for dim in variant.dims]
-        shared = evaluate(text.shared_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
-        module.run(text.symbol, [memory[v] for v in launch.buffers], dims, grid, text.block, shared, seed)
+        shared = evaluate(text.scratch_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
+        module.run(text.symbol, [memory[v] for v in launch.buffers], dims, grid, text.threads, shared, seed)
         assert all((guard == 0xAB).all() for guard in guards), (
             f"stored out of bounds at {env}\n{kernel_text(variant.kernel)}\n{print_function(function)}"
         )
