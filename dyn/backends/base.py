@@ -65,7 +65,7 @@ class Executable(Protocol):
 
 
 class RenderedKernel(Protocol):
-    """A kernel as text for a target."""
+    """A kernel as text for a target, and what a launch of it takes."""
 
     @property
     def text(self) -> str: ...
@@ -77,7 +77,12 @@ class RenderedKernel(Protocol):
 
     @property
     def scratch_bytes(self) -> Dim:
-        """The scratch that one worker needs, over the kernel's dims."""
+        """The scratch that one worker, or one block, needs, over the kernel's dims."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """The threads that work on one GRID iteration."""
         ...
 
 

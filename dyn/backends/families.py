@@ -1,4 +1,4 @@
-"""The families of targets, each with what renders, builds and loads its code: the only place that knows them by name.
+"""The families of targets, a record each: its limits and schedules, and what renders, compiles and loads its code.
 
 Rooms above ask for the family of a target, and never which one it is. A new family is one more entry of ``FAMILIES``.
 """
@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.backends.base import ObjectBackend, RenderedKernel
+from dyn.backends.base import Backend, ObjectBackend, RenderedKernel
+from dyn.backends.cuda import CudaBackend
 from dyn.backends.loading import loading
+from dyn.backends.rocm import RocmBackend
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86 import host_target as x86_host_target
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.schedule.families import SCHEDULES, Schedules
 from dyn.schedule.target import Target
 
 if TYPE_CHECKING:
@@ -25,11 +28,16 @@ if TYPE_CHECKING:
 class Family:
     """A family of targets.
 
-    ``render`` writes a kernel's text for a target. ``backend`` builds texts and loads what it has built. The host
-    program and the native entry are code for this machine whatever the kernels are for: ``host_backend()``.
+    ``schedules`` are its limits and its table of schedules by class of nest. ``render`` writes a kernel's text for a
+    target, and says what a launch of it takes (:class:`dyn.backends.base.RenderedKernel`). ``compiler`` makes a binary
+    of it, on machines too that have no such device. ``backend`` builds the texts of programs and loads what it has
+    built; it raises NotYetError where programs cannot be run yet. The host program and the native entry are code for
+    this machine whatever the kernels are for: ``host_backend()``.
     """
 
+    schedules: Schedules
     render: Callable[[Kernel, Target], RenderedKernel]
+    compiler: Callable[[Target], Backend]
     backend: Callable[[Target], ObjectBackend]
 
 
@@ -45,17 +53,29 @@ def _render_x86(kernel: Kernel, target: Target) -> RenderedKernel:
     return _x86_emitter()(kernel, target)
 
 
+def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
+    from dyn.lower.gpu.emit import emit_kernel
+
+    return emit_kernel(kernel, target)
+
+
+def _later(target: Target) -> ObjectBackend:
+    raise NotYetError(f"programs for {target} are not compiled yet.", remedy="compile for this machine's processor.")
+
+
 #: By ``Target.family``.
-FAMILIES: Mapping[str, Family] = {"x86": Family(_render_x86, X86Backend)}
+FAMILIES: Mapping[str, Family] = {
+    "x86": Family(SCHEDULES["x86"], _render_x86, X86Backend, X86Backend),
+    "cuda": Family(SCHEDULES["cuda"], _render_gpu, CudaBackend, _later),
+    "rocm": Family(SCHEDULES["rocm"], _render_gpu, RocmBackend, _later),
+}
 
 
 def family_of(target: Target) -> Family:
-    """The family of a target. Raises NotYetError for one whose programs cannot be run yet."""
+    """The family of a target. Raises UnsupportedOpError for a target of none."""
     found = FAMILIES.get(target.family)
     if found is None:
-        raise NotYetError(
-            f"programs for {target} are not compiled yet.", remedy="compile for this machine's processor."
-        )
+        raise UnsupportedOpError(f"{target} is of no family.", remedy=f"use one of {', '.join(FAMILIES)}.")
     return found
 
 

@@ -30,8 +30,8 @@ def _machine(name: str) -> Run:
 
     def run(name: str, buffers: list[Array], dims: list[int]) -> None:
         kernel, text = found[name]
-        shared = evaluate(text.shared_bytes, dict(zip(kernel.dims, dims, strict=True)))
-        module.run(text.symbol, buffers, dims, 1, text.block, shared)
+        shared = evaluate(text.scratch_bytes, dict(zip(kernel.dims, dims, strict=True)))
+        module.run(text.symbol, buffers, dims, 1, text.threads, shared)
 
     return run
 

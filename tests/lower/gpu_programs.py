@@ -21,6 +21,7 @@ from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import KernelText, emit_kernel
 from dyn.pipeline import Optimized, optimize
 from dyn.record import Record
+from dyn.schedule.families import schedules_of
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.schedule.target import Target
@@ -71,8 +72,9 @@ def run(
                 memory[value] = inside.reshape([evaluate(d, env) for d in value.shape])
         variant = _chosen(launch, env)
         text, dims = compiled.texts[variant], [evaluate(dim, env) for dim in variant.dims]
-        shared = evaluate(text.shared_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
-        module.run(text.symbol, [memory[v] for v in launch.buffers], dims, grid, text.block, shared, seed)
+        shared = evaluate(text.scratch_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
+        assert shared <= (schedules_of(compiled.program.target).limits(compiled.program.target).scratch_bytes or 0)
+        module.run(text.symbol, [memory[v] for v in launch.buffers], dims, grid, text.threads, shared, seed)
         assert all((guard == 0xAB).all() for guard in guards), (
             f"stored out of bounds at {env}\n{kernel_text(variant.kernel)}\n{print_function(function)}"
         )

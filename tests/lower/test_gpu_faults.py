@@ -46,7 +46,7 @@ def without_barriers(kernel: Kernel, *sizes: tuple[int, ...], barrier: str = BAR
         name = f"{whole.symbol}_without_{k}"
         text = barrier.join(parts[:k]) + barrier.join(["", *parts[k:]])[len(barrier) :]
         text = text.replace(f" {whole.symbol}(", f" {name}(")
-        texts.append(KernelText(text, name, whole.shared_bytes, whole.block))
+        texts.append(KernelText(text, name, whole.scratch_bytes, whole.threads))
     return Subject(kernel, sizes, tuple(texts))
 
 
@@ -94,10 +94,10 @@ def run(subject: Subject, text: KernelText, seed: int) -> list[bytes | str]:
     results: list[bytes | str] = []
     for dims in subject.sizes:
         y = np.zeros_like(x)
-        shared = evaluate(text.shared_bytes, dict(zip(subject.kernel.dims, dims, strict=True)))
+        shared = evaluate(text.scratch_bytes, dict(zip(subject.kernel.dims, dims, strict=True)))
         try:
             arrays = _ARRAYS.get(subject.kernel.name, lambda x, y: [x, y])(x, y)
-            module().run(text.symbol, arrays, dims, 1, text.block, shared, seed)
+            module().run(text.symbol, arrays, dims, 1, text.threads, shared, seed)
             results.append(y.tobytes())
         except ShimError as error:
             results.append(str(error))

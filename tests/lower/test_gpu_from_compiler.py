@@ -75,7 +75,7 @@ def test_complex_numbers_run_on_gpus_too(require_tool: Any) -> None:
             env = bind_symbols(optimized.function, inputs)
             for (launch, variant), text in zip(kernels, texts, strict=True):
                 dims = [evaluate(d, env) for d in variant.dims]
-                module.run(text.symbol, [memory[v] for v in launch.buffers], dims, 3, text.block, 0, 1)
+                module.run(text.symbol, [memory[v] for v in launch.buffers], dims, 3, text.threads, 0, 1)
             for value, wanted in zip(
                 optimized.function.results, run_reference(optimized.function, inputs), strict=True
             ):

@@ -38,8 +38,8 @@ class Machine:
 
     def run(self, name: str, arrays: list[Array], dims: list[int], grid: int = 3, seed: int = 0) -> None:
         kernel, text = self.kernels[name]
-        shared = evaluate(text.shared_bytes, dict(zip(kernel.dims, dims, strict=True)))
-        self.module.run(text.symbol, arrays, dims, grid, text.block, shared, seed)
+        shared = evaluate(text.scratch_bytes, dict(zip(kernel.dims, dims, strict=True)))
+        self.module.run(text.symbol, arrays, dims, grid, text.threads, shared, seed)
 
 
 @lru_cache

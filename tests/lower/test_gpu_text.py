@@ -48,11 +48,11 @@ def test_what_a_launch_needs() -> None:
     kernel = gpu_kernels.softmax()
     text = emit_kernel(kernel, TARGETS["cuda"])
     cols = kernel.dims[1]
-    assert (text.symbol, text.block) == ("softmax", 256)
-    assert text.shared_bytes == 64 + 16 * floordiv(as_dim(cols) + 3, 4)
-    assert emit_kernel(kernel, TARGETS["hip"]).shared_bytes == 32 + 16 * floordiv(as_dim(cols) + 3, 4)
+    assert (text.symbol, text.threads) == ("softmax", 256)
+    assert text.scratch_bytes == 64 + 16 * floordiv(as_dim(cols) + 3, 4)
+    assert emit_kernel(kernel, TARGETS["hip"]).scratch_bytes == 32 + 16 * floordiv(as_dim(cols) + 3, 4)
     one_warp = emit_kernel(kernel, TARGETS["cuda"], block=32)
-    assert one_warp.shared_bytes == 16 * floordiv(as_dim(cols) + 3, 4)
+    assert one_warp.scratch_bytes == 16 * floordiv(as_dim(cols) + 3, 4)
     assert one_warp.text.count("__syncthreads") == 0  # each thread reads back what it stored itself
     assert emit_kernel(replace(kernel, name="a.b-c"), TARGETS["cuda"]).symbol == "a_b_c"
 
@@ -63,7 +63,7 @@ def test_without_lanes_a_block_is_a_warp() -> None:
     body = Loop(Role.GRID, i, as_dim(n), (Store(y, as_dim(i), Load(x, as_dim(i))),))
     kernel = Kernel("k", (x, y), (n,), (), (body,))
     check(kernel)
-    assert [emit_kernel(kernel, target).block for target in TARGETS.values()] == [32, 64]
+    assert [emit_kernel(kernel, target).threads for target in TARGETS.values()] == [32, 64]
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------

@@ -94,6 +94,9 @@ CASES: dict[str, Case] = {
     "strided": Case(lambda x: x[:, ::2] + x[:, ::-1][:, ::2], MATRIX, both()),
     "transpose": Case(lambda x: x.T + 1, MATRIX, both("32 64; 100 70")),
     "added to its transpose": Case(lambda x, y: x + y.T, "float32 n m, float32 m n", both("32 32")),
+    "many transposes": Case(
+        lambda *xs: sum(x.T * n for n, x in enumerate(xs, 1)), ", ".join(["float64 n m"] * 7), at("1 1; 3 33; 70 40")
+    ),
     "permuted": Case(lambda x: dnp.permute_dims(x, (2, 0, 1)) * 2, CUBE, at("0 2 3; 1 1 1; 2 33 40; 40 2 33; 3 5 65")),
     "heads": Case(lambda x: dnp.permute_dims(x, (0, 2, 1, 3)) * 2, "float32 a b 4 c", at("0 2 3; 1 1 1; 2 33 40")),
     "rows": Case(lambda x: dnp.sum(x, axis=1), MATRIX, both("2 1025; 9 1024; 2 16385; 1 40000")),

@@ -29,6 +29,7 @@ from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.memory import unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal
+from dyn.lower.routine import Routine
 from dyn.schedule.kernel import (
     Const,
     Expr,
@@ -62,15 +63,17 @@ _ALIGNMENT = 16
 class KernelText:
     """A kernel as C++: ``extern "C" void symbol(pointers of the buffers..., long long dims...)``.
 
-    Texts for one target can be put one after the other into one translation unit. A launch has ``block`` threads in a
-    block, any number of blocks, and ``shared_bytes`` (an expression over ``Kernel.dims``) of dynamic shared memory, all
-    that the kernel uses. Global buffers must not overlap.
+    Texts for one target can be put one after the other into one translation unit. A launch has ``threads`` threads in
+    a block, any number of blocks, and ``scratch_bytes`` (an expression over ``Kernel.dims``) of dynamic shared memory,
+    all that the kernel uses. Global buffers must not overlap.
     """
 
     text: str
     symbol: str
-    shared_bytes: Dim
-    block: int
+    scratch_bytes: Dim
+    threads: int
+    #: Texts share no functions but those that the compiler inlines.
+    routines: tuple[Routine, ...] = ()
 
 
 def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> KernelText:

@@ -75,6 +75,8 @@ class KernelText:
     definition: str
     #: Those definitions that other kernels have as well.
     routines: tuple[Routine, ...] = ()
+    #: Threads of a GRID iteration: its lanes are vectors of one.
+    threads: int = 1
 
     @property
     def text(self) -> str:

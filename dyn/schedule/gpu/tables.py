@@ -39,8 +39,8 @@ ACCESS_BYTES, MOST_TOGETHER = 16, 8
 TILE = 32
 #: Rows of up to so many elements are reduced by a few lanes, or a warp, each.
 SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 1024
-#: Bytes of scratch for what warps exchange.
-SLOTS = 1024
+#: Bytes of shared memory that every device gives without being asked; and for what warps exchange in them.
+SCRATCH_BYTES, SLOTS = 48 << 10, 1024
 #: Elements of a chunk that a lane scans. Runs of more elements than a part has are cut, if they are not many.
 EACH, PART_OF_RUN, MANY_RUNS = 8, 16384, 1024
 #: The most elements of an array for which each has a lane that looks at every update of a scatter.
@@ -49,7 +49,7 @@ FEW_PLACES = 1 << 16
 
 def limits(target: Target) -> Limits:
     """What a block has room for: shared memory that every device of the family gives without being asked."""
-    return Limits(registers=255, scratch_bytes=48 << 10, threads=THREADS, warp=target.warp)
+    return Limits(registers=255, scratch_bytes=SCRATCH_BYTES, threads=THREADS, warp=target.warp)
 
 
 # Loops --------------------------------------------------------------------------------------------------------------
@@ -113,7 +113,8 @@ def _crossed(loops: Loops) -> tuple[Axis, Axis] | None:
     lanes = max(loops.shared, key=lambda a: sum(store.stride(a) == 1 for store in stores))
     others = [a for a in loops.shared if a is not lanes]
     other = max(others, key=lambda a: len(loops.crossed_loads(lanes, a)))
-    return (lanes, other) if loops.crossed_loads(lanes, other) else None
+    bytes_ = sum(load.dtype.itemsize for load in loops.crossed_loads(lanes, other)) * TILE * (TILE + 1)
+    return (lanes, other) if 0 < bytes_ <= SCRATCH_BYTES else None
 
 
 def _transpose(loops: Loops, lanes: Axis, other: Axis) -> None:
@@ -256,7 +257,7 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     nest = stitch_nest(plan, group, keeping)
     length = product(group.space[a] for a in sorted(group.reduced))
     bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
-    room = limits(target).scratch_bytes or 0
+    room = SCRATCH_BYTES
 
     def form(note: str, most: int, width: int = 0, least: int = 0) -> Form:
         fitting = min(most, (room - SLOTS) // (max(bytes_, 1) * max(THREADS // width if width else 1, 1)))
