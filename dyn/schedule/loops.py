@@ -380,11 +380,16 @@ class Loops:
             phase.axes += axes
         self.steps.append(Step("sink", tuple(a.name for a in axes)))
 
-    def bind_lane(self, last: Axis) -> None:
-        """Let lanes go along the last shared axis, and each through all phases."""
-        if self.shared[-1:] != [last] or any(p.has_lanes() for p in self.phases):
-            raise ScheduleError(f"{last.name} is not the last shared axis, or phases have lanes of their own")
+    def bind_lane(self, last: Axis, rows: Axis | None = None) -> None:
+        """Let lanes go along the last shared axis, and each through all phases; ``rows``, the axis before it, is a
+        serial loop then."""
+        axes = [last] if rows is None else [rows, last]
+        if self.shared[-len(axes) :] != axes or any(p.has_lanes() for p in self.phases):
+            raise ScheduleError(f"{_names(axes)} are not the last shared axes, or phases have lanes of their own")
         self._roles = {last.var: Role.LANE}
+        if rows is not None:
+            self._roles[rows.var] = Role.SERIAL
+            self.steps.append(Step("bind", (rows.name,), "to a serial loop"))
         self.steps.append(Step("bind", (last.name,), "to lanes"))
 
     def bind_tile(self, steps: Axis, lanes: Axis, rows: Axis) -> None:

@@ -48,6 +48,7 @@ class Parts:
         self.size = product(space[a] for a in self.reduced)
         kept = [space[a] for a in range(len(space)) if a not in group.reduced]
         self.kept = product(kept)
+        self.unknown = sum(not isinstance(d, int) for d in kept)
         self.alone = all(d == 1 for d in kept)
         #: Whether lanes lie along the reduced axes.
         self.by_rows = self.alone or self.reduced[-1] == len(space) - 1
@@ -72,6 +73,8 @@ class Parts:
         facts = self.plan.function.facts
         if not simple and (facts.multiple(self.kept) > most or facts.divides(self.size, self.kept).proved):
             return None  # there are more where there are any: heads of attention, or as many rows as columns
+        if not simple and self.unknown > 1:
+            return None  # so seldom so few that kernels of their own would mostly be compiled for nothing
         many = dim_min(self.size - least, most - self.kept)
         few = dim_max(least - 1 - self.size, self.kept - most - 1)
         return Condition(many, 0, None), Condition(few, 0, None)
@@ -126,7 +129,9 @@ class Parts:
         kept: Sequence[Value] = (),
     ) -> Launch:
         """Each part's folds, and the full-size values that are stored in the same pass, or ``kept`` for later ones."""
-        memory = {value: Value(TensorType(value.dtype, self.group.space)) for value in kept}
+        # Of many rows, which are not cut, no memory is taken.
+        room = (self.size * dim_min(self.kept, self.cuts.few_long_rows),)
+        memory = {value: Value(TensorType(value.dtype, room)) for value in kept}
         place = linearize(stage.index, self.group.space)
         stored = tuple(_stored(to, place, value, stage.index) for value, to in memory.items())
         loops = self._loops(axes, (replace(stage, writes=(*stored, *stage.writes)),))

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class LoopSchedule:
     """Sizes that a family's loop nests are cut into.
 
-    ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``columns`` how many columns of a
-    reduction over rows, ``scattered`` how many columns of a scatter of rows: pieces of fewer make a copy slow.
+    ``elements`` is how many elements of a one-dimensional nest make a GRID iteration, ``together`` how many of one with
+    shorter runs, ``columns`` how many columns of a reduction over rows, ``scattered`` how many columns of a scatter
+    of rows: pieces of fewer make a copy slow.
 
     A reduction of more than ``part`` elements into one is cut into parts of that many, whose results are reduced in
     turn: so it runs on all cores, and its error grows with the length of a part. Columns are cut into parts of
@@ -32,6 +33,7 @@ class LoopSchedule:
     elements: int
     columns: int
     scattered: int
+    together: int = 0
     part: int = 0
     part_rows: int = 0
     many_rows: int = 0

@@ -102,10 +102,16 @@ def test_all_that_the_text_tells_is_in_the_page() -> None:
     text = html(softmax)
     for part in (
         "softmax", "1 compile", "x.shape[0]", "x_1 &gt;= 1", "needed", "the maximum of nothing has no value",
-        "reduce_exponential_divide", "always", "24*x_0*x_1 + 16*x_0", "No intermediate arrays", "fold max",
+        "reduce_exponential_divide", "always", "24*x_0*x_1 + 16*x_0", "parts joined", "fold max",
         "func @softmax", "host @softmax", "refine_shapes", "exponential", "prefers-color-scheme:dark",
     ):  # fmt: skip
         assert part in text, part
+
+
+def test_a_program_without_intermediate_arrays() -> None:
+    f = dyn.jit(lambda x: x * 5 - 2)
+    f(np.ones(3, "f4"))
+    assert "No intermediate arrays" in html(f)
 
 
 def test_before_the_first_call() -> None:

@@ -30,6 +30,7 @@ from dyn.shapes import Facts
 from dyn.source import Loc
 from tests.lower.x86_run import runnable
 from tests.orderings import DTYPES, KINDS, Array, bits, numbers, ordered, without_payloads
+from tests.threads import in_threads
 
 _TARGETS = runnable()
 #: Around one vector and several of every width, and around a block of any.
@@ -186,3 +187,22 @@ def test_places_are_counted_in_32_bits() -> None:
     host = sort._versions.in_order[0].loaded.interface.host()
     error = render_failure(host, host.sites.index(Fault.TOO_LONG), [3] * len(host.symbols), [(3,)])
     assert str(error).startswith("2^32 - 1 or more elements are to be sorted with their places, which have 32 bits")
+
+
+def test_several_threads_sort_at_once() -> None:
+    """Rows, blocks and runs of one call go to all threads; other calls do the whole work themselves."""
+    sort = dyn.jit(lambda x: (dnp.sort(x, axis=-1), dnp.argsort(x, axis=-1)))
+    arrays = [numbers("float32", size, "few") for size in (100_000, 70_001, 9000, 300)] * 2
+
+    def check(x: Array) -> None:
+        wanted = np.argsort(x, kind="stable")
+        for _ in range(3):
+            values, places = sort(x)
+            assert same(values, x[wanted])
+            assert (places == wanted).all()
+
+    for threads in (1, 3):
+        with dyn.config.override(num_threads=threads):
+            for x in arrays[:2]:
+                check(x)
+    in_threads(check, arrays)

@@ -137,13 +137,15 @@ def test_one_long_row_and_few_long_columns() -> None:
 
 
 def test_as_many_rows_as_keep_cores_busy_are_not_cut() -> None:
-    """Heads of attention, and rows of a square: there are no kernels for their parts."""
+    """Heads of attention, rows of a square, those of a batch of sequences: there are no kernels for their parts."""
 
     def launches(*shape: int | str) -> int:
         m = Model("f")
         return len(optimized(m.function(m.softmax(m.param("x", *shape)))).launches)
 
-    assert [launches("n", "m"), launches("n", 768), launches(12, "n", "m"), launches("n", "n")] == [6, 1, 1, 1]
+    assert launches("n", "m") == launches(3, "m") == 6
+    shapes: list[tuple[int | str, ...]] = [("n", 768), (12, "n", "m"), ("n", "n"), ("k", "n", 50257)]
+    assert [launches(*shape) for shape in shapes] == [1, 1, 1, 1]
 
 
 def _kernels(size: int | str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -212,3 +213,15 @@ def test_a_donated_operand_beside_a_transposed_one() -> None:
         x, y = numbers(shape, np.float32), numbers(shape[::-1], np.float32)
         wanted = x.T * 3 + y
         np.testing.assert_array_equal(function(x, y), wanted)
+
+
+def test_short_runs_go_together() -> None:
+    """Around the number of elements that one GRID iteration copies, and of runs that are none and longer than that."""
+    swap = dyn.jit(lambda x: (dnp.transpose(x, (0, 2, 1, 3)), dnp.transpose(x, (0, 2, 1, 3)) * 2))
+    for length, depth in product((0, 1, 409, 410, 1000), (0, 1, 5, 2048, 2049)):
+        x = np.arange(2 * length * 3 * depth, dtype=np.int32).reshape(2, length, 3, depth)
+        for view in (x, x[::-1, ::2]):
+            moved, doubled = swap(view)
+            np.testing.assert_array_equal(moved, view.transpose(0, 2, 1, 3))
+            np.testing.assert_array_equal(doubled, 2 * view.transpose(0, 2, 1, 3))
+    assert swap.cache_info().compiles == 1

@@ -21,6 +21,7 @@ from dyn.stitch.groups import Group, Plan
 #: Iterations are long enough to hide a loop's start.
 SIZES = LoopSchedule(
     elements=8192,
+    together=2048,
     columns=256,
     scattered=2048,
     part=32768,
@@ -59,6 +60,14 @@ def elementwise(sizes: LoopSchedule, *, narrow: bool = False) -> Schedule:
             return
         if len(axes) == 1:
             axes = loops.split(axes[0], sizes.elements)
+        elif len(axes) > 2 and loops.is_flat():
+            # Short runs of a permutation go together: what begins a GRID iteration takes as long as some vectors.
+            last = axes[-1]
+            rows = floordiv(sizes.together, dim_max(last.extent, 1))
+            if not isinstance(rows, int) or rows > 1:
+                _, few = loops.split(axes[-2], dim_max(rows, 1), name="f")
+                loops.bind_lane(last, few)
+                return
         if axes:
             loops.bind_lane(axes[-1])
 
