@@ -8,7 +8,8 @@
     │   ├── LeakedTracerError      a tracer used after its trace ended
     │   └── UnsupportedOpError     an operation, dtype or function that dyn does not know  (also a TypeError)
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
-    │   └── AxisError              an axis that an array does not have                       (also an IndexError)
+    │   ├── AxisError              an axis that an array does not have                       (also an IndexError)
+    │   └── OutOfRangeError        an element that an axis does not have                     (also an IndexError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
@@ -67,6 +68,10 @@ class ShapeError(DynError, ValueError):
 
 class AxisError(ShapeError, IndexError):
     """The number of an axis that an array does not have. As NumPy's, it is a ValueError and an IndexError."""
+
+
+class OutOfRangeError(ShapeError, IndexError):
+    """The index of an element that an axis does not have, known as a size or found in an array of indices."""
 
 
 class ArgumentError(DynError, TypeError):

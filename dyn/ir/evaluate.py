@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.differentiate import leading_to
 from dyn.ir.measured import bound_dim, size_demand
@@ -105,7 +104,7 @@ def check_relations(relations: Iterable[Relation], env: Mapping[Symbol, int], bo
     for relation in relations:
         symbols = relation.symbols()
         if symbols <= env.keys() and (bound is None or bound in symbols) and not relation.holds(env):
-            raise ShapeError(relation.failure(env), loc=relation.reason.loc)
+            raise relation.error(relation.failure(env), loc=relation.reason.loc)
 
 
 def region_function(

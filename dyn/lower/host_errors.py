@@ -34,9 +34,7 @@ def render_failure(
         what = what.relation
     if isinstance(what, Relation):
         origins = _origins(program, (what.lhs, what.rhs), env)
-        return ShapeError(
-            what.failure(env), loc=what.reason.loc, notes=origins, remedy="pass arguments whose shapes satisfy it."
-        )
+        return what.error(what.failure(env), loc=what.reason.loc, notes=origins, remedy=what.remedy)
     if isinstance(what, Declaration):
         size = env[what.symbol]
         return ShapeError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import OutOfRangeError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._nonzero import mask_indices
@@ -307,13 +307,13 @@ def position(x: Tracer, axis: int, item: Any, *, behind: int = 0) -> Dim:
     if isinstance(dim, int):
         need: Dim = dim + 1 - behind if dim >= 0 else -dim
         if trace.facts.ge(size, need).refuted:
-            raise ShapeError(
+            raise OutOfRangeError(
                 f"the index {dim} is outside of axis {axis} of {text_of(x)}, which has {format_dim(size)} elements.",
                 loc=user_loc(),
                 remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1 + behind)}.",
             )
     text = f"the index {format_dim(dim)} is inside of axis {axis}"
-    reason = Reason(text, user_loc())
+    reason = Reason(text, user_loc(), error=OutOfRangeError)
     if not isinstance(dim, int) or dim >= 0:
         trace.require(Relation(RelKind.GE, size + behind, dim + 1, reason))
     if not isinstance(dim, int) or dim < 0:

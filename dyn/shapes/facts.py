@@ -390,7 +390,8 @@ class Facts:
             known = [f"{side} is {value}" for side, value in solved if side is not value]
             where = f", where {' and '.join(known)}" if known else ""
         notes = [f"needed: {reason.text}", *[f"known: {other}" for other in why if other != reason]]
-        return ShapeError(f"{text} cannot hold{where}.", loc=reason.loc, remedy=_REMEDY, notes=tuple(notes))
+        raises = reason.error or ShapeError
+        return raises(f"{text} cannot hold{where}.", loc=reason.loc, remedy=_REMEDY, notes=tuple(notes))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

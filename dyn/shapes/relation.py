@@ -27,27 +27,29 @@ class Verdict(Enum):
 class Reason:
     """Reason of a fact: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
 
-    ``form`` is a text that is said of dims, and these dims, where that is known (:meth:`about`).
+    ``form`` is a text that is said of dims, and these dims, where that is known (:meth:`about`). ``error`` is the class
+    of the error where the fact does not hold; with one that is given, ``form`` of the dims' values is its whole text.
     """
 
     text: str
     loc: Loc | None = None
     form: tuple[str, tuple[Dim, ...]] | None = None
+    error: type[ShapeError] | None = None
 
     def __str__(self) -> str:
         return self.text if self.loc is None else f"{self.text} ({self.loc})"
 
     @staticmethod
-    def about(form: str, dims: Sequence[Dim], loc: Loc | None) -> Reason:
+    def about(form: str, dims: Sequence[Dim], loc: Loc | None, error: type[ShapeError] | None = None) -> Reason:
         """The reason with the dims in the places ``{}`` of ``form``, which says the same of other dims."""
-        return Reason(form.format(*[format_dim(dim) for dim in dims]), loc, (form, tuple(dims)))
+        return Reason(form.format(*[format_dim(dim) for dim in dims]), loc, (form, tuple(dims)), error)
 
     def substituted(self, dims: Mapping[Symbol, Dim]) -> Reason:
         """The reason with symbols replaced, where it knows the dims that it speaks of; else the reason as it is."""
         if self.form is None:
             return self
         form, own = self.form
-        return Reason.about(form, [substitute(dim, dims) for dim in own], self.loc)
+        return Reason.about(form, [substitute(dim, dims) for dim in own], self.loc, self.error)
 
 
 Why = tuple[Reason, ...]
@@ -207,6 +209,9 @@ class Relation:
 
     def failure(self, values: Mapping[Symbol, int], names: Mapping[Symbol, str] | None = None) -> str:
         """Text of an error about these sizes: ``s == t is required, but s is 3 and t is 4: <reason>.``"""
+        if self.reason.error is not None and self.reason.form is not None:
+            form, dims = self.reason.form
+            return f"{form.format(*[_value(dim, values) for dim in dims])}."
         symbolic = dict.fromkeys([side for side in self._sides() if isinstance(side, SymExpr)])
         whole = [f"{format_dim(side, names)} is {_value(side, values)}" for side in symbolic]
         alone = {side.is_symbol for side in symbolic}
@@ -215,6 +220,16 @@ class Relation:
         if parts:
             text += f" ({', '.join([f'{format_dim_name(s, names)} is {values[s]}' for s in parts])})"
         return f"{self.describe(names)} is required, but {text}: {self.reason.text}."
+
+    @property
+    def error(self) -> type[ShapeError]:
+        """Class of the error where it does not hold."""
+        return self.reason.error or ShapeError
+
+    @property
+    def remedy(self) -> str:
+        """Remedy for a call in which it does not hold."""
+        return "pass arguments whose shapes satisfy it." if self.reason.error is None else "use what the axis has."
 
     def _sides(self) -> tuple[Dim, ...]:
         return (self.lhs,) if self.kind is RelKind.NONZERO else (self.lhs, self.rhs)

@@ -88,7 +88,10 @@ def declared_axes(residuals: Sequence[TensorType]) -> tuple[Axes, ...]:
     def declared(dim: Dim) -> int | str | None:
         if isinstance(dim, int):
             return dim
-        return exact_text(dim, names) if free_symbols(dim) <= names.keys() else None
+        if dim.is_symbol is not None:
+            return names[dim.is_symbol]
+        # Spaces divide axes, but in parentheses.
+        return f"({exact_text(dim, names)})" if free_symbols(dim) <= names.keys() else None
 
     return tuple([tuple([declared(dim) for dim in type.shape]) for type in residuals])
 

@@ -170,6 +170,22 @@ def test_residuals_have_the_dims_that_the_first_half_found_equal(monkeypatch: py
     assert sorted(names) == ["args_0_0", "args_0_1", "args_1_0", "args_1_1", "args_2_0", "count"]
 
 
+def test_sizes_of_residuals_may_be_any_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+
+    def f(x: Array) -> Array:
+        n, m = x.shape
+        longer = dnp.tanh(dnp.concatenate([dnp.reshape(x, (-1,)), x[0]]) * 2)  # n * m + m
+        part = dnp.tanh(longer[: (n // 2) * (m // 3) + 1] * 3)
+        return dnp.sum(longer * longer) + dnp.sum(part * part * part[:1])
+
+    for n, m in ((4, 6), (1, 1), (5, 3)):
+        x = floats(n, m)
+        result, pull = dyn.vjp(f, x)
+        close(result, dyn.jit(f)(x))
+        close(pull(np.float32(1)), dyn.jit(lambda x: dyn.vjp(f, x)[1](np.float32(1)))(x))
+
+
 def test_dims_of_one_name_are_not_one_dim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
     for sizes in ((2, 3, 4, 5), (1, 1, 0, 3), (4, 4, 4, 4)):

@@ -18,7 +18,7 @@ import numpy as np
 from dyn import config, dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
-from dyn.errors import DynError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import DynError, NotYetError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.jax.exported import Form, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
@@ -84,11 +84,11 @@ class Version:
         for relation in function.facts.relations:
             symbols = relation.symbols()
             if symbols <= env.keys() and not relation.holds(env):
-                raise ShapeError(
+                raise relation.error(
                     relation.failure(env),
                     loc=relation.reason.loc,
                     notes=tuple([f"{s.name} is {s.origin} = {env[s]}" for s in sorted(symbols, key=lambda s: s.uid)]),
-                    remedy="pass arguments whose shapes satisfy it.",
+                    remedy=relation.remedy,
                 )
         made: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
         for value, name in zip(function.results, function.result_names, strict=True):

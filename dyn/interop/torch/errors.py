@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyn.errors import AxisError, ShapeError
+from dyn.errors import AxisError, OutOfRangeError, ShapeError
 
 
 class TorchShapeError(ShapeError, RuntimeError):
@@ -10,9 +10,15 @@ class TorchShapeError(ShapeError, RuntimeError):
     own. An axis that a tensor does not have is an ``IndexError`` (:class:`dyn.errors.AxisError`), as it is there."""
 
 
+class TorchOutOfRangeError(OutOfRangeError, TorchShapeError):
+    """An index out of range: PyTorch's operations raise an ``IndexError`` or a ``RuntimeError`` for it, and this is
+    both."""
+
+
 def torch_error(error: ShapeError) -> ShapeError:
     """An error as one that PyTorch's code catches."""
     if isinstance(error, TorchShapeError | AxisError):
         return error
-    made = TorchShapeError(error.problem, loc=error.loc, remedy=error.remedy, notes=error.notes)
+    of = TorchOutOfRangeError if isinstance(error, OutOfRangeError) else TorchShapeError
+    made = of(error.problem, loc=error.loc, remedy=error.remedy, notes=error.notes)
     return made.with_traceback(error.__traceback__)

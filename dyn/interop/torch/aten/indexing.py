@@ -7,6 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
+from dyn.interop.torch.aten.ranges import OUT, require_in_range
 from dyn.interop.torch.aten.tables import axis_of, converts
 from dyn.shapes import RelKind, product
 from dyn.source import user_loc
@@ -16,25 +17,31 @@ from dyn.trace.tracer import Tracer
 
 @converts("embedding.default")
 def embedding(table: Tracer, at: Tracer, padding_idx: int = -1, *rest: Any) -> Tracer:
+    require_in_range(at, table.shape[0], "embedding(): index {} is out of range for a table of {} rows")
     return dnp.take(table, at, axis=0)
 
 
 @converts("index_select.default")
 def index_select(a: Tracer, axis: int, at: Tracer) -> Tracer:
     if a.ndim == 0:
+        require_in_range(at, 1, "index_select(): " + OUT.format(0))
         return a
-    return dnp.take(a, dnp.reshape(at, (-1,)), axis=axis_of(axis, a.ndim))
+    axis = axis_of(axis, a.ndim)
+    require_in_range(at, a.shape[axis], "index_select(): " + OUT.format(axis))
+    return dnp.take(a, dnp.reshape(at, (-1,)), axis=axis)
 
 
 @converts("gather.default")
 def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Tracer:
     if a.ndim == 0:
+        require_in_range(at, 1, "gather(): " + OUT.format(0))
         return dnp.broadcast_to(a, at.shape)
-    if at.ndim == 0:
-        return dnp.take(a, at, axis=axis)
-    if at.ndim != a.ndim:
+    if at.ndim != a.ndim and at.ndim:
         return _gathered_nothing(a, at)
     axis = axis_of(axis, a.ndim)
+    require_in_range(at, a.shape[axis], "gather(): " + OUT.format(axis))
+    if at.ndim == 0:
+        return dnp.take(a, at, axis=axis)
     first = tuple([slice(None) if i == axis else slice(0, n) for i, n in enumerate(at.shape)])
     return dnp.take_along_axis(a[first], at, axis=axis)
 
@@ -49,18 +56,25 @@ def _gathered_nothing(a: Tracer, at: Tracer) -> Tracer:
     return dnp.zeros(at.shape, dtype=a.dtype)
 
 
-def _places(indices: Sequence[Any]) -> tuple[Any, ...]:
+def _places(a: Tracer, indices: Sequence[Any]) -> tuple[Any, ...]:
+    """The indices of ``x[…]``, each of which the axis has that it is for: a mask is for as many as it has itself."""
+    axis = 0
+    for at in indices:
+        is_mask = isinstance(at, Tracer) and at.dtype.kind == "b"
+        if isinstance(at, Tracer) and not is_mask and axis < a.ndim:
+            require_in_range(at, a.shape[axis], OUT.format(axis), wraps=True)
+        axis += at.ndim if is_mask else 1
     return tuple([slice(None) if at is None else at for at in indices])
 
 
 @converts("index.Tensor")
 def index(a: Tracer, indices: Sequence[Any]) -> Tracer:
-    return a[_places(indices)]
+    return a[_places(a, indices)]
 
 
 @converts("index_put.default")
 def index_put(a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: bool = False) -> Tracer:
-    target = a.at[_places(indices)]
+    target = a.at[_places(a, indices)]
     values = values.astype(a.dtype)
     return added(target, values) if accumulate else target.set(values)
 
@@ -73,6 +87,11 @@ def added(target: Any, values: Any) -> Tracer:
 def along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
     """Indices of the elements that ``scatter`` writes: those of ``at``, and the place itself on other axes."""
     axis = axis_of(axis, a.ndim)
+    require_in_range(at, a.shape[axis], "scatter(): " + OUT.format(axis))
+    for i in range(at.ndim):
+        if i != axis:
+            text = f"the index of scatter is no larger than the tensor on axis {i}"
+            a._trace.here.demand(RelKind.GE, a.dims[i], at.dims[i], text)
     places: list[Any] = []
     for i, n in enumerate(at.shape):
         shape: list[Any] = [1] * a.ndim
@@ -97,7 +116,9 @@ def scatter_add(a: Tracer, axis: int, at: Tracer, source: Tracer) -> Tracer:
 
 @converts("index_add.default")
 def index_add(a: Tracer, axis: int, at: Tracer, source: Tracer, alpha: Any = 1) -> Tracer:
-    if a.ndim == 0:
+    if a.ndim:
+        require_in_range(at, a.shape[axis_of(axis, a.ndim)], "index_add(): " + OUT.format(axis_of(axis, a.ndim)))
+    else:
         return index_add(dnp.reshape(a, (1,)), 0, dnp.reshape(at, (-1,)), dnp.reshape(source, (-1,)), alpha)[0]
     index: list[Any] = [slice(None)] * a.ndim
     index[axis_of(axis, a.ndim)] = at

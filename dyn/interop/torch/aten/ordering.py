@@ -11,7 +11,11 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax
+from dyn.errors import ShapeError
 from dyn.interop.torch.aten.tables import converts
+from dyn.shapes import RelKind
+from dyn.source import user_loc
+from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vmap
 
@@ -31,10 +35,21 @@ def _scalar(a: Tracer) -> tuple[Tracer, Tracer]:
     return a, dnp.zeros((), dtype="int64")
 
 
+def _require_count(a: Tracer, axis: int, count: Any, least: int, text: str) -> None:
+    """Demand that an axis has so many elements, and that they are ``least`` or more."""
+    trace, dim = a._trace.here, unwrap_dim(count)
+    assert dim is not None, "it is a size"
+    trace.demand(RelKind.GE, a.dims[axis], dim, text)
+    if isinstance(dim, int) and dim < least:
+        raise ShapeError(f"{text}: it is {dim}.", loc=user_loc(), remedy=f"use a number from {least} on.")
+    trace.demand(RelKind.GE, dim, least, text)
+
+
 @converts("topk.default")
 def topk(a: Tracer, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tracer, Tracer]:
     if a.ndim == 0:
         return _scalar(a) if k else (dnp.reshape(a, (1,))[:0], dnp.zeros((0,), dtype="int64"))
+    _require_count(a, dim, k, 0, "topk(): selected index k is out of range")
     values, places = _sorted(a, dim, descending=largest)
     index: list[Any] = [slice(None)] * a.ndim
     index[dim] = slice(0, k)
@@ -45,6 +60,7 @@ def topk(a: Tracer, k: Any, dim: int = -1, largest: bool = True, sorted: bool = 
 def kthvalue(a: Tracer, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Tracer, Tracer]:
     if a.ndim == 0:
         return _scalar(a)
+    _require_count(a, dim, k, 1, "kthvalue(): selected number k is out of range")
     at = dnp.reshape(dnp.asarray(k) - 1, (1,))
     values, places = (dnp.take(one, at, axis=dim) for one in _sorted(a, dim))
     return _without(dim, keepdim, values, places)  # pyright: ignore[reportReturnType]
@@ -158,6 +174,12 @@ def searchsorted(
 
 @converts("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(values: Any, boundaries: Tracer, out_int32: bool = False, right: bool = False) -> Tracer:
+    if boundaries.ndim != 1:
+        raise ShapeError(
+            f"bucketize: the boundaries have {boundaries.ndim} axes, and must have one.",
+            loc=user_loc(),
+            remedy="use searchsorted for boundaries of each row.",
+        )
     return searchsorted(boundaries, values, out_int32, right)
 
 

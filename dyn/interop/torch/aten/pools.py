@@ -44,10 +44,15 @@ def _windows(
     a: Tracer, rank: int, window: Sequence[Any], stride: Sequence[Any], padding: Any, dilation: Any, ceil_mode: bool
 ) -> list[_Windows]:
     given = [spread(one, rank) for one in (window, stride or window, padding, dilation)]
-    return [
+    windows = [
         _Windows(size, long, step, pad, apart, ceil_mode)
         for size, long, step, pad, apart in zip(a.shape[-rank:], *given, strict=True)
     ]
+    for number, one in enumerate(windows):
+        count = unwrap_dim(one.count)
+        assert count is not None, "it is a size"
+        a._trace.here.demand(RelKind.GE, count, 1, f"a pool has a window on axis {a.ndim - rank + number}")
+    return windows
 
 
 def _of_windows(

@@ -9,9 +9,12 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn.interop.torch.aten import shapes
 from dyn.interop.torch.aten.indexing import added, along
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.ranges import OUT, require_in_range
+from dyn.interop.torch.aten.tables import axis_of, common_order, converts
 from dyn.interop.torch.aten.tables import operation as operation_named
+from dyn.interop.torch.sizes import measured
 from dyn.interop.torch.tracing import VIEWS
+from dyn.shapes import RelKind, product
 from dyn.trace.tracer import Tracer
 
 _ = shapes  # whose views are read below
@@ -78,6 +81,8 @@ def index_reduce(a: Tracer, dim: int, at: Tracer, source: Tracer, reduce: str, i
     if a.ndim == 0:
         return index_reduce(dnp.reshape(a, (1,)), 0, at, dnp.reshape(source, (-1,)), reduce, include_self)[0]
     index: list[Any] = [slice(None)] * a.ndim
+    dim = axis_of(dim, a.ndim)
+    require_in_range(at, a.shape[dim], "index_reduce(): " + OUT.format(dim))
     index[dim] = dnp.reshape(at, (-1,))
     return _reduced(a, tuple(index), source, reduce, include_self)
 
@@ -86,13 +91,20 @@ def index_reduce(a: Tracer, dim: int, at: Tracer, source: Tracer, reduce: str, i
 def masked_scatter(a: Tracer, mask: Tracer, source: Tracer) -> Tracer:
     """The next element of ``source`` wherever the mask is true."""
     a, mask = dnp.broadcast_arrays(a, mask)
+    trace = a._trace.here
+    count = measured(trace, dnp.sum(mask), "the number of elements that the mask chooses")
+    trace.demand(RelKind.GE, product(source.dims), count, "masked_scatter() has an element for each that it writes")
     number = dnp.reshape(dnp.cumsum(dnp.reshape(mask, (-1,)).astype("int64")) - 1, a.shape)
     given = dnp.concatenate([dnp.reshape(source, (-1,)), dnp.zeros((1,), dtype=source.dtype)])
     return dnp.where(mask, dnp.take(given, dnp.where(mask, number, 0)), a)
 
 
+_OUT_OF_ALL = "index {} is out of range for a tensor of {} elements"
+
+
 @converts("put.default")
 def put(a: Tracer, at: Tracer, source: Tracer, accumulate: bool = False) -> Tracer:
+    require_in_range(at, a.size, "put(): " + _OUT_OF_ALL, wraps=True)
     target = dnp.reshape(a, (-1,)).at[dnp.reshape(at, (-1,))]
     values = dnp.reshape(source, (-1,))
     return dnp.reshape(added(target, values) if accumulate else target.set(values), a.shape)
@@ -100,6 +112,7 @@ def put(a: Tracer, at: Tracer, source: Tracer, accumulate: bool = False) -> Trac
 
 @converts("take.default")
 def take(a: Tracer, at: Tracer) -> Tracer:
+    require_in_range(at, a.size, "take(): " + _OUT_OF_ALL, wraps=True)
     return dnp.take(dnp.reshape(a, (-1,)), at)
 
 
@@ -136,6 +149,7 @@ def embedding_bag(
     """The sum, mean or maximum of the rows of each bag; the bag of each row, the sizes of bags, and rows of maxima."""
     count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
     bag = dnp.searchsorted(offsets[:count], dnp.arange(at.shape[0]), side="right") - 1
+    require_in_range(at, weight.shape[0], "embedding_bag(): index {} is out of range for a table of {} rows")
     rows = dnp.take(weight, at, axis=0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]

@@ -8,6 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.tables import Promotion, converts, pointwise
+from dyn.shapes import RelKind
 from dyn.trace.tracer import Tracer
 
 _FLOAT = Promotion.INT_TO_FLOAT
@@ -112,6 +113,8 @@ def ldexp(a: Any, b: Any) -> Any:
 
 @converts("linalg_cross.default")
 def cross(a: Tracer, b: Tracer, dim: int = -1) -> Tracer:
+    for given in (a, b):
+        given._trace.here.demand(RelKind.EQ, given.dims[dim], 3, f"linalg.cross takes vectors of 3 on dimension {dim}")
     a, b = dnp.broadcast_arrays(a, b)
     x, y, z = (dnp.take(a, dnp.asarray((i + 1) % 3), axis=dim) for i in (0, 1, 2))
     u, v, w = (dnp.take(b, dnp.asarray((i + 1) % 3), axis=dim) for i in (0, 1, 2))
