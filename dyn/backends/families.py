@@ -17,10 +17,10 @@ from dyn.backends.rocm import RocmBackend
 from dyn.backends.x86 import X86Backend
 from dyn.backends.x86 import host_target as x86_host_target
 from dyn.errors import NotYetError, UnsupportedOpError
-from dyn.schedule.families import SCHEDULES, Schedules
 from dyn.schedule.target import Target
 
 if TYPE_CHECKING:
+    from dyn.schedule.families import Schedules
     from dyn.schedule.kernel import Kernel
 
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class Family:
     """A family of targets.
 
-    ``schedules`` are its limits and its table of schedules by class of nest. ``render`` writes a kernel's text for a
+    ``schedules()`` are its limits and its table of schedules by class of nest. ``render`` writes a kernel's text for a
     target, and says what a launch of it takes (:class:`dyn.backends.base.RenderedKernel`). ``compiler`` makes a binary
     of it, on machines too that have no such device. ``backend`` builds the texts of programs and loads what it has
     built; it raises NotYetError where programs cannot be run yet. The host program and the native entry are code for
     this machine whatever the kernels are for: ``host_backend()``.
     """
 
-    schedules: Schedules
+    schedules: Callable[[], Schedules]
     render: Callable[[Kernel, Target], RenderedKernel]
     compiler: Callable[[Target], Backend]
     backend: Callable[[Target], ObjectBackend]
@@ -53,6 +53,15 @@ def _render_x86(kernel: Kernel, target: Target) -> RenderedKernel:
     return _x86_emitter()(kernel, target)
 
 
+def _schedules_of(name: str) -> Callable[[], Schedules]:
+    def schedules() -> Schedules:
+        with loading():  # a process that finds its objects does without
+            from dyn.schedule.families import SCHEDULES
+        return SCHEDULES[name]
+
+    return schedules
+
+
 def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
     from dyn.lower.gpu.emit import emit_kernel
 
@@ -65,9 +74,9 @@ def _later(target: Target) -> ObjectBackend:
 
 #: By ``Target.family``.
 FAMILIES: Mapping[str, Family] = {
-    "x86": Family(SCHEDULES["x86"], _render_x86, X86Backend, X86Backend),
-    "cuda": Family(SCHEDULES["cuda"], _render_gpu, CudaBackend, _later),
-    "rocm": Family(SCHEDULES["rocm"], _render_gpu, RocmBackend, _later),
+    "x86": Family(_schedules_of("x86"), _render_x86, X86Backend, X86Backend),
+    "cuda": Family(_schedules_of("cuda"), _render_gpu, CudaBackend, _later),
+    "rocm": Family(_schedules_of("rocm"), _render_gpu, RocmBackend, _later),
 }
 
 

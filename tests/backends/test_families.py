@@ -20,7 +20,7 @@ def test_every_family_has_a_target_here() -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_what_a_launch_takes_is_within_limits(target: Target) -> None:
     family = family_of(target)
-    limits = family.schedules.limits(target)
+    limits = family.schedules().limits(target)
     text = family.render(gpu_kernels.teams(), target)
     assert limits.warp <= limits.threads
     assert text.threads == limits.threads
