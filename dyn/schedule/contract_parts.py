@@ -33,14 +33,18 @@ class ContractionParts:
         self.nest, self.plan, self.target = nest, nest.plan, target
         self.contraction, self.cuts = contraction_of(nest), schedules_of(target).sizes()
         self.size = product(a.extent for a in nest.stages[0].axes)
-        self.results = product(a.extent for a in nest.shared)
         #: Whether results are numbers, each with lanes along its products.
         self.alone = not self.contraction.rows and not self.contraction.columns
+
+    @property
+    def results(self) -> Dim:
+        """The number of results."""
+        return product(a.extent for a in self.nest.shared)
 
     def conditions(self) -> tuple[Condition, Condition] | None:
         """The conditions that parts pay, and that they do not; None if they never do."""
         cuts = self.cuts
-        if not cuts.part_steps:
+        if not cuts.part_steps or (isinstance(self.size, int) and self.size < min(cuts.long, cuts.part)):
             return None
         if self.alone:
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
