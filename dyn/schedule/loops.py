@@ -385,7 +385,8 @@ class Loops:
         serial loop then."""
         axes = [last] if rows is None else [rows, last]
         if self.shared[-len(axes) :] != axes or any(p.has_lanes() for p in self.phases):
-            raise ScheduleError(f"{_names(axes)} are not the last shared axes, or phases have lanes of their own")
+            are = "is not the last shared axis" if rows is None else "are not the last shared axes"
+            raise ScheduleError(f"{_names(axes)} {are}, or phases have lanes of their own")
         self._roles = {last.var: Role.LANE}
         if rows is not None:
             self._roles[rows.var] = Role.SERIAL
