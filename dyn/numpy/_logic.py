@@ -8,7 +8,7 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
-from dyn.numpy._operands import cast, emit, promote, tracer
+from dyn.numpy._operands import cast, emit, promote, trace_of, tracer
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import filled
 from dyn.source import user_loc
@@ -40,7 +40,8 @@ def _compare(what: str, direction: str, x: ArrayLike, y: ArrayLike) -> Tracer:
             if isinstance(b, SymbolicDim) and a.element_type.bits < 64:
                 return elementwise("compare", what, cast(a, dtypes.int64), b, direction=way)
             if a.element_type.is_integer and isinstance(b, Tracer | np.ndarray | np.generic):
-                b = tracer(a._trace, b, what)
+                trace = trace_of(a, b)
+                a, b = tracer(trace, a, what), tracer(trace, b, what)
                 if a.element_type.kind is Kind.INT and b.element_type is dtypes.uint64:
                     return _compare_signed(what, way, a, b)
                 if b.element_type.kind is Kind.INT and a.element_type is dtypes.uint64:

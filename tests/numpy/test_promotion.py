@@ -198,3 +198,18 @@ def test_signed_integers_compare_with_uint64_by_value(name: str, dtype: Any) -> 
         for function in (ours, theirs):
             np.testing.assert_array_equal(dyn.jit(function)(x, y), expected)
         np.testing.assert_array_equal(dyn.jit(lambda x, y=y: ours(x, y))(x), expected)
+
+
+def test_integers_of_traces_around_are_compared() -> None:
+    """One operand is of the trace around the one that compares."""
+    bounds, x = np.array([2, 3]), np.arange(4)
+    unsigned = x.astype(np.uint64)
+
+    def around(bounds: Any, x: Any) -> Any:
+        return dyn.vmap(lambda bound: dnp.where(x < bound, x, 0) + dnp.where(bound > x, 1, 0))(bounds)
+
+    expected = np.where(x < bounds[:, None], x, 0) + (bounds[:, None] > x)
+    for other in (x, unsigned):
+        np.testing.assert_array_equal(dyn.jit(around)(bounds, other), expected)
+        looped = dyn.jit(lambda b, x: lax.fori_loop(0, 2, lambda i, n: n + dnp.sum((x > i) & (i < x) & (b > 0)), 0))
+        assert looped(np.int64(1), other) == np.sum(x > 0) + np.sum(x > 1)
