@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dyn import config
+from dyn import config, dtypes
 from dyn.array import Array as OwnArray
 from dyn.array import adapter_of, from_numpy, result_host, to_numpy, use_up
 from dyn.ending import enter_call, leave_call
@@ -28,7 +28,7 @@ from dyn.errors import (
 from dyn.hosts import NUMPY, Host
 from dyn.native_callable import NativeCallable
 from dyn.shapes import NamedDim, format_dim
-from dyn.specialize.arguments import Leaf, read_leaf
+from dyn.specialize.arguments import Leaf, ShapeDtypeStruct, prepared_calls, read_leaf
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import Table
 from dyn.specialize.version import Version, build_beside, load, load_compiler, make_program, no_more_compiling
@@ -74,6 +74,18 @@ def _is_readable(bound: Bound) -> bool:
     from dyn.call import is_readable
 
     return all(map(is_readable, bound.leaves))
+
+
+def _stand_in(leaf: Any) -> Any:
+    """An array of the shape and dtype that a ShapeDtypeStruct says, which takes no memory; itself for anything else."""
+    if not isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    sizes = [size for size in leaf.shape if isinstance(size, int)]
+    if len(sizes) != len(leaf.shape):
+        raise ArgumentError(
+            f"a call cannot be prepared for the shape {leaf.shape}.", remedy="give a number for each size."
+        )
+    return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), sizes)
 
 
 @dataclass
@@ -263,7 +275,7 @@ class Jitted(NativeCallable):
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             traced, _ = self._traces.get(key, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves))
-            version = build_beside(known, traced.ended(), time.perf_counter() - start)
+            version = build_beside(known, traced.ended(), time.perf_counter() - start, [a.shape for a in arrays])
             if version.code_of is not None:
                 because += "; but an earlier program computes the same there, and its code runs"
             version.made_for, version.because = made_for, because
@@ -336,6 +348,32 @@ class Jitted(NativeCallable):
         """``trace(...).lower()``, as in JAX."""
         return self.trace(*args, **kwargs).lower()
 
+    def prepare(self, shapes: Iterable[Any]) -> None:
+        """Compile ahead what calls with arguments of some shapes need, so that none of them waits or is slow at first.
+
+        Traces and compiles as a first call would, but runs nothing; and compiles the variants of kernels that are the
+        quickest for these sizes, which otherwise happens in the background once a call meets them.
+
+        Args:
+            shapes: the calls to prepare for. Each is a tuple of arguments, a dict of arguments by name, or the only
+                argument. An array counts by its shape and dtype, and so does a :class:`ShapeDtypeStruct`, whose sizes
+                are numbers here; static arguments and Python numbers are given as they are.
+
+        Raises:
+            ArgumentError: if a size is no number.
+            TraceError, ShapeError: and what else a call with such arguments would raise before it computes.
+
+        Example:
+            >>> f.prepare([(dyn.ShapeDtypeStruct((8, n), "float32"), 0.5) for n in (128, 1024)])
+        """
+        for args, kwargs in prepared_calls(shapes):
+            bound = self._signature.bind(args, kwargs)
+            stood_for = [_stand_in(leaf) for leaf in bound.leaves]
+            viewed, _ = self._viewed(replace(bound, leaves=stood_for))
+            leaves = self._leaves(viewed)
+            arrays = self._arrays(leaves)
+            self._version(viewed, leaves, arrays)[0].prepare(arrays)
+
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function on the NumPy oracle, op by op: slow, and independent of code generation."""
         from dyn.backends.reference import run_reference
@@ -364,7 +402,7 @@ class Jitted(NativeCallable):
         from dyn.explain.report import make_report
 
         versions = self._versions.in_order
-        parts = [make_report(v.optimized, v.traced, v.record, v.because) for v in versions]
+        parts = [make_report(v.optimized, v.traced, v.record, v.because, v.program.deferred_states()) for v in versions]
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)
@@ -455,7 +493,10 @@ class Lowered:
         """Machine code for this machine."""
         if target is not None:
             raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
-        return Compiled(self.stage, load(self.program))
+        shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
+        return Compiled(
+            self.stage, load(self.program, shapes=shapes if len(shapes) == len(self.stage.leaves) else None)
+        )
 
 
 @dataclass(eq=False)

@@ -20,6 +20,8 @@ from dyn.errors import ArgumentError
 
 #: What ``DYN_LOG`` may name.
 TOPICS = ("compile", "guards", "cache")
+#: What ``DYN_VARIANTS`` may be.
+VARIANTS = ("background", "all", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class Config:
     #: ``DYN_OPTIMIZE``: whether LLVM takes its time for quick code. Without, kernels compile in a third of the time and
     #: run two to three times slower; results are the same to the last bit.
     optimize: bool = True
+    #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need: in the
+    #: ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the first call,
+    #: which waits for them; or ``none``. Results are the same to the last bit.
+    variants: str = "background"
     #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
     fast_call: bool = True
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
@@ -65,6 +71,10 @@ class Config:
                     f"DYN_LOG={self.log!r}: there is no topic {topic!r}.",
                     remedy=f"name some of {', '.join(TOPICS)}, with commas between them.",
                 )
+        if self.variants not in VARIANTS:
+            raise ArgumentError(
+                f"DYN_VARIANTS={self.variants!r}: there is no such way.", remedy=f"name one of {', '.join(VARIANTS)}."
+            )
         if self.num_threads < 0:
             raise ArgumentError(
                 f"num_threads is {self.num_threads}, which is no number of threads.",
@@ -100,6 +110,7 @@ _VARIABLES = {
     "cache_size": "DYN_CACHE_SIZE",
     "optimize": "DYN_OPTIMIZE",
     "fast_call": "DYN_FAST_CALL",
+    "variants": "DYN_VARIANTS",
     "debug_nans": "DYN_DEBUG_NANS",
     "debug_infs": "DYN_DEBUG_INFS",
     "red_zones": "DYN_RED_ZONES",
@@ -172,11 +183,17 @@ def context_variable() -> ContextVar[Config]:
 
 
 @contextlib.contextmanager
-def override(**changes: Any) -> Iterator[Config]:
-    """Change settings inside a ``with`` block, for this context only."""
-    config = _changed(_current.get(), tuple(changes.items()))
-    token = _current.set(config)
+def using(config: Config) -> Iterator[Config]:
+    """Put a whole record in force inside a ``with`` block, for this context only."""
+    token = _current.set(_one_of(config))
     try:
         yield config
     finally:
         _current.reset(token)
+
+
+@contextlib.contextmanager
+def override(**changes: Any) -> Iterator[Config]:
+    """Change settings inside a ``with`` block, for this context only."""
+    with using(_changed(_current.get(), tuple(changes.items()))) as config:
+        yield config

@@ -80,7 +80,7 @@ def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: Tree
     ]
     with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
         traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
-    version = build(traced)
+    version = build(traced, shapes=[array.shape for array in arrays])
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
     return from_numpy(result_host(kinds), version.call(arrays))
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Effort, ObjectBackend, RenderedKernel, Source
+from dyn.backends.base import Effort, ObjectBackend, Source
 from dyn.backends.binaries import Built
+from dyn.backends.deferred import DeferredKernels
 from dyn.backends.families import family_of
-from dyn.backends.host_programs import Interface, LoadedProgram, load_program
+from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of, load_program
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
+from dyn.backends.programs import Deferred
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -24,13 +26,15 @@ from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
+from dyn.lower.chosen import chosen_variants
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
 from dyn.ops.layout import propagate_transposes
 from dyn.record import Record
 from dyn.schedule.donate import donate
-from dyn.schedule.kernel_text import kernel_hash, kernel_text
+from dyn.schedule.kernel import Kernel
+from dyn.schedule.kernel_text import kernel_name, kernel_text
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.schedule.plan import lower_plan
 from dyn.schedule.target import Target
@@ -72,6 +76,8 @@ class Optimized:
     callees: tuple[Callee, ...] = ()
     #: Whether kernels are compiled to quick code (the setting ``optimize``) rather than quickly.
     quick_code: bool = True
+    #: The names of its kernels, once somebody has asked.
+    names: dict[Kernel, str] = field(default_factory=dict["Kernel", str])
 
 
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
@@ -114,98 +120,162 @@ class Rendered:
     """The texts of a program: its ``kernels`` distinct kernels, native library calls among them, the host program, and
     its guards if it has any.
 
-    ``calls`` are the entries of its other library calls (``dyn.backends.library``).
+    ``calls`` are the entries of its other library calls (``dyn.backends.library``), ``deferred`` the kernels that it
+    can do without, which are not rendered.
     """
 
     sources: tuple[Source, ...]
     kernels: int
     calls: tuple[int, ...]
+    deferred: tuple[Deferred, ...]
 
 
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
     family = family_of(optimized.target)
-    kernel_effort, library_effort = (Effort.KERNEL, Effort.PROMOTE) if optimized.quick_code else (Effort.QUICK,) * 2
-    numbers: dict[str, int] = {}
-    #: The layers of a model share kernel objects: each is hashed once.
-    names: dict[int, str] = {}
-    sources: list[Source] = []
-    rendered: dict[str, tuple[RenderedKernel, tuple[Symbol, ...]]] = {}
-    table: list[list[tuple[int, Dim]]] = []
+    kernel_effort, library_effort = _efforts(optimized)
+    names = _names(optimized)
+    at_once = _kept_at_hand(optimized, names)
+    sources: dict[str, Source] = {}
+    rendered: dict[str, tuple[Dim, tuple[Symbol, ...]]] = {}
+    table: list[list[tuple[str, Dim]]] = []
     calls: list[int] = []
     native: set[Launch] = set()
     outside: dict[Launch, int] = {}
+    #: For each deferred kernel, the launches that it is a variant of: those of the same kernels are one.
+    deferred: dict[str, dict[int, None]] = {}
+    launches: dict[tuple[str, ...], int] = {}
     places = {callee: number for number, callee in enumerate(optimized.callees)}
     for launch in walk_launches(optimized.launches):
-        row: list[tuple[int, Dim]] = []
+        row: list[tuple[str, Dim]] = []
         library = None
         if launch.call is not None:
             library = emit_library_call(launch.call, optimized.target, lapack=has_lapack())
         if launch.callee is not None:
             outside[launch] = places[launch.callee]
-            row.append((0, 0))
+            row.append((f"outside {places[launch.callee]}", 0))
         elif library is not None:
             native.add(launch)
-            if library.symbol not in numbers:
-                numbers[library.symbol] = len(numbers)
-                sources.append(Source(library.text, (library.symbol,), library_effort))
-            row.append((numbers[library.symbol], 0))
+            sources.setdefault(library.symbol, Source(library.text, (library.symbol,), library_effort))
+            row.append((library.symbol, 0))
         elif launch.call is not None:
-            row.append((-1 - len(calls), 0))
+            row.append((f"call {len(calls)}", 0))
             calls.append(register(launch.call, optimized.host.symbols))
-        for variant in launch.variants:
-            key = names.get(id(variant.kernel))
-            if key is None:
-                key = names[id(variant.kernel)] = f"k_{kernel_hash(variant.kernel)}"
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                text = family.render(replace(variant.kernel, name=key), optimized.target)
-                rendered[key] = (text, variant.kernel.dims)
-                sources.append(Source(text.text, (key,), kernel_effort, text.routines))
-            text, symbols = rendered[key]
+        keys = tuple([names[variant.kernel] for variant in launch.variants])
+        number = launches.setdefault(keys, len(launches))
+        for key, variant in zip(keys, launch.variants, strict=True):
+            if key not in at_once:
+                deferred.setdefault(key, {})[number] = None
+            if key not in rendered:
+                kernel = replace(variant.kernel, name=key)
+                if key in at_once:
+                    text = family.render(kernel, optimized.target)
+                    sources[key] = Source(text.text, (key,), kernel_effort, text.routines)
+                    rendered[key] = (text.scratch_bytes, variant.kernel.dims)
+                else:
+                    rendered[key] = (family.scratch(kernel, optimized.target), variant.kernel.dims)
+            bytes, symbols = rendered[key]
             # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
-            scratch = substitute(text.scratch_bytes, dict(zip(symbols, variant.dims, strict=True)))
-            row.append((numbers[key], scratch))
+            row.append((key, substitute(bytes, dict(zip(symbols, variant.dims, strict=True)))))
         table.append(row)
-    # Library calls come after the kernels, whose number is known now.
-    table = [
-        [(number if number >= 0 else len(numbers) - 1 - number, scratch) for number, scratch in row] for row in table
-    ]
-    first = len(numbers) + len(calls) + len(optimized.host.constants)
-    for at, launch in enumerate(walk_launches(optimized.launches)):
-        if launch in outside:
-            table[at] = [(first + 2 * outside[launch], 0)]
+    # The table of addresses: kernels, library calls, constants, two words a function outside, slots.
+    constants = len(sources) + len(calls)
+    first = constants + len(optimized.host.constants)
+    slots = first + 2 * len(optimized.callees)
+    numbers = {key: number for number, key in enumerate([*sources, *[f"call {n}" for n in range(len(calls))]])}
+    numbers |= {f"outside {number}": first + 2 * number for number in places.values()}
+    numbers |= {key: slots + number for number, key in enumerate(deferred)}
+    kernels = [[(numbers[key], bytes) for key, bytes in row] for row in table]
     # The name of the definition is the same in every host program: an equal one is then found compiled already.
-    host_text = emit_host(optimized.host, table, "dyn_host", native, len(numbers) + len(calls), outside)
+    host_text = emit_host(optimized.host, kernels, "dyn_host", native, constants, outside, slots if deferred else None)
     hosts = [Source(host_text, ("dyn_host",), Effort.QUICK)]
     if optimized.host.guards:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
-    return Rendered((*sources, *hosts), len(sources), tuple(calls))
+    left = tuple([Deferred(key, tuple(variant_of)) for key, variant_of in deferred.items()])
+    return Rendered((*sources.values(), *hosts), len(sources), tuple(calls), left)
+
+
+def _efforts(optimized: Optimized) -> tuple[Effort, Effort]:
+    """The effort for kernels, and for native library calls."""
+    return (Effort.KERNEL, Effort.PROMOTE) if optimized.quick_code else (Effort.QUICK, Effort.QUICK)
+
+
+def _names(optimized: Optimized) -> dict[Kernel, str]:
+    """The name of each kernel: equal ones have the same. The layers of a model share kernels: each is hashed once."""
+    for launch in walk_launches(optimized.launches):
+        for variant in launch.variants:
+            if variant.kernel not in optimized.names:
+                optimized.names[variant.kernel] = kernel_name(variant.kernel)
+    return optimized.names
+
+
+def _kept_at_hand(optimized: Optimized, names: Mapping[Kernel, str]) -> frozenset[str]:
+    """The kernels that some launch cannot do without."""
+    variants = [variant for launch in walk_launches(optimized.launches) for variant in launch.variants]
+    return frozenset([names[variant.kernel] for variant in variants if not variant.deferred])
+
+
+def names_for(optimized: Optimized, shapes: Sequence[Sequence[int]]) -> frozenset[str]:
+    """The names of the kernels that a call with parameters of these shapes could use best."""
+    names = _names(optimized)
+    return frozenset([names[variant.kernel] for variant in chosen_variants(optimized.host, shapes)])
+
+
+def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]:
+    """The texts of deferred kernels."""
+    family, (effort, _) = family_of(optimized.target), _efforts(optimized)
+    kernels = {name: kernel for kernel, name in _names(optimized).items()}
+    sources: list[Source] = []
+    for name in names:
+        text = family.render(replace(kernels[name], name=name), optimized.target)
+        sources.append(Source(text.text, (name,), effort, text.routines))
+    return sources
 
 
 def compile_program(
     optimized: Optimized, captured: Sequence[np.ndarray], backend: ObjectBackend, record: Record
 ) -> LoadedProgram:
     """Machine code for this machine, in memory, with the arrays that it captures."""
-    rendered, built = compile_parts(optimized, backend, record)
+    rendered, built, _ = compile_parts(optimized, backend, record)
     interface = interface_of(optimized.host, bool(rendered.calls))
-    return load_program(
-        backend, built, rendered.kernels, interface, captured, rendered.calls, optimized.callees
+    deferred = DeferredKernels(rendered.deferred)
+    loaded = load_program(
+        backend, built, rendered.kernels, interface, captured, rendered.calls, optimized.callees, deferred,
+        _Maker(optimized, backend),
     )  # fmt: skip
+    if config.current().variants == "all":
+        deferred.make()
+    return loaded
 
 
-def compile_parts(optimized: Optimized, backend: ObjectBackend, record: Record) -> tuple[Rendered, list[Built]]:
-    """The texts of a program and their objects. Equal kernels are rendered and compiled once."""
+@dataclass(frozen=True, eq=False)
+class _Maker:
+    """Maker of the deferred kernels of a program that is kept nowhere else."""
+
+    optimized: Optimized
+    backend: ObjectBackend
+
+    def make_deferred(self, names: Sequence[str]) -> list[int]:
+        return addresses_of(self.backend, self.backend.build_all(deferred_sources(self.optimized, names)))
+
+
+def compile_parts(
+    optimized: Optimized, backend: ObjectBackend, record: Record, deferred: Collection[str] = ()
+) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
+    """The texts of a program and their objects, and those of some of its ``deferred`` kernels. Equal kernels are
+    rendered and compiled once."""
     with record.timed("render"):
         rendered = render(optimized)
+        early = deferred_sources(optimized, [one.name for one in rendered.deferred if one.name in deferred])
     record.kernels_compiled, record.sources = rendered.kernels, rendered.sources
     if config.current().dump:
         record.texts["llvm"] = "\n".join(source.text for source in rendered.sources)
     with record.timed("compile"):
-        built = backend.build_all(record.sources)
-    record.origins = tuple([b.origin for b in built])
+        built = backend.build_all([*record.sources, *early])
+    own, others = built[: len(record.sources)], built[len(record.sources) :]
+    record.origins = tuple([b.origin for b in own])
     _dump(optimized.function.name, record)
-    return rendered, built
+    return rendered, own, list(zip(early, others, strict=True))
 
 
 def interface_of(host: HostProgram, calls: bool) -> Interface:

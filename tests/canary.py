@@ -132,8 +132,8 @@ class _Functions:
     def __init__(self) -> None:
         #: Below all: for calls of no ``watched``, which a plan made inside of one may lead here.
         self.stack: list[Guarded] = [Guarded()]
-        #: The runtime tables that refer to these functions, by the number of threads.
-        self.tables: dict[int, Any] = {}
+        #: The runtime tables that refer to these functions, by the number of threads, and what calls want.
+        self.tables: dict[tuple[int, bool], Any] = {}
         #: Whose a block is: it may be given back later.
         self._owners: dict[int, Guarded] = {}
         self._native: Callable[[Any], None] = ctypes.CFUNCTYPE(None, _POINTER)(entry_functions()["dyn_block_free"])
@@ -208,8 +208,8 @@ def fenced() -> Iterator[None]:
         return
     make = runtime._make
 
-    def guarded_table(threads: int) -> Any:
-        table = make(threads)
+    def guarded_table(threads: int, wants: bool) -> Any:
+        table = make(threads, wants)
         table.alloc, table.free = functions.address("alloc"), functions.address("free")
         if threads < 2:
             table.launch = functions.address("launch")

@@ -18,6 +18,8 @@ from typing import NoReturn
 os.environ.setdefault("DYN_VERIFY", "1")
 # Most tests are about what programs compute. tests/models holds optimized code to be the same to the last bit.
 os.environ.setdefault("DYN_OPTIMIZE", "0")
+# And they compile all variants with the first call, so that it is known which one runs.
+os.environ.setdefault("DYN_VARIANTS", "all")
 # Compiled code is kept for this run alone, in a folder that xdist's workers share: they inherit its name.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["DYN_CACHE_DIR"] = tempfile.mkdtemp(prefix="dyn-tests-")

@@ -22,6 +22,7 @@ from dyn.schedule.target import Target
 if TYPE_CHECKING:
     from dyn.schedule.families import Schedules
     from dyn.schedule.kernel import Kernel
+    from dyn.shapes import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Family:
     """A family of targets.
 
     ``schedules()`` are its limits and its table of schedules by class of nest. ``render`` writes a kernel's text for a
-    target, and says what a launch of it takes (:class:`dyn.backends.base.RenderedKernel`). ``compiler`` makes a binary
+    target, and says what a launch of it takes (:class:`dyn.backends.base.RenderedKernel`); ``scratch`` says how many
+    bytes of scratch that will be. ``compiler`` makes a binary
     of it, on machines too that have no such device. ``backend`` builds the texts of programs and loads what it has
     built; it raises NotYetError where programs cannot be run yet. The host program and the native entry are code for
     this machine whatever the kernels are for: ``host_backend()``.
@@ -37,20 +39,29 @@ class Family:
 
     schedules: Callable[[], Schedules]
     render: Callable[[Kernel, Target], RenderedKernel]
+    scratch: Callable[[Kernel, Target], Dim]
     compiler: Callable[[Target], Backend]
     backend: Callable[[Target], ObjectBackend]
 
 
 @functools.cache
-def _x86_emitter() -> Callable[[Kernel, Target], RenderedKernel]:
+def _x86_emitter() -> tuple[Callable[[Kernel, Target], RenderedKernel], Callable[[Kernel, Target], Dim]]:
     with loading():  # a process that finds its objects does without
-        from dyn.lower.x86.emit import emit_kernel
+        from dyn.lower.x86.emit import emit_kernel, scratch_bytes
 
-    return emit_kernel
+    return emit_kernel, scratch_bytes
 
 
 def _render_x86(kernel: Kernel, target: Target) -> RenderedKernel:
-    return _x86_emitter()(kernel, target)
+    return _x86_emitter()[0](kernel, target)
+
+
+def _scratch_gpu(kernel: Kernel, target: Target) -> Dim:
+    return _render_gpu(kernel, target).scratch_bytes
+
+
+def _scratch_x86(kernel: Kernel, target: Target) -> Dim:
+    return _x86_emitter()[1](kernel, target)
 
 
 def _schedules_of(name: str) -> Callable[[], Schedules]:
@@ -74,9 +85,9 @@ def _later(target: Target) -> ObjectBackend:
 
 #: By ``Target.family``.
 FAMILIES: Mapping[str, Family] = {
-    "x86": Family(_schedules_of("x86"), _render_x86, X86Backend, X86Backend),
-    "cuda": Family(_schedules_of("cuda"), _render_gpu, CudaBackend, _later),
-    "rocm": Family(_schedules_of("rocm"), _render_gpu, RocmBackend, _later),
+    "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, X86Backend),
+    "cuda": Family(_schedules_of("cuda"), _render_gpu, _scratch_gpu, CudaBackend, _later),
+    "rocm": Family(_schedules_of("rocm"), _render_gpu, _scratch_gpu, RocmBackend, _later),
 }
 
 

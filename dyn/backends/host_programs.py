@@ -17,6 +17,7 @@ import numpy as np
 from dyn import config
 from dyn.backends.base import ObjectBackend
 from dyn.backends.binaries import Built
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
 from dyn.backends.externals import PYTHON, Externals, call_of
 from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
@@ -45,7 +46,7 @@ class _Table(ctypes.Structure):
             for name in ("state", "alloc", "free", "alloc_output", "launch", "parallel_for", "library", "fail")
         ),
         ("threads", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("call", "begin", "end")),
+        *((name, ctypes.c_void_p) for name in ("call", "begin", "end", "want")),
     )
 
 
@@ -158,12 +159,12 @@ def _fail(table: int, site: int, count: int, values: Any) -> None:
 
 
 class _Runtime:
-    """The runtime tables of this process: one for each number of threads that calls are allowed. Callbacks, tables and
-    code live as long as the process."""
+    """The runtime tables of this process: one for each number of threads that calls are allowed, and whether they have
+    deferred kernels made. Callbacks, tables and code live as long as the process."""
 
     def __init__(self) -> None:
         self.lock = lock()
-        self.tables: dict[int, _Table] = {}
+        self.tables: dict[tuple[int, bool], _Table] = {}
         self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail), PYTHON(_call_python))
         asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]
         #: The state of every table: whom the native runtime asks.
@@ -171,12 +172,12 @@ class _Runtime:
         #: The recorder's ``begin`` while calls are recorded.
         self._begin: int | None = None
 
-    def address(self, threads: int = 0) -> int:
+    def address(self, threads: int = 0, wants: bool = True) -> int:
         """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
-        table = self.tables.get(threads)
+        table = self.tables.get((threads, wants))
         if table is None:
             with self.lock:
-                table = self.tables.setdefault(threads, self._make(threads))
+                table = self.tables.setdefault((threads, wants), self._make(threads, wants))
         return ctypes.addressof(table)
 
     def record(self, begin: int | None) -> None:
@@ -186,7 +187,7 @@ class _Runtime:
             for table in self.tables.values():
                 table.begin = begin  # one word: a call sees it or does not
 
-    def _make(self, threads: int) -> _Table:
+    def _make(self, threads: int, wants: bool) -> _Table:
         symbols = native_runtime().addresses
         return _Table(
             state=ctypes.addressof(self.asked),
@@ -199,6 +200,7 @@ class _Runtime:
             library=symbols["dyn_ask_library"],
             call=symbols["dyn_call"],
             begin=self._begin,
+            want=symbols["dyn_want" if wants else "dyn_want_nothing"],
             fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
 
@@ -247,7 +249,7 @@ class LoadedProgram:
     is as long as they are held here, so that a call need not ask for it again. ``guards`` is the address of a function
     that tells whether the program is for an argument's shapes (``emit_guards``), where there is one. ``callees`` are
     the functions outside that it calls. ``idle`` are frames that programs of the same code share where they capture
-    nothing.
+    nothing. ``deferred`` are kernels that the program may do without, and ``maker`` is who makes them.
     """
 
     def __init__(
@@ -259,6 +261,8 @@ class LoadedProgram:
         guards: int | None = None,
         callees: Sequence[Callee] = (),
         idle: list[_Frame] | None = None,
+        deferred: DeferredKernels = NOTHING_DEFERRED,
+        maker: Maker | None = None,
     ) -> None:
         self.interface = interface
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
@@ -270,7 +274,10 @@ class LoadedProgram:
         self._run = _RUN(address)
         _RUNTIME.address()  # made now rather than by the first call
         table = [*kernels, *(array.__array_interface__["data"][0] for array in interface.constants)]
-        table += self.externals.words
+        table += [*self.externals.words, *deferred.addresses]
+        self.deferred, self._maker = deferred, maker
+        if maker is not None:
+            deferred.add_maker(maker)
         #: What a profile knows it by: no two programs of a process have the same.
         self.number = register(self)
         self._table = (ctypes.c_void_p * (1 + len(table)))(self.number, *table)
@@ -309,8 +316,10 @@ class LoadedProgram:
     def runtime(self, limit: int = 0) -> int:
         """The address of the runtime table that a call under the settings in force uses, or one of ``limit`` threads at
         most, where that is fewer."""
-        own = config.current().num_threads
-        return _RUNTIME.address(min(own, limit) if own and limit else own or limit)
+        settings = config.current()
+        own = settings.num_threads
+        wants = settings.variants == "background"
+        return _RUNTIME.address(min(own, limit) if own and limit else own or limit, wants)
 
     def __call__(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
         """The results for NumPy arrays of the right dtypes and ranks: fresh arrays, or donated arguments' memory.
@@ -435,16 +444,19 @@ def load_program(
     captured: Sequence[Array],
     calls: Sequence[int] = (),
     callees: Sequence[Callee] = (),
+    deferred: DeferredKernels = NOTHING_DEFERRED,
+    maker: Maker | None = None,
 ) -> LoadedProgram:
     """A program from its objects: ``kernels`` kernels, the host program, and its guards if it has any.
 
     ``calls`` are the entries of library calls, which are numbered after the kernels, ``callees`` the functions outside,
-    which come last.
+    and ``deferred`` the kernels that ``maker`` makes later, which come last.
     """
     addresses = addresses_of(backend, built)
     host, *guards = addresses[kernels:]
     context = [*addresses[:kernels], *calls]
-    return LoadedProgram(interface, host, context, captured, guards[0] if guards else None, callees)
+    test = guards[0] if guards else None
+    return LoadedProgram(interface, host, context, captured, test, callees, deferred=deferred, maker=maker)
 
 
 def addresses_of(backend: ObjectBackend, built: Sequence[Built]) -> list[int]:

@@ -10,9 +10,10 @@ The texts of the native runtime and of the native entry depend on nothing but th
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
@@ -35,12 +36,24 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred:
+    """A kernel that need not be there, by its name, and the launches that it is a variant of, by number.
+
+    Launches with the same kernels are one here: the layers of a model.
+    """
+
+    name: str
+    launches: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A program that was compiled before: ``kernels`` objects, the host program's, and that of its guards if any.
 
     ``reuses`` are the results, by number, that may lie in an argument's memory, each with that argument; ``useless``
     the arguments that were donated in vain. ``constants`` are those large constants of the traced program that the code
-    reads, in the order of its table, by their contents' digests.
+    reads, in the order of its table, by their contents' digests. ``deferred`` are the kernels that it can do without,
+    with the keys of those that were made.
     """
 
     parts: tuple[Part, ...]
@@ -48,6 +61,7 @@ class Found:
     reuses: tuple[tuple[int, int], ...] = ()
     useless: tuple[int, ...] = ()
     constants: tuple[str, ...] = ()
+    deferred: tuple[tuple[Deferred, str | None], ...] = ()
 
     def text(self) -> str:
         """The text that is kept on disk: a line for each field."""
@@ -56,12 +70,15 @@ class Found:
         lines += [f"reuse {output} {input}" for output, input in self.reuses]
         lines += [f"useless {number}" for number in self.useless]
         lines += [f"constant {digest}" for digest in self.constants]
+        for one, key in self.deferred:
+            lines.append(f"deferred {one.name} {','.join(map(str, one.launches))} {key or '-'}")
         return "\n".join(lines)
 
 
 def parse_found(text: str) -> Found:
     """Parse the text of :meth:`Found.text`. ValueError for anything else."""
     rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": [], "constant": []}
+    rows["deferred"] = []
     for line in text.splitlines():
         what, *fields = line.split(" ")
         if what not in rows:
@@ -74,6 +91,10 @@ def parse_found(text: str) -> Found:
         tuple((int(output), int(input)) for output, input in rows["reuse"]),
         tuple(int(number) for (number,) in rows["useless"]),
         tuple(digest for (digest,) in rows["constant"]),
+        tuple(
+            (Deferred(name, tuple(map(int, launches.split(",")))), None if key == "-" else key)
+            for name, launches, key in rows["deferred"]
+        ),
     )
 
 
@@ -115,6 +136,28 @@ class Programs:
             return None  # it was compiled where SciPy was there; without, libraries are called another way
         built = self._backend.find_all([(part.key, part.symbols) for part in found.parts])
         return None if built is None else (found, built)
+
+    def find_deferred(self, found: Found) -> dict[str, Built]:
+        """Those of a program's deferred kernels that need not be compiled, by name."""
+        made: dict[str, Built] = {}
+        for one, key in found.deferred:
+            built = None if key is None else self._backend.find_all([(key, (one.name,))])
+            if built is not None:
+                made[one.name] = built[0]
+        return made
+
+    def add_deferred(self, key: str | None, made: Mapping[str, str]) -> None:
+        """Note the keys of deferred kernels that were made, by name, beside those that are noted by now.
+
+        Of two processes that do so at once one may overwrite the other's: then a third finds fewer, and compiles.
+        """
+        data = None if key is None or self._store is None else self._store.read(key)
+        if data is None:
+            return
+        with contextlib.suppress(ValueError):
+            found = parse_found(data.decode())
+            deferred = tuple([(one, made.get(one.name, known)) for one, known in found.deferred])
+            self.keep(key, replace(found, deferred=deferred))
 
     def keep(self, key: str | None, found: Found) -> None:
         """Keep a program for other processes, unless the sources are no longer those that have made it."""

@@ -23,6 +23,8 @@ _SYMBOLS = (
     "dyn_block_alloc", "dyn_block_free", "dyn_block_trim", "dyn_block_idle", "dyn_block_limit",
     "dyn_pool_configure", "dyn_pool_after_fork", "dyn_pool_workers",
     "dyn_ask_output", "dyn_ask_library", "dyn_ask_python", "dyn_call",
+    "dyn_want", "dyn_want_nothing", "dyn_variants_configure", "dyn_variants_end", "dyn_variants_idle",
+    "dyn_variants_state", "dyn_slot_publish",
 )  # fmt: skip
 #: How long an idle worker looks for work before it sleeps.
 _SPIN_NS = 50_000
@@ -38,6 +40,7 @@ def runtime_source() -> Source:
         from dyn.runtime.callbacks import add_calls
         from dyn.runtime.launch import add_arena, add_launch
         from dyn.runtime.pool import add_pool
+        from dyn.runtime.variants import add_variants
 
     module = Module()
     add_blocks(module)
@@ -45,6 +48,7 @@ def runtime_source() -> Source:
     add_launch(module)
     add_arena(module)
     add_calls(module)
+    add_variants(module)
     return Source(module.text(), _SYMBOLS, Effort.PROMOTE)
 
 

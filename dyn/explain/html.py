@@ -113,7 +113,8 @@ def _groups(groups: Sequence[GroupRow]) -> str:
         over = f' <span class="dyn-quiet">over {list(row.reduced)}</span>' if row.reduced else ""
         times = f"\u00a0×\u00a0{row.count}" if row.count > 1 else ""
         variants = "".join(
-            f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}</span></div>'
+            f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}'
+            + (f", {escape(v.state)}</span></div>" if v.state else "</span></div>")
             + (f'<div class="dyn-quiet">schedule: {escape(v.schedule)}</div>' if v.schedule else "")
             for v in row.variants
         )

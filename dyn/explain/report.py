@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 
 from dyn.backends.binaries import Origin
+from dyn.backends.deferred import State
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
 from dyn.lower.host import HostProgram, InRegion, site_text
 from dyn.pipeline import Optimized
 from dyn.record import Record
-from dyn.schedule.launch import Launch, by_group
+from dyn.schedule.kernel_text import kernel_name
+from dyn.schedule.launch import Launch, Variant, by_group
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, format_shape, product
 from dyn.source import Loc
 from dyn.stitch.groups import Group, GroupKind
@@ -64,6 +67,8 @@ class VariantRow:
     when: str
     #: How its loops were made of those of the group: ``split i0 by 8192, bind i0 to lanes``.
     schedule: str = ""
+    #: Whether it is compiled, for one that calls can do without: ``not compiled yet``.
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +124,19 @@ class Report:
         return sum(seconds for _, seconds in self.stages)
 
 
-def make_report(optimized: Optimized, traced: TracedFunction, record: Record, because: str) -> Report:
-    """The report of one program."""
+def make_report(
+    optimized: Optimized,
+    traced: TracedFunction,
+    record: Record,
+    because: str,
+    states: Mapping[str, State] = MappingProxyType({}),
+) -> Report:
+    """The report of one program; ``states`` has those of its deferred kernels, by name."""
+
+    def state(variant: Variant) -> str:
+        known = states.get(kernel_name(variant.kernel)) if variant.deferred and states else None
+        return "" if known is None else known.value
+
     saved: Dim = 0
     for launch in by_group(optimized.launches):
         saved = saved + saved_bytes(launch.group)
@@ -129,7 +145,7 @@ def make_report(optimized: Optimized, traced: TracedFunction, record: Record, be
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(by_group(optimized.launches))),
+        tuple(_groups(by_group(optimized.launches), state)),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
@@ -231,17 +247,18 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _groups(launches: Sequence[Launch]) -> list[GroupRow]:
+def _groups(launches: Sequence[Launch], state: Callable[[Variant], str]) -> list[GroupRow]:
     """Groups, each once: those that read the same, as the layers of a model do, are counted."""
-    counts = Counter(group_row(launch) for launch in launches)
+    counts = Counter(group_row(launch, state) for launch in launches)
     return [replace(row, count=count) for row, count in counts.items()]
 
 
-def group_row(launch: Launch) -> GroupRow:
+def group_row(launch: Launch, state: Callable[[Variant], str] = lambda variant: "") -> GroupRow:
+    """The row of a launch's group; ``state`` says whether a variant is compiled, where that is a question."""
     group = launch.group
     inside = _inside(group)
     variants = [
-        VariantRow(v.note, f"when {when}" if (when := v.when()) else "always", ", ".join(v.steps))
+        VariantRow(v.note, f"when {when}" if (when := v.when()) else "always", ", ".join(v.steps), state(v))
         for v in launch.variants
     ]
     if launch.call is not None:

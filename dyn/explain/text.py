@@ -58,7 +58,7 @@ def _groups(report: Report) -> list[str]:
         lines += [f"  from {line}" for line in row.lines]
         lines += [f"  ends: {end}" for end in row.ends]
         for variant in row.variants:
-            lines.append(f"  variant {variant.note}: {variant.when}")
+            lines.append(f"  variant {variant.note}: {variant.when}{f', {variant.state}' if variant.state else ''}")
             lines += [f"    schedule: {variant.schedule}"] if variant.schedule else []
     if sum(row.count for row in report.groups) > 1 and report.saved != "0":
         lines.append(f"all of them save {report.saved} bytes of traffic")

@@ -7,9 +7,9 @@ that a process which finds its programs compiled does without.
 from __future__ import annotations
 
 #: Places of the functions in the runtime table, counted in pointers.
-ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS, CALL, BEGIN, END = range(1, 12)
+ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS, CALL, BEGIN, END, WANT = range(1, 13)
 #: Words of a runtime table, its state first.
-TABLE_WORDS = 12
+TABLE_WORDS = 13
 
 
 #: The byte offset in ``ctx``, before its first entry, of the number of the loaded program (``LoadedProgram.number``).
@@ -20,6 +20,14 @@ class Tensor:
     """The byte offsets of an operand or a result. Before a call a caller may note in ``TAG`` how an operand lies."""
 
     DATA, TAG, RANK, DIMS, STRIDES, BYTES = 0, 8, 12, 16, 24, 32
+
+
+class KernelSlot:
+    """The byte offsets in the slot of a deferred kernel, to which ``ctx`` points: its address, null until it is made,
+    and whether a call has met its condition. Both are read and written by atomic operations alone."""
+
+    KERNEL, WANTED = 0, 8
+    WORDS = 2
 
 
 #: What the symbols of native library calls begin with (``dyn.lower.library_calls``): of those that call LAPACK, and of

@@ -6,7 +6,7 @@ ops that belong to no group, to loads of stored arrays. Nothing is computed twic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from dyn.dtypes import Kind
@@ -54,13 +54,13 @@ class Elements:
     """Reads and computes elements for one kernel, and collects the buffers it reads.
 
     ``stretched`` are the axes of stored arrays that an undecided broadcast may stretch: the axis's size, and the loop
-    variable that indexes it, None where that is no single one. With ``aligned`` each is taken to be as long as its
-    loop.
+    variable that indexes it, None where that is no single one; with the number of axes that the array has. With
+    ``aligned`` each is taken to be as long as its loop, but those of the sizes in ``ones``, which are going to be 1.
     """
 
-    def __init__(self, plan: Plan, group: Group, *, aligned: bool = False) -> None:
-        self.aligned = aligned
-        self.stretched: dict[tuple[Dim, Symbol | None], None] = {}
+    def __init__(self, plan: Plan, group: Group, *, aligned: bool = False, ones: Collection[Dim] = frozenset()) -> None:
+        self.aligned, self.ones = aligned, ones
+        self.stretched: dict[tuple[Dim, Symbol | None], int] = {}
         self.plan = plan
         self.group = group
         self.k = ExprBuilder()
@@ -143,7 +143,8 @@ class Elements:
                 return known(index)
             stored = self.storage(value)
             if stored is not None:
-                place = tuple(self._unstretched(i, size) for i, size in zip(index, value.shape, strict=True))
+                rank = len(value.shape)
+                place = tuple(self._unstretched(i, size, rank) for i, size in zip(index, value.shape, strict=True))
                 linear = linearize(place, value.shape)
                 if value.dtype.kind is Kind.COMPLEX:
                     return self.k.load_pair(self._buffer(stored), linear, value.dtype, mask)
@@ -159,7 +160,7 @@ class Elements:
             index = view_index(op, index)
             value = op.operands[0]
 
-    def _unstretched(self, index: Dim, size: Dim) -> Dim:
+    def _unstretched(self, index: Dim, size: Dim, rank: int) -> Dim:
         """An index without the factors that make it 0 where an axis has size 1, when they are not wanted.
 
         With as many elements as the loop has iterations a factor changes nothing: it is 1, or the index is 0 anyway.
@@ -172,7 +173,10 @@ class Elements:
         plain = map_atoms(index, lambda a: None if factors.get(a) is None else 1)
         for found in factors.values():
             if found is not None:
-                self.stretched[found, plain.is_symbol if isinstance(plain, SymExpr) else None] = None
+                self.stretched[found, plain.is_symbol if isinstance(plain, SymExpr) else None] = rank
+        if self.ones:
+            wanted = {atom: size for atom, size in factors.items() if size is not None and size not in self.ones}
+            plain = map_atoms(index, lambda atom: 1 if atom in wanted else None)
         return plain if self.aligned else index
 
     def temporary(self, value: Value) -> Buffer:

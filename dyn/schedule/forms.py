@@ -6,10 +6,14 @@ A launch has a general form, right for all shapes, and in front of it those that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from dyn.ir.opdef import OpKind
+from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
+from dyn.shapes import SymExpr, substitute
 
 #: A function that gives the loops of a kernel their order and their roles.
 Schedule = Callable[[Loops], None]
@@ -19,7 +23,11 @@ Schedule = Callable[[Loops], None]
 class Form:
     """A kernel that is right where ``condition`` holds, and quicker than the general one.
 
+    It is deferred (``Variant.deferred``), for no first call should wait for what only others gain by; unless it folds
+    in another order than the general one, for then a result would follow from when it was compiled.
+
     Where ``gain`` is given, it says how well loops turned out, and the form is left out unless its own did better.
+    ``same_order`` says in which order it folds where the loops do not tell.
     """
 
     note: str
@@ -27,6 +35,7 @@ class Form:
     loops: Callable[[], Loops]
     schedule: Schedule
     gain: Callable[[Loops], int] | None = None
+    same_order: bool | None = None
 
 
 def launch_nest(
@@ -51,18 +60,56 @@ def launch_nest(
             continue
         if tuple(loops.buffers()) == buffers:
             variant = loops.variant(f"{prefix}{form.note}", None if decided else form.condition)
-            variants = [variant] if decided else [variant, *variants]
+            alike = _same_order(general, loops) if form.same_order is None else form.same_order
+            variants = [variant] if decided else [replace(variant, deferred=alike), *variants]
     return Launch(nest.group, buffers, tuple(variants))
 
 
-def unstretched_forms(general: Loops, schedule: Schedule, fused: Callable[[Loops], int]) -> list[Form]:
-    """The form for sizes that agree, where a broadcast is undecided: for loops that are better then, as ``fused``
-    counts it.
+def _same_order(general: Loops, loops: Loops) -> bool:
+    """Whether what one kernel folds it folds in the order of the other, for the sizes that both are for.
 
-    An axis that may be stretched is read as quickly as one that may not, but in tiles.
+    The order follows from the loops around a fold and their roles; and where lanes go along one of them, from what is
+    done for each element, by which emitters choose how many vectors go through a loop at once. Elements that are
+    carried keep their order, and so do updates of a place. Tiles of a contraction add up in orders of their own.
     """
-    unstretched, nest = general.unstretched(), general.nest
-    if unstretched is None:
-        return []
-    loops = Loops(nest, keep=general.keep, equal=unstretched.equal, aligned=True)
-    return [Form("nothing stretched", unstretched.condition, lambda: loops, schedule, fused)]
+    if any(op.opdef.kind is OpKind.CONTRACT for op in general.nest.group.ops):
+        return False
+    equal = loops.equal
+
+    def order(of: Loops) -> list[object]:
+        phases = [phase for phase in of.phases if phase.folds]
+        return [
+            (
+                [substitute(a.extent, equal) for a in phase.axes], phase.inner, phase.outer, phase.width,
+                None if phase.inner is phase.outer is Role.SERIAL else of.work(phase),
+            )
+            for phase in phases
+        ]  # fmt: skip
+
+    return order(general) == order(loops)
+
+
+def unstretched_forms(
+    general: Loops, schedule: Schedule, gain: Callable[[Loops], int], most_ones: int = 0
+) -> list[Form]:
+    """The forms for cases of undecided broadcasts: for sizes that agree, and at ``most_ones`` so many for a size that
+    is 1 where the others agree; for loops that are better then, as ``gain`` counts it.
+
+    An axis that may be stretched is read as quickly as one that may not, but in tiles, and but for what it takes to
+    spread the one element anew for each row.
+    """
+    forms: list[Form] = []
+    # Axes of size 1 are there to be stretched (x + b[1, m], x * c[n, 1]) in arrays that have others.
+    sizes = dict.fromkeys(size for (size, _), rank in general.elements.stretched.items() if rank > 1)
+    ones = [size for size in sizes if isinstance(size, SymExpr) and size.is_symbol is not None][:most_ones]
+    for case in ((), *[(one,) for one in ones]):
+        found = general.unstretched(*case)
+        if found is not None:
+            loops = Loops(general.nest, keep=general.keep, equal=found.equal, aligned=True, ones=found.ones)
+            note = f"{case[0]} is 1" if case else "nothing stretched"
+            forms.append(Form(note, found.condition, partial(_given, loops), schedule, gain))
+    return forms
+
+
+def _given(loops: Loops) -> Loops:
+    return loops

@@ -45,6 +45,11 @@ def kernel_hash(kernel: Kernel) -> str:
     return hashlib.sha256(_Printer(kernel).text().encode()).hexdigest()[:20]
 
 
+def kernel_name(kernel: Kernel) -> str:
+    """The name by which a kernel's code is known: equal kernels have one."""
+    return f"k_{kernel_hash(kernel)}"
+
+
 class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel

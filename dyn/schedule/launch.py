@@ -74,6 +74,9 @@ class Variant:
     in_place: int | None = None
     #: The steps that made its loops, in words.
     steps: tuple[str, ...] = ()
+    #: Whether its kernel may be made after others: a call for which it is not there yet takes the next variant that
+    #: holds, which computes the same to the last bit.
+    deferred: bool = False
     #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
 

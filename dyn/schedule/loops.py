@@ -27,6 +27,7 @@ the role of its loops and their extents (``dyn.schedule.kernel``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from dyn.errors import IRError
 from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
+from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
 from dyn.schedule.chunks import scan_in_chunks
 from dyn.schedule.elements import Elements, Index
@@ -63,7 +65,18 @@ from dyn.schedule.kernel import (
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Scan, Stage
 from dyn.schedule.products import Product
-from dyn.shapes import Dim, Symbol, SymExpr, as_dim, dim_max, free_symbols, linear_in, product, substitute
+from dyn.shapes import (
+    Dim,
+    Symbol,
+    SymExpr,
+    as_dim,
+    dim_max,
+    free_symbols,
+    joined_from,
+    linear_in,
+    product,
+    substitute,
+)
 
 #: A temporary, and the place in it of the element at an index.
 Memory = tuple[Value, Callable[[Index], Dim]]
@@ -150,10 +163,12 @@ _ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT, AxisKind.CO
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Unstretched:
-    """A condition under which no axis is stretched, and the sizes that are equal then: symbols by what they equal."""
+    """A condition under which it is known which axes are stretched: those whose sizes are in ``ones``, which are 1. And
+    the sizes that are equal then: symbols by what they equal."""
 
     condition: Condition
     equal: Mapping[Symbol, Dim]
+    ones: frozenset[Dim]
 
 
 @dataclass(eq=False)
@@ -167,11 +182,13 @@ class Loops:
     equal: Mapping[Symbol, Dim] = field(default_factory=dict[Symbol, Dim])
     #: Whether no axis is stretched where the kernel is chosen.
     aligned: bool = False
+    #: Of the sizes of axes that might be those that are 1 there.
+    ones: frozenset[Dim] = frozenset()
     #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
     loaded: Mapping[Value, Memory] = field(default_factory=dict[Value, Memory])
 
     def __post_init__(self) -> None:
-        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned)
+        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
         for value, (memory, place) in self.loaded.items():
             self.elements.known[value] = self._from_memory(value, memory, place)
         self.outputs: dict[Value, Buffer] = {}
@@ -202,6 +219,14 @@ class Loops:
         other.shared, other._roles, other._change = list(self.shared), dict(self._roles), dict(self._change)
         other.phases = [replace(phase, axes=list(phase.axes)) for phase in self.phases]
         return other
+
+    @property
+    def spread_inside(self) -> int:
+        """How many axes along the innermost loops may be stretched: an element is spread for each of them, in each
+        iteration of the loops around."""
+        inner = {a.var for stage in self.nest.stages for a in stage.axes}
+        inner.update(a.var for a in self.nest.shared[1:][-1:])
+        return 0 if self.aligned else sum(var in inner for _, var in self.elements.stretched)
 
     # Code -----------------------------------------------------------------------------------------------------
 
@@ -520,6 +545,29 @@ class Loops:
                         found.append(Access(expr.buffer, substitute(expr.index, self._change), False))
         return found
 
+    def work(self, phase: Phase) -> Counter[object]:
+        """Operations of a phase for each element along its innermost axis, by kind: what is read once, one after the
+        other, or from far apart."""
+        last, found = phase.axes[-1], Counter[object]()
+        seen: set[int] = set()
+        for stmt in walk_stmts((Loop(phase.inner, last.var, last.extent, phase.body, phase.folds, phase.carries),)):
+            found[type(stmt)] += 1
+            if isinstance(stmt, Store | Update):
+                found[stmt.buffer.dtype, self._reach(stmt.index, last)] += 1
+            for expr in walk_exprs(stmt_exprs(stmt)):
+                if id(expr) not in seen:
+                    seen.add(id(expr))
+                    reach = self._reach(expr.index, last) if isinstance(expr, Load) else ""
+                    found[type(expr), getattr(expr, "fn", None), expr.dtype, reach] += 1
+        return found
+
+    def _reach(self, index: Dim, along: Axis) -> str:
+        linear = linear_in(substitute(index, self._change), along.var)
+        stride = None if linear is None else linear[0]
+        if stride == 0:
+            return "once"
+        return "near" if stride in (1, -1) or (stride is not None and is_stretch_factor(stride)) else "far"
+
     def bind_lanes(self, phase: Phase, *, outermost: bool = False) -> None:
         """Let lanes go along the innermost axis of a phase; with ``outermost`` around its other axes, each lane
         through all of them."""
@@ -544,25 +592,34 @@ class Loops:
 
     # The kernel -----------------------------------------------------------------------------------------------
 
-    def unstretched(self) -> Unstretched | None:
-        """The case in which each axis that might be broadcast is as long as its loop; None without such an axis, or
-        where a loop cannot be told."""
+    def unstretched(self, *ones: Dim) -> Unstretched | None:
+        """The case in which each axis that might be broadcast is as long as its loop, but those of the sizes in
+        ``ones``, which are symbols; None without such an axis, or where a loop cannot be told."""
         axes = [*self.nest.shared, *[a for stage in self.nest.stages for a in stage.axes]]
-        extents = {a.var: a.extent for a in axes}
-        apart: list[Dim] = []
-        equal: dict[Symbol, Dim] = {}
+        single: dict[Symbol, Dim] = {s: 1 for one in ones if isinstance(one, SymExpr) and (s := one.is_symbol)}
+        extents = {a.var: substitute(a.extent, single) for a in axes}
+        sizes: dict[Symbol, list[Dim]] = {}
+        equal = dict(single)
         lengths: dict[Symbol, Dim] = {}
         for size, var in self.elements.stretched:
             if var is None or var not in extents:
                 return None
-            extent = extents[var]
-            apart += [extent - size, size - extent]
+            if size in ones:
+                continue
+            extent, size = extents[var], substitute(size, single)
+            sizes.setdefault(var, []).append(size)
             known = substitute(size, equal)
             length = substitute(lengths.setdefault(var, extent if isinstance(extent, int) else known), equal)
             symbol = known.is_symbol if isinstance(known, SymExpr) else None
             if symbol is not None and symbol not in free_symbols(length):
                 equal = composed(equal, {symbol: length})
-        return Unstretched(Condition(dim_max(*apart), 0, 0), equal) if apart else None
+        apart: list[Dim] = [d for one in ones for d in (one - 1, 1 - one)]
+        for var, own in sizes.items():
+            extent = extents[var]
+            if {part for size in own for part in joined_from(size)}.issuperset(joined_from(extent)):
+                extent, *own = own  # sizes that agree are as long as what is broadcast from them
+            apart += [d for size in own if size != extent for d in (extent - size, size - extent)]
+        return Unstretched(Condition(dim_max(*apart), 0, 0), equal, frozenset(ones)) if apart else None
 
     def widest(self) -> int:
         """Bytes of the widest elements that are loaded or stored."""

@@ -82,7 +82,8 @@ def tile_forms(sides: Sides, target: Target) -> list[Form]:
         condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
         decided = condition.decided(facts)
         if decided is not False:
-            forms.append(Form(variant.note, condition, loops.fork, in_tiles(variant, sides.row, sides.column)))
+            schedule = in_tiles(variant, sides.row, sides.column)
+            forms.append(Form(variant.note, condition, loops.fork, schedule, same_order=variant.adds_alike))
         if decided:
             break
     return forms

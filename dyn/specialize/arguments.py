@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,3 +55,12 @@ def read_leaf(value: Any, name: str, function: str) -> Leaf:
     except TraceError as error:
         raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
     return Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
+
+
+def prepared_calls(shapes: Iterable[Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The calls that ``f.prepare(shapes)`` means: tuples of arguments, dicts by name, or each the only argument."""
+    for given in shapes:
+        if type(given) is dict:
+            yield (), given
+        else:
+            yield given if type(given) is tuple else (given,), {}

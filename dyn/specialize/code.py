@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, State
 from dyn.backends.once import Once
 from dyn.forking import lock
 
@@ -38,16 +39,21 @@ class Code:
     #: The arrays of its large constants.
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     kept: tuple[Any, ...] = ()
+    #: The kernels that it can do without, until they are made.
+    deferred: DeferredKernels = NOTHING_DEFERRED
     #: Frames of its calls that no call is using (``LoadedProgram``).
     idle: list[Any] = field(default_factory=list[Any])
 
 
 class CodeInfo(NamedTuple):
-    """The machine code that this process remembers: programs, their bytes, and how often one was found."""
+    """The machine code that this process remembers: programs, their bytes, and how often one was found; and of the
+    quicker variants of their kernels that calls can do without, those that are compiled, and those that are not."""
 
     programs: int
     nbytes: int
     hits: int
+    variants: int = 0
+    missing: int = 0
 
 
 class Codes:
@@ -110,7 +116,9 @@ class Codes:
     def info(self) -> CodeInfo:
         """Counts of the programs that this process remembers."""
         with self._lock:
-            return CodeInfo(len(self._known), self._bytes, self._hits)
+            states = [state for code in self._known.values() for state in code.deferred.states().values()]
+            made = states.count(State.MADE)
+            return CodeInfo(len(self._known), self._bytes, self._hits, made, len(states) - made)
 
     def clear(self) -> None:
         """Forget all code, as a new process would."""

@@ -7,7 +7,7 @@ What was compiled before is loaded as it is; what it was lowered to is made agai
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ import numpy as np
 
 from dyn import config, events
 from dyn.backends.binaries import Built, Origin
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, State
 from dyn.backends.families import family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
 from dyn.backends.loading import loading
-from dyn.backends.programs import Found, Programs, parts_of
+from dyn.backends.programs import Deferred, Found, Programs, parts_of
 from dyn.errors import IRError
 from dyn.forking import lock
 from dyn.ir.core import Function, buffers
@@ -112,11 +113,15 @@ class Program:
     @property
     def code(self) -> Code:
         """The machine code, apart from captured arrays: that of an equal program in memory or on disk, or a new one."""
+        return self._code_for(None)
+
+    def _code_for(self, shapes: Sequence[Sequence[int]] | None) -> Code:
+        """The machine code; what is compiled now has the variants for a call with parameters of these shapes."""
         if self._code is None:
             made: list[Code] = []
 
             def make() -> Code:
-                made.append(self._load() or self._compile())
+                made.append(self._load() or self._compile(shapes))
                 return made[0]
 
             self._code = CODES.get(self._shared, make)
@@ -130,13 +135,21 @@ class Program:
         self.record.kernels_compiled = code.count
         self.record.origins = (Origin.MEMORY,) * (code.count + 1 + (code.guards is not None))
 
-    def load(self, captured: Sequence[Array]) -> LoadedProgram:
-        """The program with the arrays that it captures, ready to be called."""
-        code = self.code
+    def load(self, captured: Sequence[Array], shapes: Sequence[tuple[int, ...]] | None = None) -> LoadedProgram:
+        """The program with the arrays that it captures, ready to be called.
+
+        Where it is compiled now, the variants for arguments of these ``shapes`` are.
+        """
+        code = self._code_for(None if shapes is None else [*shapes, *[array.shape for array in captured]])
+        code.deferred.add_maker(self)
+        if self._settings.variants == "all":
+            code.deferred.make()
         with self.record.timed("load"):
             interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
             callees = self._callees()
-            return LoadedProgram(interface, code.host, code.kernels, captured, code.guards, callees, code.idle)
+            return LoadedProgram(
+                interface, code.host, code.kernels, captured, code.guards, callees, code.idle, code.deferred, self
+            )  # fmt: skip
 
     def _callees(self) -> tuple[Callee, ...]:
         """The functions outside that the code calls by number."""
@@ -160,13 +173,46 @@ class Program:
         record.origins = tuple([one.origin for one in built])
         own = buffers(self.traced.function.ops)
         constants = tuple([own[name].array for name in found.constants])
-        return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants)
+        deferred = self._deferred([one for one, _ in found.deferred], self._programs.find_deferred(found))
+        return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants, deferred)
 
-    def _compile(self) -> Code:
+    def _deferred(self, deferred: Sequence[Deferred], made: Mapping[str, Built]) -> DeferredKernels:
+        """The kernels that the code can do without, with those that are made."""
+        if not deferred:
+            return NOTHING_DEFERRED
+        addresses = addresses_of(self._backend, list(made.values()))
+        return DeferredKernels(deferred, dict(zip(made, addresses, strict=True)))
+
+    def make_deferred(self, names: Sequence[str]) -> list[int]:
+        """The addresses of kernels that the code could do without: compiled now, and kept with it."""
+        with config.using(self._settings):
+            optimized = self.optimized
+            from dyn.pipeline import deferred_sources
+
+            with self.record.timed("variants"):
+                sources = deferred_sources(optimized, names)
+                built = self._backend.build_all(sources)
+                made = {name: self._backend.key(source) for name, source in zip(names, sources, strict=True)}
+                self._programs.add_deferred(self._key, made)
+                return addresses_of(self._backend, built)
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Make the variants for a call with parameters of these shapes, captured arrays' among them."""
+        deferred = self.code.deferred
+        missing = [name for name, state in deferred.states().items() if state is State.NOT_YET]
+        if missing:
+            optimized = self.optimized
+            from dyn.pipeline import names_for
+
+            names = names_for(optimized, shapes)
+            deferred.make([name for name in missing if name in names])
+
+    def _compile(self, shapes: Sequence[Sequence[int]] | None) -> Code:
         optimized, record = self.optimized, self.record
-        from dyn.pipeline import compile_parts
+        from dyn.pipeline import compile_parts, names_for
 
-        rendered, built = compile_parts(optimized, self._backend, record)
+        wanted = names_for(optimized, shapes) if shapes is not None and self._settings.variants != "none" else ()
+        rendered, built, early = compile_parts(optimized, self._backend, record, wanted)
         reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
         constants = optimized.host.constants
         if self._key is not None and not rendered.calls:
@@ -176,14 +222,17 @@ class Program:
             if all(name in own for name in names):
                 _require_same_interface(self.traced.function, optimized.function)
                 parts = parts_of(self._backend, record.sources)
-                found = Found(parts, record.kernels_compiled, reuses, optimized.useless, names)
+                keys = {source.symbols[0]: self._backend.key(source) for source, _ in early}
+                deferred = tuple([(one, keys.get(one.name)) for one in rendered.deferred])
+                found = Found(parts, record.kernels_compiled, reuses, optimized.useless, names, deferred)
                 self._programs.keep(self._key, found)
         arrays = tuple([dense.array for dense in constants])
-        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays)
+        made = self._deferred(rendered.deferred, {source.symbols[0]: one for source, one in early})
+        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made)
 
     def _code_of(
         self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
-        useless: tuple[int, ...], constants: tuple[Array, ...],
+        useless: tuple[int, ...], constants: tuple[Array, ...], deferred: DeferredKernels,
     ) -> Code:  # fmt: skip
         with self.record.timed("load"):
             addresses = addresses_of(self._backend, built)
@@ -191,7 +240,7 @@ class Program:
         nbytes = sum(len(one.binary.data) for one in built) + sum(array.nbytes for array in constants)
         return Code(
             host, (*addresses[:kernels], *calls), guards[0] if guards else None, kernels, bool(calls), reuses, useless,
-            nbytes, constants, self._identity.kept,
+            nbytes, constants, self._identity.kept, deferred,
         )  # fmt: skip
 
     def sources(self) -> tuple[Source, ...]:
@@ -205,7 +254,17 @@ class Program:
 
     def as_text(self, dialect: str) -> str:
         """The LLVM IR (``"llvm"``) or the assembly of everything that was compiled."""
-        return "\n".join([s.text if dialect == "llvm" else self._backend.assembly(s) for s in self.sources()])
+        sources, made = self.sources(), () if self._code is None else self._code.deferred.made
+        if made:
+            optimized = self.optimized
+            from dyn.pipeline import deferred_sources
+
+            sources = (*sources, *deferred_sources(optimized, made))
+        return "\n".join([s.text if dialect == "llvm" else self._backend.assembly(s) for s in sources])
+
+    def deferred_states(self) -> dict[str, State]:
+        """The state of each kernel that the code can do without, by name; none before there is code."""
+        return {} if self._code is None else self._code.deferred.states()
 
     def _host(self) -> HostProgram:
         """The host program that the code was made from: its checks are known by their numbers."""

@@ -52,6 +52,10 @@ class Version:
         """The lowered program; made now where the program was found whole."""
         return self.program.optimized
 
+    def prepare(self, arrays: Sequence[Array]) -> None:
+        """Make the variants for a call with these arrays."""
+        self.program.prepare([array.shape for array in (*arrays, *self.loaded.captured)])
+
     def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
         """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``)."""
         return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
@@ -74,12 +78,20 @@ def _record(traced: TracedFunction, trace_seconds: float) -> Record:
     return record
 
 
-def build(traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
-    """A traced program with its machine code in memory, for this machine."""
-    return load(make_program(traced, trace_seconds))
+def build(
+    traced: TracedFunction, trace_seconds: float = 0.0, shapes: Sequence[tuple[int, ...]] | None = None
+) -> Version:
+    """A traced program with its machine code in memory, for this machine; where it is compiled now, with the variants
+    for arguments of these ``shapes``."""
+    return load(make_program(traced, trace_seconds), shapes=shapes)
 
 
-def build_beside(known: Sequence[Version], traced: TracedFunction, trace_seconds: float = 0.0) -> Version:
+def build_beside(
+    known: Sequence[Version],
+    traced: TracedFunction,
+    trace_seconds: float = 0.0,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+) -> Version:
     """A version for calls that none of the ``known`` ones is for: with the code of one that serves, or its own."""
     from dyn.specialize.widening import loosened, serving
 
@@ -87,12 +99,12 @@ def build_beside(known: Sequence[Version], traced: TracedFunction, trace_seconds
         served = serving(version.traced, traced)
         if served is not None:
             return load(version.program.under(served, _record(traced, trace_seconds)), version)
-    return build(loosened(traced), trace_seconds)
+    return build(loosened(traced), trace_seconds, shapes)
 
 
-def load(program: Program, code_of: Version | None = None) -> Version:
+def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:
     """A program with its machine code in memory."""
-    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured]), code_of)
+    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured], shapes), code_of)
     _warn_of_useless(program)
     return version
 

@@ -98,3 +98,15 @@ def test_reductions_of_no_elements_that_leave_nans_out(name: str, shape: tuple[i
         for keepdims in (False, True):
             reduce = lambda x, a=axis, k=keepdims: fn(x, axis=a, keepdims=k)  # noqa: E731
             np.testing.assert_array_equal(djax.jit(reduce)(x), reduce(x))
+
+
+def test_prepare() -> None:
+    run = djax.jit(lambda x, y: jnp.tanh(x) @ y)
+    x, y = jax.ShapeDtypeStruct((3, 4), np.float32), jax.ShapeDtypeStruct((4, 5), np.float32)
+    run.prepare([(x, y), {"x": jnp.ones((7, 4)), "y": y}])
+    before = run.cache_info()
+    assert before.compiles > 0
+    np.testing.assert_allclose(
+        run(jnp.ones((9, 4)), jnp.ones((4, 5))), np.tanh(np.ones((9, 4))) @ np.ones((4, 5)), 1e-6
+    )
+    assert run.cache_info() == before

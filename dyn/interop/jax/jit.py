@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.tracing import LeafType, Tracing
 from dyn.interop.jax.versions import JaxExplanation, Program, build
 from dyn.native_callable import NativeCallable
+from dyn.specialize.arguments import ShapeDtypeStruct, prepared_calls
 from dyn.specialize.table import Table
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static import Static
@@ -410,6 +411,22 @@ class JaxJitted(NativeCallable):
             return self._function(*again, **keywords)
 
         return parts.jax.eval_shape(dynamic, call_args, call_kwargs)
+
+    def prepare(self, shapes: Iterable[Any]) -> None:
+        """Compile ahead what calls with arguments of some shapes need (:meth:`dyn.api.Jitted.prepare`).
+
+        Args:
+            shapes: the calls to prepare for: tuples of arguments, dicts of arguments by name, or each the only
+                argument. An array counts by its shape and dtype, and so does a ``jax.ShapeDtypeStruct``.
+        """
+        parts = self._internals = self._internals or internals()
+        for args, kwargs in prepared_calls(shapes):
+            call = self._taken_apart(parts, args, kwargs)
+            if call is None:
+                raise ArgumentError(f"{self._signature.name}.prepare() takes no tracers.")
+            program, _, _, call = self._found_or_made(parts, self._key(parts, call), call, None)
+            avals = [call.avals[n] for n in program.kept]
+            program.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The program of dyn for these arguments (arrays or ``jax.ShapeDtypeStruct``): of its arrays, one by one."""

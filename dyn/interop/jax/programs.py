@@ -107,10 +107,14 @@ class Version:
     @property
     def compiled(self) -> specialized.Version:
         """Its machine code."""
+        return self._compiled_for(None)
+
+    def _compiled_for(self, shapes: Sequence[tuple[int, ...]] | None) -> specialized.Version:
+        """Its machine code; where it is compiled now, with the variants for arguments of these shapes."""
         if self._compiled is None:
             with self._lock:
                 if self._compiled is None:
-                    self._compiled = specialized.build(self.traced, self._seconds)
+                    self._compiled = specialized.build(self.traced, self._seconds, shapes)
         return self._compiled
 
     @property
@@ -128,7 +132,7 @@ class Version:
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The results, in fresh arrays."""
-        return self.compiled.loaded(arrays)
+        return self._compiled_for([array.shape for array in arrays]).loaded(arrays)
 
 
 class Family:

@@ -2,22 +2,23 @@
 
 One function, ``int32 run(const Runtime*, void* ctx, const Tensor* in, Tensor* out)``, without loops over Python objects
 and without an interpreter: it reads sizes, checks, computes the arena, and launches. ``ctx`` is a table of addresses:
-of kernels, of what library calls need, and of large constants. It returns 0, or 1 after it has called ``fail``; then
-nothing that the caller can see has been written, but outputs that took an input's memory, where a library call failed
-or memory ran out.
+of kernels, of what library calls need, of large constants, and of the slots of deferred kernels. It returns 0, or 1
+after it has called ``fail``; then nothing that the caller can see has been written, but outputs that took an input's
+memory, where a library call failed or memory ran out.
 Where a launch measures a dim the same is done again for what depends on it: checks, sizes, memory, outputs.
 
 ::
 
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
     Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads,
-                ptr call, begin, end }
+                ptr call, begin, end, want }
 
     alloc(rt, bytes) -> ptr        free(rt, block, bytes)      alloc_output(rt, number, tensor) -> ptr
     launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost, dispatch) -> 0, or 1 without memory for scratch
     parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
     library(rt, entry, tensors, values, dispatch)              call(rt, function, context, in, out, dispatch)
     begin(rt, ctx, values, count) -> rt                        end(rt, status)
+    want(rt, slot)
 
 ``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) shall take it: then
 ``alloc_output`` is not called for that output, unless the sizes are such that a region would fail if it ran.
@@ -28,6 +29,9 @@ the process has.
 ``begin`` is null but where calls are recorded for a profile. There it is told where the values of the program's symbols
 are going to be, and gives the table that this call uses instead, whose functions record; ``end`` gives that back.
 ``dispatch`` is the number of a launch or a call in the program (``dyn.schedule.launch.dispatches``).
+
+A deferred kernel stands in ``ctx`` by its slot (``dyn.lower.abi.KernelSlot``), which may be empty. Then ``want`` is
+told, which waits for nobody, and the next variant runs that holds.
 
 A library call is ``library``: ``entry`` is what ``ctx`` has for it, the tensors are the op's operands and then its
 results, dense, and the values are those of the program's symbols. One that there is native code for
@@ -65,7 +69,7 @@ class HostEmitter:
     ``kernels`` gives, for each launch and variant, the kernel's number in ``ctx`` and its scratch bytes as a host dim;
     for a library call the number of its entry, or of its code for those in ``native``, and 0. ``constants`` is the
     number in ``ctx`` of the first constant, ``outside`` has the number of the external function that a launch calls,
-    for those that do.
+    for those that do. Kernels with numbers from ``slots`` on are deferred.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class HostEmitter:
         native: Collection[Launch],
         constants: int,
         outside: Mapping[Launch, int],
+        slots: int | None,
     ) -> None:
         self.program, self.outside = program, outside
         self.text = HostText()
@@ -86,7 +91,7 @@ class HostEmitter:
         self.zones = RedZones(program, self.text)
         self.memory = Memory(program, self.text, self.regions, self.zones, constants)
         self.launches = Launches(
-            program, self.text, self.checks, self.regions, self.memory, native, outside, self._enter
+            program, self.text, self.checks, self.regions, self.memory, native, outside, slots, self._enter
         )  # fmt: skip
 
     @property
@@ -213,11 +218,12 @@ def emit_host(
     native: Collection[Launch] = (),
     constants: int = 0,
     outside: Mapping[Launch, int] | None = None,
+    slots: int | None = None,
 ) -> str:
     """The LLVM IR of a host program: a module with one definition, ``symbol``. ``native`` are its library calls that
     there is code for, ``constants`` is where those of constants begin in the table of addresses, and ``outside`` are
-    its calls of external functions, with their numbers."""
-    return HostEmitter(program, kernels, native, constants, {} if outside is None else outside).module(symbol)
+    its calls of external functions, with their numbers. From ``slots`` on there are the slots of deferred kernels."""
+    return HostEmitter(program, kernels, native, constants, {} if outside is None else outside, slots).module(symbol)
 
 
 def emit_guards(program: HostProgram, symbol: str) -> str:

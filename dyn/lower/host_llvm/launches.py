@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
-from dyn.lower.abi import CALL, LAUNCH, LIBRARY
+from dyn.lower.abi import CALL, LAUNCH, LIBRARY, WANT, KernelSlot
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
@@ -21,7 +21,8 @@ class Launches:
     """Writes launches in their order.
 
     ``enter`` goes on with what has waited for what a launch measured. ``native`` are the library calls that there is
-    code for; ``outside`` has the number of the external function that a launch calls, for those that do.
+    code for; ``outside`` has the number of the external function that a launch calls, for those that do. Kernels with
+    numbers from ``slots`` on are deferred.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class Launches:
         memory: Memory,
         native: Collection[Launch],
         outside: Mapping[Launch, int],
+        slots: int | None,
         enter: Callable[[Launch], None],
     ) -> None:
         self.program, self.text, self.checks = program, text, checks
         self.regions, self.memory, self.sizes = regions, memory, checks.sizes
         self.native, self.outside, self.enter = native, outside, enter
+        self.slots = slots
         #: The last of the values that a failure reports.
         self._answer = len(program.symbols) + (2 if program.red_zone else 0)
         #: The numbers of the launches that measure, from 1: those of the segments that begin with them.
@@ -110,19 +113,36 @@ class Launches:
             text.label(wanted)
         for at, (variant, (number, scratch)) in enumerate(zip(launch.variants, kernels, strict=True)):
             holds, dispatch = self._chosen(variant), self.dispatch[launch] + at
-            if holds is None:
-                self._start(variant, number, scratch, dispatch)
-                text.emit(f"br label %{done}")
-                break
-            chosen, following = text.fresh("variant"), text.fresh("next")
-            text.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
-            text.label(chosen)
-            self._start(variant, number, scratch, dispatch)
+            deferred = self.slots is not None and number >= self.slots
+            following = text.fresh("next")
+            if holds is not None:
+                chosen = text.fresh("variant")
+                text.emit(f"br i1 {holds}, label %{chosen}, label %{following}")
+                text.label(chosen)
+            kernel = self._made(number, following) if deferred else self._code(number)
+            self._start(variant, kernel, scratch, dispatch)
             text.emit(f"br label %{done}")
+            if holds is None and not deferred:
+                break
             text.label(following)
         else:
             text.emit(f"br label %{done}")
         text.label(done)
+
+    def _made(self, number: int, following: str) -> str:
+        """A deferred kernel; where it is not made yet, say that it is wanted and go on to ``following``."""
+        text = self.text
+        slot = self._code(number)
+        wanted, made = text.fresh("wanted"), text.fresh("made")
+        at = text.value(f"getelementptr i8, ptr {slot}, i64 {KernelSlot.KERNEL}")
+        # Acquire: with the address comes what it points to, the code that another thread has loaded.
+        kernel = text.value(f"load atomic ptr, ptr {at} acquire, align 8")
+        text.emit(f"br i1 {text.value(f'icmp eq ptr {kernel}, null')}, label %{wanted}, label %{made}")
+        text.label(wanted)
+        text.emit(f"call void {text.runtime(WANT)}(ptr %rt, ptr {slot})")
+        text.emit(f"br label %{following}")
+        text.label(made)
+        return kernel
 
     def _all_empty(self, values: Sequence[Value]) -> str | None:
         """An i1 that says whether no value has an element; None where one always has some, or there is no value.
@@ -148,14 +168,13 @@ class Launches:
         taken = self.memory.taken[variant.in_place]
         return taken if holds is None else self.text.value(f"and i1 {taken}, {holds}")
 
-    def _start(self, variant: Variant, number: int, scratch: Dim, dispatch: int) -> None:
+    def _start(self, variant: Variant, kernel: str, scratch: Dim, dispatch: int) -> None:
         text, dim = self.text, self.sizes.dim
         for position, size in enumerate(variant.dims):
             slot = text.value(f"getelementptr i64, ptr %dims, i64 {position}")
             times, rest = scaled(size) if position in variant.strides else (1, size)
             value = dim(rest) if times == 1 else text.value(f"mul i64 {dim(rest)}, {times}")
             text.emit(f"store i64 {value}, ptr {slot}, align 8")
-        kernel = self._code(number)
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
             f"i64 {self.sizes.scope.estimates[variant.cost].name}, i64 {dispatch}"

@@ -44,11 +44,13 @@ from dyn.schedule.kernel import (
     Role,
     Stmt,
     Store,
+    TileContract,
     Update,
     children,
+    walk_stmts,
 )
 from dyn.schedule.target import Target
-from dyn.shapes import Dim, Symbol, floordiv, linear_in
+from dyn.shapes import Dim, Symbol, dim_sum, floordiv, linear_in
 
 #: What an element is in a register. Narrow floats are their bits, for nothing computes with them.
 _REGISTER = {
@@ -191,7 +193,7 @@ class KernelEmitter:
         They belong to one call of the kernel and are not cleared.
         """
         pointer = self.indices.address("%scratch", "i8", self.scratch_bytes).parts[0]
-        self.scratch_bytes = self.scratch_bytes + floordiv(size + 63, 64) * 64
+        self.scratch_bytes = self.scratch_bytes + _whole_lines(size)
         return pointer
 
     def take_stack(self, size: int) -> bool:
@@ -367,3 +369,14 @@ class KernelEmitter:
 def emit_kernel(kernel: Kernel, target: Target) -> KernelText:
     """The LLVM IR of a kernel, with one exported function that has the kernel's name."""
     return KernelEmitter(kernel, target).emit(kernel.name)
+
+
+def scratch_bytes(kernel: Kernel, target: Target) -> Dim:
+    """The ``scratch_bytes`` of a kernel's text; written for it only where the kernel has tiles, which take some too."""
+    if any(isinstance(stmt, TileContract) for stmt in walk_stmts(kernel.body)):
+        return emit_kernel(kernel, target).scratch_bytes
+    return dim_sum([_whole_lines(buffer.size * buffer.dtype.itemsize) for buffer in kernel.scratch])
+
+
+def _whole_lines(size: Dim) -> Dim:
+    return floordiv(size + 63, 64) * 64

@@ -34,7 +34,8 @@ DOT_ROWS = 32
 class ContractVariant:
     """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
 
-    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles.
+    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
+    adds up in the order of the last variant, which is right for any number of rows.
     """
 
     tile: Tile
@@ -43,6 +44,7 @@ class ContractVariant:
     min_rows: int
     max_rows: int | None
     note: str
+    adds_alike: bool = False
 
 
 def contract_schedules(
@@ -79,7 +81,7 @@ def contract_schedules(
     low = Tile(low_rows, low_vectors * lanes, ())
     low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
     return (
-        ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note),
+        ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note, adds_alike=col_contiguous),
         ContractVariant(main, chunk, panels * vectors * lanes, few + 1, None, note),
     )
 

@@ -116,13 +116,21 @@ def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
     loops.bind_tile(steps, across, rows)
 
 
+#: Forms of a launch for a size that is 1.
+_MOST_ONES = 4
+
+
+def _flat_gain(loops: Loops) -> int:
+    return loops.fused + loops.tiled - loops.spread_inside
+
+
 def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launch of a LOOP or a COPY group."""
     nest, sizes = loop_nest(plan, group), SIZES
     schedule = elementwise(sizes)
     note = f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    forms = unstretched_forms(general, schedule, lambda loops: loops.fused + loops.tiled)
+    forms = unstretched_forms(general, schedule, _flat_gain, most_ones=_MOST_ONES)
     general.fuse(general.shared)
     crossed = _crossed(general, sizes)
     if crossed is not None:
@@ -194,7 +202,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
     schedule = along_rows if by_rows else columns(sizes)
-    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
     whole = launch_nest(general, schedule, forms, note)
     return in_parts(whole, Parts(plan, group, sizes).choice())
 
