@@ -74,6 +74,9 @@ class Variant:
     in_place: int | None = None
     #: The steps that made its loops, in words.
     steps: tuple[str, ...] = ()
+    #: For each phase that folds floats the tree in which they combine, in words. Variants of a launch with the same
+    #: trees give the same bits at every size at which both are right.
+    trees: tuple[str, ...] = ()
     #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
 
