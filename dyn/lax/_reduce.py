@@ -10,6 +10,7 @@ from dyn.ir.core import Region, Value
 from dyn.lax._folds import Computation, Tree, folded, is_identity
 from dyn.ops.regions import monoid_of
 from dyn.ops.sliding import same_padding
+from dyn.ops.variadic_reduce import reduced
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -31,10 +32,8 @@ def reduce(operands: Tree, init_values: Tree, computation: Computation, dimensio
 
     def emit(trace: Trace, arrays: list[Value], inits: list[Value], body: Region) -> Sequence[Value]:
         axes = _axes(dimensions, arrays[0].type.rank)
-        monoids = monoid_of(body)
-        if monoids is None:
-            return trace.emit_all("variadic_reduce", *arrays, *inits, axes=axes, regions=(body,))
-        return [_joined(trace, m, x, init, axes) for m, x, init in zip(monoids, arrays, inits, strict=True)]
+        trace.builder.loc = user_loc()
+        return reduced(trace.builder, arrays, inits, axes, body)
 
     return folded("reduce", operands, init_values, computation, emit)
 
@@ -94,15 +93,6 @@ def _axes(dimensions: Sequence[int], rank: int) -> tuple[int, ...]:
             remedy="name each axis once." if rank else "a 0-d array has none: pass dimensions=().",
         )
     return numbers
-
-
-def _joined(trace: Trace, monoid: str, x: Value, init: Value, axes: tuple[int, ...]) -> Value:
-    """The reduction with a monoid, joined with its initial value where that is more than the identity."""
-    result = trace.emit("reduce", x, axes=axes, combine=monoid, nonempty=False)
-    if is_identity(trace, init, monoid):
-        return result
-    start = trace.emit("broadcast_in_dim", init, shape=result.shape, dims=()) if result.shape else init
-    return trace.emit(monoid, start, result)
 
 
 def _sizes(given: Sequence[Any]) -> tuple[Dim, ...]:

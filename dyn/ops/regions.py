@@ -70,23 +70,41 @@ def _types(dtypes: Any) -> str:
     return f"({', '.join(f'{dtype.short}[]' for dtype in dtypes)})"
 
 
-def taken_apart(region: Region) -> tuple[Region, ...] | None:
-    """A body of n arrays as n bodies of one each; None where a result depends on another's array."""
+def taken_apart(region: Region) -> tuple[tuple[tuple[int, ...], Region], ...]:
+    """A body of n arrays as bodies that have nothing to do with one another: the numbers of each one's arrays, and it.
+
+    One with effects stays whole.
+    """
     count = len(region.results)
     makers = {result: op for op in region.ops for result in op.results}
-    found: list[Region] = []
+    numbers = {param: number % count for number, param in enumerate(region.params)}
+    parts: list[tuple[set[int], set[Op]]] = []
     for number, value in enumerate(region.results):
-        own = (region.params[number], region.params[number + count])
-        needed, pending = set[Op](), [value]
+        own, needed, pending = {number}, set[Op](), [value]
         while pending:
             op = makers.get(read := pending.pop())
-            if op is None and read not in own:
-                return None
-            if op is not None and op not in needed:
+            if op is None:
+                own.add(numbers[read])
+            elif op not in needed:
                 needed.add(op)
                 pending += op.operands
-        found.append(Region(own, tuple([op for op in region.ops if op in needed]), (value,)))
-    return tuple(found)
+        met = [part for part in parts if not part[0].isdisjoint(own)]
+        parts = [part for part in parts if part not in met]
+        parts.append((own.union(*(n for n, _ in met)), needed.union(*(ops for _, ops in met))))
+    if len(parts) == 1 or any(has_effect(op) for op in region.ops):
+        return ((tuple(range(count)), region),)
+    return tuple((tuple(sorted(own)), _part(region, sorted(own), ops)) for own, ops in sorted(parts, key=_first))
+
+
+def _first(part: tuple[set[int], set[Op]]) -> int:
+    return min(part[0])
+
+
+def _part(region: Region, numbers: Sequence[int], ops: set[Op]) -> Region:
+    """The ops of a body that some of its arrays take."""
+    count = len(region.results)
+    params = [region.params[number + side] for side in (0, count) for number in numbers]
+    return Region(tuple(params), tuple(op for op in region.ops if op in ops), tuple(region.results[n] for n in numbers))
 
 
 def way_to_combine(region: Region) -> str:

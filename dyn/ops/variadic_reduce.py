@@ -9,6 +9,8 @@ gives ``init``. Bodies that are known monoids are ``reduce``, which may go in an
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,8 @@ from dyn.ir.types import TensorType
 from dyn.ops.by_parts import vjp_by_parts
 from dyn.ops.codecs import folds
 from dyn.ops.fold_rules import as_scan, fold_batch, fold_jvp
-from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
+from dyn.ops.reduce import identity
+from dyn.ops.regions import arrays_and_inits, check_scalar_region, monoid_of, scalar_region, taken_apart
 from dyn.ops.rules import numbers
 from dyn.ops.transform_rules import later, shifted
 
@@ -53,6 +56,33 @@ def _reference(*operands: Array, axes: tuple[int, ...], regions: tuple[RegionFun
         for place in itertools.product(*(range(arrays[0].shape[a]) for a in folded)):
             states = tuple(np.asarray(np.broadcast_to(s, kept)) for s in body(*states, *(x[place] for x in moved)))
     return states
+
+
+def reduced(
+    b: Any, arrays: Sequence[Value], inits: Sequence[Value], axes: tuple[int, ...], body: Region
+) -> tuple[Value, ...]:
+    """The reduction of some arrays with a body: what has nothing to do with the rest of it is an op of its own.
+
+    What is a monoid is a ``reduce``, joined with its initial value where that is more than the identity.
+    """
+    results: dict[int, Value] = {}
+    for places, part in taken_apart(body):
+        own, starts = [arrays[n] for n in places], [inits[n] for n in places]
+        monoid = monoid_of(part)
+        if monoid is None:
+            found = b.op_all("variadic_reduce", *own, *starts, regions=(part,), axes=axes)
+        else:
+            found = map(partial(_joined, b, axes), monoid, own, starts)
+        results.update(zip(places, found, strict=True))
+    return tuple(results[n] for n in range(len(arrays)))
+
+
+def _joined(b: Any, axes: tuple[int, ...], combine: str, x: Value, init: Value) -> Value:
+    made = b.op("reduce", x, axes=axes, combine=combine, nonempty=False)
+    start = b.uniform(init)
+    if start is not None and bool(start == np.asarray(identity(combine, init.dtype)).astype(init.dtype.np)):
+        return made
+    return b.op(combine, b.op("broadcast_in_dim", init, shape=made.shape, dims=()) if made.shape else init, made)
 
 
 # --- samples ------------------------------------------------------------------------------------------------------
@@ -135,5 +165,5 @@ variadic_reduce = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=vjp_by_parts(as_scan), jvp=fold_jvp, batch=fold_batch(shifted(axes=later), as_scan),
-    stablehlo=folds.variadic_reduce,
+    stablehlo=folds.variadic_reduce(reduced),
 )  # fmt: skip

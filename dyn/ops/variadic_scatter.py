@@ -77,9 +77,9 @@ def _reference(*operands: Array, regions: tuple[RegionFunction], combine: str, *
 def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     arrays, starts, updates = _split(operands, len(op.results))
     bodies = taken_apart(op.regions[0])
-    if bodies is None:
+    if len(bodies) < len(arrays):
         return in_turns(b, op, op.regions[0], arrays, starts, updates)
-    return [_scattered(b, op, (x, *starts, new), body) for x, new, body in zip(arrays, updates, bodies, strict=True)]
+    return [_scattered(b, op, (arrays[n], *starts, updates[n]), body) for (n,), body in bodies]
 
 
 def _scattered(b: Any, op: Op, operands: Sequence[Value], body: Region) -> Value:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dyn.schedule.kernel import Carry, Fold, Loop, Ref, Role, Stmt
+from dyn.schedule.order import Order
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
 from dyn.shapes import symbol as new_symbol
 
@@ -111,9 +112,12 @@ def fold_nest(
     carries: tuple[Carry, ...] = (),
     outer: Role = Role.SERIAL,
     width: int = 0,
+    order: Order | None = None,
 ) -> tuple[Stmt, ...]:
     """Nested loops, each passing the folds outwards: of several the innermost in role ``inner``, the outermost in role
     ``outer`` (teams of ``width`` lanes), and the others serial.
+
+    Lanes fold in ``order``.
 
     The refs of ``folds`` hold the whole reductions after the loops. What is carried goes through all loops in the order
     of the iterations: ``init`` is where the first one starts, and ``ref`` holds what the last one leaves.
@@ -122,12 +126,14 @@ def fold_nest(
         outermost = depth == len(axes) - 1
         own, own_carries = folds, carries
         if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
-            own = tuple(Fold(_like(f.ref), f.combine, f.init, f.value) for f in folds)
+            own = tuple(Fold(tuple(map(_like, f.refs)), f.monoid, f.values) for f in folds)
             own_carries = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
         role = inner if depth == 0 else outer if outermost else Role.SERIAL
-        body = (Loop(role, a.var, a.extent, body, own, own_carries, width if role is Role.TEAM else 0),)
+        in_order = order if role is Role.LANE and folds else None
+        lanes = width if role is Role.TEAM else 0
+        body = (Loop(role, a.var, a.extent, body, own, own_carries, lanes, in_order),)
         if not outermost:
-            folds = tuple(Fold(f.ref, f.combine, f.init, o.ref) for f, o in zip(folds, own, strict=True))
+            folds = tuple(Fold(f.refs, f.monoid, o.refs) for f, o in zip(folds, own, strict=True))
             carries = tuple(
                 Carry(c.ref, state, c.init, o.ref)
                 for c, o in zip(carries, own_carries, strict=True)

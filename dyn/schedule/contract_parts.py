@@ -14,12 +14,13 @@ from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements
+from dyn.schedule.expressions import literal
 from dyn.schedule.families import schedules_of
 from dyn.schedule.forms import launch_nest
-from dyn.schedule.kernel import Fold, Ref
+from dyn.schedule.kernel import Expr, scalar_monoid
 from dyn.schedule.launch import Condition, Launch, scaled
 from dyn.schedule.loops import Loops
-from dyn.schedule.nest import Nest, Reduction, Stage
+from dyn.schedule.nest import Nest, Reduction, Stage, casts
 from dyn.schedule.parts import InParts, folded
 from dyn.schedule.target import Target
 from dyn.schedule.tiles import Sides, contraction_of, tile_forms
@@ -104,7 +105,7 @@ class ContractionParts:
         inner = product(a.extent for a in phase.axes[1:])
         size = steps if inner == 1 else dim_max(floordiv(steps, dim_max(inner, 1)), 1)
         outer, _ = loops.split(phase.axes[0], size, phase, name="p")
-        chunk, ref = loops.hoist(outer, phase), phase.folds[0].ref
+        chunk, ref = loops.hoist(outer, phase), phase.folds[0].refs[0]
         parts = Value(TensorType(ref.dtype, (chunk.extent, self.results)))
         loops.append(Stage(writes=(folded(parts, self._place(chunk), ref),)))
         return chunk, parts
@@ -123,11 +124,12 @@ class ContractionParts:
         part = axis("p", parts.shape[0], AxisKind.REDUCE)
         place = self._place(part)
 
-        def fold(elements: Elements) -> Fold:
-            k = elements.k
-            return Fold(Ref("acc", wide), Scalar.ADD, k.const(wide, 0), k.load(elements.temporary(parts), place))
+        def states(elements: Elements) -> tuple[Expr, ...]:
+            return (elements.k.load(elements.temporary(parts), place),)
 
-        stage = Stage((part,), reductions=(Reduction(self.contraction.result, fold),))
+        results = (self.contraction.result,)
+        total = Reduction(results, scalar_monoid(Scalar.ADD, literal(wide, 0)), states, casts(results))
+        stage = Stage((part,), reductions=(total,))
         loops = Loops(Nest(nest.plan, nest.group, nest.shared, (stage, *nest.stages[1:])))
         if self.alone:
             loops.bind_lanes(loops.phases[0])

@@ -51,6 +51,13 @@ class Pair:
     dtype: DType
 
 
+def literal(dtype: DType, value: bool | int | float) -> Const:
+    """A number as a constant of a dtype."""
+    if dtype.kind is Kind.COMPLEX:
+        raise NotYetError(f"kernels do not compute with {dtype.name} yet.")
+    return Const(dtype, float(value) if dtype.is_float else int(value) if dtype.is_integer else bool(value))
+
+
 class ExprBuilder:
     """The :class:`~dyn.ir.opdef.ScalarBuilder` that makes kernel expressions.
 
@@ -78,19 +85,8 @@ class ExprBuilder:
         return Pair(real, imag, dtype)
 
     def const(self, dtype: DType, value: bool | int | float) -> Const:
-        if dtype.kind is Kind.COMPLEX:
-            raise NotYetError(f"kernels do not compute with {dtype.name} yet.")
-        if dtype.is_float:
-            value = float(value)
-        elif dtype.is_integer:
-            value = int(value)
-        else:
-            value = bool(value)
-        key = (dtype, repr(value))
-        found = self._consts.get(key)
-        if found is None:
-            found = self._consts[key] = Const(dtype, value)
-        return found
+        made = literal(dtype, value)
+        return self._consts.setdefault((dtype, repr(made.value)), made)
 
     def index(self, dtype: DType, expr: Dim) -> Expr:
         if isinstance(expr, int):
@@ -309,7 +305,7 @@ class Rewriter:
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))
             folds, carries = self.folds(stmt.folds), self.carries(stmt.carries)
-            return Loop(stmt.role, stmt.var, extent, body, folds, carries, stmt.width)
+            return Loop(stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order)
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)
@@ -321,7 +317,7 @@ class Rewriter:
         )
 
     def folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
-        return tuple(Fold(f.ref, f.combine, f.init, self.expr(f.value)) for f in folds)
+        return tuple(Fold(f.refs, f.monoid, tuple(map(self.expr, f.values))) for f in folds)
 
     def carries(self, carries: Sequence[Carry]) -> tuple[Carry, ...]:
         return tuple(Carry(c.ref, c.state, self.expr(c.init), self.expr(c.value)) for c in carries)

@@ -3,9 +3,10 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds, carries) | Store(buffer, index, value)
+    stmt    = Loop(role, var, extent, body, folds, carries, order) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(...)
-    fold    = (ref, combine, init, value)         # ref is combine over the loop's iterations of value
+    fold    = (refs, monoid, values)              # refs are monoid over the loop's iterations of values
+    monoid  = (init, left, right, result)         # a state of several values, and how two are combined
     carry   = (ref, state, init, value)           # state is init, then the value of the iteration before
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
     role    = GRID | TEAM | LANE | SERIAL | UNROLL
@@ -37,8 +38,10 @@ What every kernel keeps to (``check`` says so):
 * UNROLL loops stand in LANE loops, have stores alone in them, and have no more iterations than some number says:
   their extent is one, or the least of one and something else. Their iterations are independent of one another, and
   may all read before any of them stores.
-* A fold's ``value`` is evaluated in each iteration; after the loop its ``ref`` holds the combined value, uniform with
+* A fold's ``values`` are evaluated in each iteration; after the loop its ``refs`` hold the combined state, uniform with
   respect to that loop. The order of combination depends on the extents and the target alone.
+* A monoid's ``result`` is made of constants and functions of its two states alone. It is associative and commutative,
+  and ``init`` changes nothing under it, but for what rounding does.
 * Carries belong to SERIAL loops, whose iterations run in order: in each, every ``state`` is what ``value`` was in the
   iteration before, ``init`` in the first; after the loop ``ref`` is the last ``value``, or ``init`` where there was
   none. ``init`` is known before the loop and reads no scratch. All values are taken before any state changes. Narrow
@@ -65,6 +68,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
+from dyn.schedule.order import Order
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, free_symbols
 
 
@@ -153,16 +157,45 @@ Expr = Const | Index | Load | Apply | Ref
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Fold:
-    """A reduction carried by a loop: ``ref`` = ``combine`` over all iterations of ``value``, starting from ``init``.
+class Monoid:
+    """An associative and commutative function of two states, each a tuple of scalars.
 
-    ``init`` is an identity of ``combine``, so a target may use it to fill idle lanes, any number of times.
+    ``result`` is what ``left`` and ``right`` are combined into: an expression for each scalar, of constants and of both
+    states' references. ``init`` is an identity of it, so a target may use it to fill idle lanes, any number of times.
     """
 
-    ref: Ref
-    combine: Scalar
-    init: Const
-    value: Expr
+    init: tuple[Const, ...]
+    left: tuple[Ref, ...]
+    right: tuple[Ref, ...]
+    result: tuple[Expr, ...]
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """The scalar function that it is, where a state is one scalar, and it is one."""
+        (first, *others) = self.result
+        if others or not isinstance(first, Apply) or first.args != (self.left[0], self.right[0]):
+            return None
+        return first.fn
+
+
+def scalar_monoid(combine: Scalar, init: Const) -> Monoid:
+    """A scalar function as a monoid."""
+    left, right = Ref("left", init.dtype), Ref("right", init.dtype)
+    return Monoid((init,), (left,), (right,), (Apply(combine, (left, right), init.dtype),))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fold:
+    """A reduction carried by a loop: ``refs`` = ``monoid`` over the states ``values`` of all iterations."""
+
+    refs: tuple[Ref, ...]
+    monoid: Monoid
+    values: tuple[Expr, ...]
+
+
+def scalar_fold(ref: Ref, combine: Scalar, init: Const, value: Expr) -> Fold:
+    """A reduction of one value by a scalar function, of which ``init`` is an identity."""
+    return Fold((ref,), scalar_monoid(combine, init), (value,))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -183,7 +216,8 @@ class Carry:
 class Loop:
     """``for var in range(extent)``, in a role.
 
-    Statements of ``body`` run before the folds' values are combined and the carries' values taken.
+    Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
+    loop combine in ``order``, or where it is None as the target likes.
     """
 
     role: Role
@@ -194,6 +228,7 @@ class Loop:
     carries: tuple[Carry, ...] = ()
     #: Of a TEAM loop, the lanes of a team.
     width: int = 0
+    order: Order | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -350,7 +385,7 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     if isinstance(stmt, Store):
         return (stmt.value,)
     if isinstance(stmt, Loop):
-        folded = tuple(fold.value for fold in stmt.folds)
+        folded = [value for fold in stmt.folds for value in fold.values]
         return (*folded, *[c.init for c in stmt.carries], *[c.value for c in stmt.carries])
     if isinstance(stmt, Update):
         masks = () if stmt.mask is None else (stmt.mask,)
@@ -431,6 +466,8 @@ class _Checker:
                     self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
                 if stmt.role is Role.LANE and in_lane:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
+                if stmt.order is not None and (stmt.role is not Role.LANE or not stmt.folds):
+                    raise self.fail(f"loop {stmt.var.name} has an order, and folds nothing in lanes")
                 if stmt.role is Role.UNROLL:
                     self.unroll(stmt, in_lane=in_lane and not in_tile)
                 if stmt.role is Role.TEAM:
@@ -440,13 +477,10 @@ class _Checker:
                 inside = refs | self.carried(stmt, symbols, refs)
                 inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid, in_tile=in_tile)
                 for fold in stmt.folds:
-                    if fold.combine not in MONOIDS or not (fold.ref.dtype is fold.init.dtype is fold.value.dtype):
-                        raise self.fail(f"fold {fold.ref.name} is ill-typed or has no monoid")
-                    if fold.ref.dtype.is_narrow:
-                        raise self.fail(f"fold {fold.ref.name} computes in {fold.ref.dtype}")
-                    self.exprs((fold.value,), inner, inner_refs)
+                    self.fold(fold)
+                    self.exprs(fold.values, inner, inner_refs)
                 self.exprs(tuple(carry.value for carry in stmt.carries), inner, inner_refs)
-                refs |= {id(made.ref) for made in (*stmt.folds, *stmt.carries)}
+                refs |= {id(ref) for fold in stmt.folds for ref in fold.refs} | {id(c.ref) for c in stmt.carries}
             elif isinstance(stmt, Store):
                 self.scope(stmt.index, symbols, f"a store to {stmt.buffer.name}")
                 if stmt.value.dtype is not stmt.buffer.dtype:
@@ -458,6 +492,22 @@ class _Checker:
             else:
                 self.tile(stmt, symbols, refs, in_lane=in_lane)
         return refs
+
+    def fold(self, fold: Fold) -> None:
+        """Raise IRError where a fold's state has several types, or its monoid more in it than two states."""
+        name, monoid = ", ".join(ref.name for ref in fold.refs), fold.monoid
+        parts = (fold.refs, monoid.init, monoid.left, monoid.right, monoid.result, fold.values)
+        types = [tuple([part.dtype for part in state]) for state in parts]
+        if not fold.refs or any(own != types[0] for own in types):
+            raise self.fail(f"fold {name} is ill-typed")
+        if monoid.scalar is not None and monoid.scalar not in MONOIDS:
+            raise self.fail(f"fold {name} has {monoid.scalar.text}, which is no monoid")
+        if any(dtype.is_narrow for dtype in types[0]):
+            raise self.fail(f"fold {name} computes in {', '.join(map(str, types[0]))}")
+        for expr in walk_exprs(monoid.result):
+            if not isinstance(expr, Const | Apply | Ref):
+                raise self.fail(f"fold {name} combines with more than two states")
+        self.exprs(monoid.result, frozenset(), frozenset(map(id, (*monoid.left, *monoid.right))))
 
     def carried(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> frozenset[int]:
         """The states of a loop, which are known in its body."""

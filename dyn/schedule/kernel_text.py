@@ -18,6 +18,7 @@ from dyn.schedule.kernel import (
     Kernel,
     Load,
     Loop,
+    Monoid,
     Ref,
     Role,
     Stmt,
@@ -61,10 +62,11 @@ class _Printer:
         self.lines: list[str] = []
         self.uses: Counter[int] = Counter()
         for stmt in walk_stmts(kernel.body):
-            roots = stmt_exprs(stmt)
-            self.uses.update(id(r) for r in roots)
-            for expr in walk_exprs(roots):
-                self.uses.update(id(c) for c in children(expr))
+            folds = stmt.folds if isinstance(stmt, Loop) else ()
+            for roots in (stmt_exprs(stmt), *[f.monoid.result for f in folds if f.monoid.scalar is None]):
+                self.uses.update(id(r) for r in roots)
+                for expr in walk_exprs(roots):
+                    self.uses.update(id(c) for c in children(expr))
 
     def text(self) -> str:
         buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}" for b in self.kernel.buffers)
@@ -118,21 +120,34 @@ class _Printer:
         inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
         width = f" of {loop.width} lanes" if loop.role is Role.TEAM else ""
-        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{width} {{")
+        order = "" if loop.order is None else f" in {loop.order.unroll} x {loop.order.lanes}"
+        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{width}{order} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
             self.line(depth + 1, f"{name} = carried {carry.ref.dtype} from {init}")
         self.block(loop.body, depth + 1, inner)
         for fold in loop.folds:
-            value = self.expr(fold.value, depth + 1, inner)
-            name = self.refs[id(fold.ref)] = self.fresh("r")
-            init = self.literal(fold.init)
-            self.line(depth + 1, f"{name} = fold {fold.combine.text} from {init}: {value}")
+            values = [self.expr(value, depth + 1, inner) for value in fold.values]
+            names = [self.fresh("r") for _ in fold.refs]
+            self.refs.update((id(ref), name) for ref, name in zip(fold.refs, names, strict=True))
+            how, inits = self.monoid(fold.monoid, depth + 1), map(self.literal, fold.monoid.init)
+            self.line(depth + 1, f"{', '.join(names)} = fold {how} from {', '.join(inits)}: {', '.join(values)}")
         values = [self.expr(carry.value, depth + 1, inner) for carry in loop.carries]
         for carry, value in zip(loop.carries, values, strict=True):
             self.line(depth + 1, f"{self.refs[id(carry.state)]} <- {value}")
         self.line(depth, "}")
+
+    def monoid(self, monoid: Monoid, depth: int) -> str:
+        """The function that combines two states: its name, or what comes of ``(a, …), (b, …)``."""
+        if monoid.scalar is not None:
+            return monoid.scalar.text
+        for states, prefix in ((monoid.left, "a"), (monoid.right, "b")):
+            self.refs.update((id(ref), self.fresh(prefix)) for ref in states)
+        lets: dict[int, str] = {}
+        results = [self.expr(result, depth, lets) for result in monoid.result]
+        left, right = (", ".join(self.refs[id(ref)] for ref in state) for state in (monoid.left, monoid.right))
+        return f"({left}), ({right}) -> ({', '.join(results)})"
 
     def tile(self, tile: TileContract, depth: int, lets: dict[int, str]) -> None:
         row = self.symbols[tile.row] = self.fresh("m")

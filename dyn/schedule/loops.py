@@ -58,12 +58,14 @@ from dyn.schedule.kernel import (
     TileContract,
     Update,
     most_iterations,
+    scalar_fold,
     stmt_exprs,
     walk_exprs,
     walk_stmts,
 )
 from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
-from dyn.schedule.nest import Nest, Scan, Stage
+from dyn.schedule.nest import Nest, Reduction, Scan, Stage
+from dyn.schedule.order import Order
 from dyn.schedule.products import Product
 from dyn.shapes import (
     Dim,
@@ -115,6 +117,8 @@ class Phase:
     chunks: tuple[Stmt, ...] = ()
     #: Of a phase whose first fold is a contraction.
     product: Product | None = None
+    #: The order in which lanes fold floats.
+    order: Order | None = None
 
     def has_lanes(self) -> bool:
         return bool(self.chunks) or Role.LANE in (self.inner, self.outer)
@@ -123,7 +127,20 @@ class Phase:
         """The loops around the code."""
         if self.chunks:
             return self.chunks
-        return fold_nest(self.axes, self.inner, self.body, self.folds, self.carries, self.outer, self.width)
+        axes, roles = self.axes, (self.outer, self.width)
+        return fold_nest(axes, self.inner, self.body, self.folds, self.carries, *roles, order=self.order)
+
+    def folds_floats(self) -> bool:
+        """Whether the order counts in which its folds combine."""
+        return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
+
+    def tree(self) -> str:
+        """The loops through which folds go, outermost first, and the order of lanes, in words."""
+        if not self.has_lanes():
+            return f"{len(self.axes)} serial"
+        order = "" if self.order is None else f" in {self.order.unroll} x {self.order.lanes}"
+        teams = f" in teams of {self.width}" if self.width else ""
+        return f"{len(self.axes) - 1} serial, lanes{order}{teams}"
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
@@ -171,6 +188,15 @@ class Unstretched:
     ones: frozenset[Dim]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Folded:
+    """A reduction whose state an earlier launch has left in temporaries: ``place`` is where this iteration's is."""
+
+    reduction: Reduction
+    state: tuple[Value, ...]
+    place: Dim
+
+
 @dataclass(eq=False)
 class Loops:
     """The loops of a nest, as the steps so far have left them."""
@@ -186,11 +212,16 @@ class Loops:
     ones: frozenset[Dim] = frozenset()
     #: Values that an earlier launch has left in temporaries, and at which place this iteration's element is.
     loaded: Mapping[Value, Memory] = field(default_factory=dict[Value, Memory])
+    #: Reductions of earlier launches.
+    folded: Sequence[Folded] = ()
 
     def __post_init__(self) -> None:
         self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
         for value, (memory, place) in self.loaded.items():
             self.elements.known[value] = self._from_memory(value, memory, place)
+        for folded in self.folded:
+            for number, value in enumerate(folded.reduction.results):
+                self.elements.known[value] = self._from_state(folded, number)
         self.outputs: dict[Value, Buffer] = {}
         self.scratch: dict[Value, Buffer] = {}
         #: Scratch that schedules stage loads in; and the lanes of a team, and whose scratch each team has of its own.
@@ -255,10 +286,14 @@ class Loops:
             carries += made
         known.update((value, self._from_scratch(self.scratch[value])) for value in kept)
         for reduction, fold in zip(stage.reductions, folds[len(contracted) :], strict=True):
-            known[reduction.result] = constantly(k.cast(fold.ref, reduction.result.dtype))
+            finished = reduction.finish(elements, fold.refs)
+            known.update((v, constantly(e)) for v, e in zip(reduction.results, finished, strict=True))
         axes = [self._sized(a) for a in stage.axes]
         scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
-        return Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
+        phase = Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
+        if phase.folds_floats():
+            phase.order = self.nest.order
+        return phase
 
     def _sized(self, a: Axis) -> Axis:
         return Axis(a.var, substitute(a.extent, self.equal), a.kind)
@@ -272,7 +307,7 @@ class Loops:
         wide = lhs.dtype
         acc = Ref("acc", wide)
         self.elements.known[contraction.result] = constantly(k.cast(acc, contraction.result.dtype))
-        fold = Fold(acc, Scalar.ADD, k.const(wide, 0), k.apply(Scalar.MUL, [lhs, rhs], wide))
+        fold = scalar_fold(acc, Scalar.ADD, k.const(wide, 0), k.apply(Scalar.MUL, [lhs, rhs], wide))
         return (fold,), Product(lhs, rhs)
 
     def _place(self, index: Index) -> Dim:
@@ -289,6 +324,14 @@ class Loops:
     def _from_memory(self, value: Value, memory: Value, place: Callable[[Index], Dim]) -> Callable[[Index], Expr]:
         k = self.elements.k
         return lambda index: k.cast(k.load(self.elements.temporary(memory), place(index)), value.dtype)
+
+    def _from_state(self, folded: Folded, number: int) -> Callable[[Index], Expr]:
+        def result(index: Index) -> Expr:
+            elements, place = self.elements, folded.place
+            state = tuple(elements.k.load(elements.temporary(value), place) for value in folded.state)
+            return folded.reduction.finish(elements, state)[number]
+
+        return result
 
     def _from_scratch(self, buffer: Buffer) -> Callable[[Index], Expr]:
         return lambda index: self.elements.k.load(buffer, self._place(index))
@@ -521,7 +564,7 @@ class Loops:
         epilogue = tuple(stmt for p in others for stmt in p.body)
         contract = TileContract(
             row.var, column.var, red.var, row.extent, column.extent, red.extent, operands.lhs, operands.rhs,
-            first.folds[0].ref, epilogue, tile, operands.digits,
+            first.folds[0].refs[0], epilogue, tile, operands.digits,
         )  # fmt: skip
         del self.shared[-2:]
         self.phases = [Phase([], (contract,))]
@@ -646,7 +689,8 @@ class Loops:
         body = nest(self.shared, roles, body, self._width)
         buffers, scratch = tuple(self.buffers().values()), tuple(scratch)
         made = bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
-        return replace(made, steps=tuple(map(str, self.steps)))
+        trees = tuple(phase.tree() for phase in self.phases if phase.folds_floats())
+        return replace(made, steps=tuple(map(str, self.steps)), trees=trees)
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""

@@ -19,7 +19,8 @@ from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis
 from dyn.schedule.elements import Elements, Index
-from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Stmt
+from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
+from dyn.schedule.order import Order
 from dyn.stitch.groups import Group, Plan
 
 
@@ -36,13 +37,30 @@ class Write:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduction:
-    """A value folded over a stage's own axes by a monoid, whose order is free but for what makes results the same.
+    """A state folded over a stage's own axes by a monoid, whose order is free but for what makes results the same.
 
-    ``fold`` combines one iteration's element; the result is converted to ``result``'s dtype.
+    ``states`` is the state that an iteration adds: what it reads, lifted. ``finish`` computes an element of each of
+    the ``results`` from what the whole fold gives.
     """
 
-    result: Value
-    fold: Callable[[Elements], Fold]
+    results: tuple[Value, ...]
+    monoid: Monoid
+    states: Callable[[Elements], tuple[Expr, ...]]
+    finish: Callable[[Elements, tuple[Expr, ...]], tuple[Expr, ...]]
+
+    def fold(self, elements: Elements) -> Fold:
+        """The fold of a loop over the stage's own axes."""
+        refs = tuple(Ref("acc", init.dtype) for init in self.monoid.init)
+        return Fold(refs, self.monoid, self.states(elements))
+
+
+def casts(results: tuple[Value, ...]) -> Callable[[Elements, tuple[Expr, ...]], tuple[Expr, ...]]:
+    """The ``finish`` of a reduction whose state is its results, in other dtypes."""
+
+    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(elements.k.cast(value, result.dtype) for value, result in zip(state, results, strict=True))
+
+    return finish
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,9 +123,10 @@ class Stage:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Nest:
-    """Stages over the ``shared`` axes of a group, outermost first."""
+    """Stages over the ``shared`` axes of a group, outermost first. Lanes that fold floats do it in ``order``."""
 
     plan: Plan
     group: Group
     shared: tuple[Axis, ...]
     stages: tuple[Stage, ...]
+    order: Order | None = None

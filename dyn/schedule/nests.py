@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, OrderedWindows, WindowFold
-from dyn.ir.opdef import OrderedReduction as OrderedLoops
 from dyn.ir.opdef import Reduction as ReductionLoops
+from dyn.ops.choices import Choice
 from dyn.ops.reduce import identity
+from dyn.ops.regions import region_values
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements, Index
-from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Store
-from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Stage, Write
+from dyn.schedule.expressions import literal
+from dyn.schedule.kernel import Buffer, Carry, Expr, Store, scalar_monoid
+from dyn.schedule.monoids import extreme_and_place
+from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Stage, Write, casts
+from dyn.schedule.order import Order
 from dyn.schedule.regions import ordered_carries
 from dyn.schedule.sweeps import Sweeps
 from dyn.shapes import Dim
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import Group, Plan
+from dyn.stitch.ordered import choice, is_ordered
 
 
 def loop(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis | None:
@@ -62,15 +67,15 @@ def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Ind
 # Stitched reductions ------------------------------------------------------------------------------------------------
 
 
-def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps) -> Nest:
+def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps, order: Order | None = None) -> Nest:
     """A stage a sweep over the reduced axes, and at last one for what is known of each row."""
     axes = [None if a in group.reduced else loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
-    stages = [sweep_stage(group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
+    stages = [sweep_stage(plan, group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
     stretched = sweeps.stretched()
     stages += [stretched_stage(values, shape, axes) for shape, values in stretched.items()]
     others = [v for v in group.outputs if not sweeps.is_full(v)]
     rows = tuple(row_write(v, group, axes) for v in others if v.shape not in stretched)
-    return Nest(plan, group, present(axes), (*stages, *([Stage(writes=rows)] if rows else [])))
+    return Nest(plan, group, present(axes), (*stages, *([Stage(writes=rows)] if rows else [])), order)
 
 
 def stretched_stage(values: Sequence[Value], shape: tuple[Dim, ...], axes: Sequence[Axis | None]) -> Stage:
@@ -83,33 +88,57 @@ def stretched_stage(values: Sequence[Value], shape: tuple[Dim, ...], axes: Seque
     return Stage(present(own) or (axis("s", 1),), index, tuple(write_at(v, index) for v in values))
 
 
-def sweep_stage(group: Group, reduces: Sequence[Op], stored: Sequence[Value], axes: Sequence[Axis | None]) -> Stage:
-    """One pass over the reduced axes; ``axes`` are the loops over the kept ones."""
-    ordered = [op for op in reduces if isinstance(op.opdef.loops, OrderedLoops)]
+def sweep_stage(
+    plan: Plan,
+    group: Group,
+    reduces: Sequence[Op],
+    stored: Sequence[Value],
+    axes: Sequence[Axis | None],
+    inner: Mapping[int, Axis | None] | None = None,
+) -> Stage:
+    """One pass over the reduced axes, whose loops are ``inner`` if given; ``axes`` are the loops over the kept ones."""
+    ordered = [op for op in reduces if is_ordered(op, plan.producers)]
     kind = AxisKind.FOLD if ordered else AxisKind.REDUCE if reduces else AxisKind.PARALLEL
-    own = {a: loop(f"r{a}", group.space[a], kind) for a in sorted(group.reduced)}
+    own = {a: loop(f"r{a}", group.space[a], kind) for a in sorted(group.reduced)} if inner is None else inner
     index = index_of([own.get(a, axes[a]) for a in range(len(axes))])
     return Stage(
         axes=present(list(own.values())) or (axis("r", 1, kind),),
         index=index,
         writes=tuple(write_at(v, index) for v in stored),
-        reductions=tuple(_reduction(op, index) for op in reduces if op not in ordered),
+        reductions=tuple(_reduction(plan, op, index) for op in reduces if op not in ordered),
         ordered=tuple(_ordered(op, index) for op in ordered),
     )
 
 
-def _reduction(op: Op, index: Index) -> Reduction:
-    """A reduction of what its operand has at an index."""
-    return Reduction(op.result, lambda elements: fold_of(elements, op, elements.at(op.operands[0], index)))
-
-
-def fold_of(elements: Elements, op: Op, value: Expr) -> Fold:
-    """A reduction of a value, with the monoid of an op."""
-    wide = op.result.dtype.wide
-    loops, k = op.opdef.loops, elements.k
+def _reduction(plan: Plan, op: Op, index: Index) -> Reduction:
+    """A reduction of what its operands have at an index."""
+    chosen = choice(op, plan.producers)
+    if chosen is not None:
+        return _choice(op, chosen, index)
+    wide, loops = op.result.dtype.wide, op.opdef.loops
     assert isinstance(loops, ReductionLoops)
-    init = k.const(wide, identity(op.attrs["combine"], wide))
-    return Fold(Ref("acc", wide), loops.combine(op.attrs), init, k.cast(value, wide))
+    monoid = scalar_monoid(loops.combine(op.attrs), literal(wide, identity(op.attrs["combine"], wide)))
+
+    def states(elements: Elements) -> tuple[Expr, ...]:
+        return (elements.k.cast(elements.at(op.operands[0], index), wide),)
+
+    return Reduction(op.results, monoid, states, casts(op.results))
+
+
+def _choice(op: Op, chosen: Choice, index: Index) -> Reduction:
+    """A choice among pairs. What the op starts from is joined by its region at the end, as if it came first."""
+    values, places = op.results
+    wide, (body,) = values.dtype.wide, op.regions
+
+    def states(elements: Elements) -> tuple[Expr, ...]:
+        return elements.k.cast(elements.at(op.operands[0], index), wide), elements.at(op.operands[1], index)
+
+    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        best = elements.k.cast(state[0], values.dtype), state[1]
+        return region_values(elements.k, body, [*(elements.at(v, ()) for v in op.operands[2:]), *best])
+
+    monoid = extreme_and_place(chosen.combine, wide, places.dtype, nan_wins=chosen.nan_wins)
+    return Reduction(op.results, monoid, states, finish)
 
 
 def _ordered(op: Op, index: Index) -> OrderedReduction:
@@ -162,12 +191,11 @@ def _operand(elements: Elements, op: Op) -> Callable[..., Expr]:
 def _window(op: Op, windows: WindowFold, index: Index, taps: Index) -> Reduction:
     wide = op.result.dtype.wide
 
-    def fold(elements: Elements) -> Fold:
-        value = windows.at(elements.k, op, index, taps, _operand(elements, op), wide)
-        init = elements.k.const(wide, windows.identity(op.attrs, wide))
-        return Fold(Ref("acc", wide), windows.combine(op.attrs), init, value)
+    def states(elements: Elements) -> tuple[Expr, ...]:
+        return (windows.at(elements.k, op, index, taps, _operand(elements, op), wide),)
 
-    return Reduction(op.result, fold)
+    monoid = scalar_monoid(windows.combine(op.attrs), literal(wide, windows.identity(op.attrs, wide)))
+    return Reduction(op.results, monoid, states, casts(op.results))
 
 
 def _ordered_window(op: Op, windows: OrderedWindows, index: Index, taps: Index) -> OrderedReduction:

@@ -8,23 +8,27 @@ is the same however many threads there are.
 
 Up to the size of one part the group is the single kernel that it would have been, as is one that reduces in order.
 Groups with several sweeps, which keep rows on the chip, are cut only where there are few rows; others wherever there
-are many elements. What such a kernel would keep on the chip lies in memory then, as large as the rows are.
+are many elements. What such a kernel would keep on the chip lies in memory then, as large as the rows are. The second
+pass of a variance is saved (``dyn.schedule.one_pass``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
-from dyn.ir.core import Op, Value
+from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements, Index
-from dyn.schedule.kernel import Buffer, Fold, Ref, Stmt, Store
+from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Loops, Memory
+from dyn.schedule.loops import Folded, Loops, Memory
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
-from dyn.schedule.nests import fold_of, loop, present, row_write, stretched_stage, sweep_stage
+from dyn.schedule.nests import loop, present, row_write, stretched_stage, sweep_stage
+from dyn.schedule.one_pass import one_pass_variance
+from dyn.schedule.order import Order
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
@@ -32,18 +36,22 @@ from dyn.stitch.groups import Group, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    """Results of a reduction in memory: those of its parts, side by side for each kept element, and the whole one."""
+class _State:
+    """A reduction's state in memory: of its parts, side by side for each kept element, and the whole one.
 
-    parts: Value
-    whole: Value
+    Each scalar of it has an array of its own.
+    """
+
+    reduction: Reduction
+    parts: tuple[Value, ...]
+    whole: tuple[Value, ...]
 
 
 class Parts:
     """A group of reductions in parts."""
 
-    def __init__(self, plan: Plan, group: Group, cuts: LoopSchedule) -> None:
-        self.plan, self.group, self.cuts = plan, group, cuts
+    def __init__(self, plan: Plan, group: Group, cuts: LoopSchedule, order: Order | None = None) -> None:
+        self.plan, self.group, self.cuts, self.order = plan, group, cuts, order
         space, self.reduced = group.space, sorted(group.reduced)
         self.size = product(space[a] for a in self.reduced)
         kept = [space[a] for a in range(len(space)) if a not in group.reduced]
@@ -53,21 +61,22 @@ class Parts:
         #: Whether lanes lie along the reduced axes.
         self.by_rows = self.alone or self.reduced[-1] == len(space) - 1
         self.sweeps = Sweeps(plan, group, scratch=self.by_rows and cuts.few_long_rows > 0)
-        self.results: dict[Op, _Result] = {}
+        self.passes = self._passes()
+        #: Of the passes so far, in their order.
+        self.states: list[_State] = []
         #: Full-size values that later sweeps need, and their memory.
         self.kept_values: dict[Value, Value] = {}
 
     def conditions(self) -> tuple[Condition, Condition] | None:
         """The conditions that parts pay, and that they do not; None if they never do."""
-        used = [sweep for sweep in self.sweeps.sweeps if sweep]
         stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
-        simple = len(used) == 1 and not used[0].stored and not stretched
+        simple = len(self.passes) == 1 and not self.passes[0][0].stored and not stretched
         cuts = self.cuts
         if not cuts.part or not (simple or (self.alone and not stretched) or cuts.few_long_rows):
             return None
         if self.by_rows and (self.alone or simple):
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
-        # Kernels with several sweeps keep all cores busy by themselves where there are more rows, or columns.
+        # Kernels with several passes keep all cores busy by themselves where there are more rows, or columns.
         most = cuts.few_long_rows if self.by_rows else cuts.few_columns if simple else 2 * cuts.columns
         least = cuts.part + 1 if self.by_rows else cuts.many_rows
         facts = self.plan.function.facts
@@ -84,22 +93,50 @@ class Parts:
         return InParts(self.conditions(), self.launches, self.plan)
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
-        """Two launches for each sweep that reduces, one for each that only stores, and for what is stretched."""
+        """Two launches for each pass that reduces, one for each that only stores, and for what is stretched."""
         launches: list[Launch] = []
         stretched = self.sweeps.stretched()
-        sweeps = [sweep for sweep in self.sweeps.sweeps if sweep]
-        last = max(number for number, sweep in enumerate(sweeps) if sweep.reduces)
-        for number, sweep in enumerate(sweeps):
+        last = max(number for number, sweeps in enumerate(self.passes) if sweeps[0].reduces)
+        for number, sweeps in enumerate(self.passes):
             axes = self._axes()
-            stage = sweep_stage(self.group, sweep.reduces, sweep.stored, axes)
-            launches.append(self._parts(axes, stage, when, sweep.reduces, sweep.kept))
-            if sweep.reduces:
-                more = bool(stretched) or number < len(sweeps) - 1
-                launches.append(self._joined(sweep, when, rows=number == last, more=more))
+            stage = self._stage(sweeps, axes)
+            assert stage is not None
+            made, states = self._parts(axes, stage, when, sweeps[0].kept)
+            launches.append(made)
+            if states:
+                more = bool(stretched) or number < len(self.passes) - 1
+                launches.append(self._joined(states, when, rows=number == last, more=more))
+                self.states += states
         for shape, values in stretched.items():
             axes = self._axes()
-            launches.append(self._parts(axes, stretched_stage(values, shape, axes), when))
+            launches.append(self._parts(axes, stretched_stage(values, shape, axes), when)[0])
         return tuple(launches)
+
+    def _passes(self) -> list[list[Sweep]]:
+        """The sweeps, with those together that are rewritten as one.
+
+        In columns a lane's moments wait for one another, 30 cycles a row, and reading all again costs less.
+        """
+        passes: list[list[Sweep]] = []
+        for sweep in self.sweeps.sweeps:
+            rewritten = self.by_rows and passes and sweep.reduces and not sweep.kept
+            if rewritten and self._stage([*passes[-1], sweep], self._axes()) is not None:
+                passes[-1].append(sweep)
+            elif sweep:
+                passes.append([sweep])
+        return passes
+
+    def _stage(self, sweeps: Sequence[Sweep], axes: Sequence[Axis | None]) -> Stage | None:
+        """The stage of some sweeps; None where they take several."""
+        inner = {a: loop(f"r{a}", self.group.space[a], AxisKind.REDUCE) for a in self.reduced}
+        stage: Stage | None = None
+        for sweep in sweeps:
+            own = inner if sweep.reduces else None
+            made = sweep_stage(self.plan, self.group, sweep.reduces, sweep.stored, axes, own)
+            stage = made if stage is None else one_pass_variance(self.plan, self.group, stage, made)
+            if stage is None:
+                return None
+        return stage
 
     # The two kernels ------------------------------------------------------------------------------------------
 
@@ -115,19 +152,19 @@ class Parts:
     def _loops(self, shared: list[Axis | None], stages: tuple[Stage, ...]) -> Loops:
         """The loops of a kernel, which reads results of earlier sweeps where an earlier launch left them."""
         place = self._kept_place(shared)
-        loaded: dict[Value, Memory] = {op.result: (made.whole, lambda _: place) for op, made in self.results.items()}
+        loaded: dict[Value, Memory] = {}
         for value, memory in self.kept_values.items():
             loaded[value] = memory, lambda index: linearize(index, self.group.space)
-        return Loops(Nest(self.plan, self.group, present(shared), stages), loaded=loaded)
+        folded = [Folded(state.reduction, state.whole, place) for state in self.states]
+        return Loops(Nest(self.plan, self.group, present(shared), stages, self.order), loaded=loaded, folded=folded)
 
     def _parts(
         self,
         axes: list[Axis | None],
         stage: Stage,
         when: Condition | None,
-        reduces: Sequence[Op] = (),
         kept: Sequence[Value] = (),
-    ) -> Launch:
+    ) -> tuple[Launch, list[_State]]:
         """Each part's folds, and the full-size values that are stored in the same pass, or ``kept`` for later ones."""
         # Of many rows, which are not cut, no memory is taken.
         room = (self.size * dim_min(self.kept, self.cuts.few_long_rows),)
@@ -144,11 +181,14 @@ class Parts:
         chunk = loops.hoist(outer, phase)
         place = self._kept_place(axes) * chunk.extent + as_dim(chunk.var)
         writes: list[Write] = []
-        for op, fold in zip(reduces, phase.folds, strict=True):
-            shape = (self.kept, chunk.extent)
-            result = _Result(*(Value(TensorType(fold.ref.dtype, s)) for s in (shape, (self.kept,))))
-            self.results[op] = result
-            writes.append(folded(result.parts, place, fold.ref))
+        states: list[_State] = []
+        for reduction, fold in zip(stage.reductions, phase.folds, strict=True):
+            parts, whole = (
+                tuple(Value(TensorType(ref.dtype, shape)) for ref in fold.refs)
+                for shape in ((self.kept, chunk.extent), (self.kept,))
+            )
+            states.append(_State(reduction, parts, whole))
+            writes += map(folded, parts, repeat(place), fold.refs)
         if writes:
             loops.append(Stage(writes=tuple(writes)))
         if self.by_rows:
@@ -157,8 +197,8 @@ class Parts:
             columns, lanes = loops.split(loops.shared[-2], self.cuts.columns)
             loops.reorder([*loops.shared[:-3], columns, chunk, lanes])
             loops.bind_lane(lanes)
-        temporaries = *(self.results[op].parts for op in reduces), *memory.values()
-        return loops.launch(f"{self.group.name}, parts", temporaries=temporaries, when=when)
+        temporaries = *(value for state in states for value in state.parts), *memory.values()
+        return loops.launch(f"{self.group.name}, parts", temporaries=temporaries, when=when), states
 
     def _steps(self, axes: list[Axis]) -> Dim:
         """Of the outermost reduced axis, as many steps as make a part of the schedule's elements, or rows."""
@@ -166,33 +206,35 @@ class Parts:
         steps = self.cuts.part if self.by_rows else self.cuts.part_rows
         return steps if inner == 1 else dim_max(floordiv(steps, dim_max(inner, 1)), 1)
 
-    def _joined(self, sweep: Sweep, when: Condition | None, *, rows: bool, more: bool) -> Launch:
-        """The parts' results folded, and with ``rows`` what is computed from all results of the group."""
+    def _joined(self, states: list[_State], when: Condition | None, *, rows: bool, more: bool) -> Launch:
+        """The parts' states folded, and with ``rows`` what is computed from all results of the group."""
         axes = self._axes()
-        part = axis("p", self.results[sweep.reduces[0]].parts.shape[1], AxisKind.REDUCE)
+        part = axis("p", states[0].parts[0].shape[1], AxisKind.REDUCE)
         place = self._kept_place(axes) * part.extent + as_dim(part.var)
-        fold = Stage((part,), reductions=tuple(self._join(op, place) for op in sweep.reduces))
+        fold = Stage((part,), reductions=tuple(_join(state, place) for state in states))
         loops = self._loops(axes, (fold,))
         (phase,) = loops.phases
         loops.bind_lanes(phase)
         whole = self._kept_place(axes)
-        refs = zip(sweep.reduces, phase.folds, strict=True)
-        writes = [folded(self.results[op].whole, whole, made.ref) for op, made in refs if more]
+        writes: list[Write] = []
+        if more:
+            for state, made in zip(states, phase.folds, strict=True):
+                writes += map(folded, state.whole, repeat(whole), made.refs)
         if rows:
             outputs = [v for v in self.group.outputs if not (self.sweeps.is_full(v) or self.sweeps.is_stretched(v))]
             writes += [row_write(v, self.group, axes) for v in outputs]
         loops.append(Stage(writes=tuple(writes)))
-        temporaries = tuple(self.results[op].whole for op in sweep.reduces) if more else ()
+        temporaries = tuple(value for state in states for value in state.whole) if more else ()
         return loops.launch(f"{self.group.name}, parts joined", temporaries=temporaries, when=when)
 
-    def _join(self, op: Op, place: Dim) -> Reduction:
-        """The fold of an op's parts."""
-        parts = self.results[op].parts
 
-        def fold(elements: Elements) -> Fold:
-            return fold_of(elements, op, elements.k.load(elements.temporary(parts), place))
+def _join(state: _State, place: Dim) -> Reduction:
+    """The fold of a reduction's parts."""
 
-        return Reduction(op.result, fold)
+    def states(elements: Elements) -> tuple[Expr, ...]:
+        return tuple(elements.k.load(elements.temporary(value), place) for value in state.parts)
+
+    return replace(state.reduction, states=states)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from dyn.dtypes import DType
+from dyn.schedule.order import Order
+from dyn.schedule.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ class LoopSchedule:
 
     Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
+
+    Folds of floats in lanes have ``accumulators`` vectors of states; with 0, the states of a block's threads.
     """
 
     elements: int
@@ -46,6 +53,14 @@ class LoopSchedule:
     divided: bool = False
     tile: int = 0
     tile_side: int = 0
+    accumulators: int = 0
+
+    def order(self, dtypes: Iterable[DType], target: Target) -> Order | None:
+        """The order in which states of some dtypes fold in lanes; None without floats, or where threads decide it."""
+        widest = max((dtype.itemsize for dtype in dtypes if dtype.is_float), default=0)
+        if not (self.accumulators and widest):
+            return None
+        return Order(self.part, target.lanes(widest), self.accumulators)
 
 
 @dataclass(frozen=True, slots=True)

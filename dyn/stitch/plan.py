@@ -33,7 +33,7 @@ from dyn.ir.core import Function, Op, Value
 from dyn.ir.effects import has_effect
 from dyn.ir.measured import bound_dim, mentions
 from dyn.ir.nested import region_function
-from dyn.ir.opdef import OpKind, OrderedReduction, Pieces
+from dyn.ir.opdef import OpKind, Pieces
 from dyn.ops.shape import stretch_factor
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
@@ -42,6 +42,7 @@ from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import Order
+from dyn.stitch.ordered import is_ordered
 
 #: Groups that were joined because they read the same array have at most so many ops: registers are few.
 _MOST_OPS = 24
@@ -178,7 +179,7 @@ class _Stitcher:
         if reduced is not None:
             draft.reduced = reduced
             draft.kind = GroupKind.STITCH
-            draft.ordered = draft.ordered or isinstance(op.opdef.loops, OrderedReduction)
+            draft.ordered = draft.ordered or is_ordered(op, self.producers)
         self._add(draft, op)
 
     def _new(self, kind: GroupKind, space: tuple[Dim, ...]) -> _Draft:
@@ -278,7 +279,7 @@ class _Stitcher:
             return f"the group has {_MOST_REDUCTIONS} reductions, and more would take too long to compile"
         if reduced is not None and group.reduced not in (None, reduced):
             return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
-        ordered = isinstance(op.opdef.loops, OrderedReduction)
+        ordered = is_ordered(op, self.producers)
         if reduced is not None and group.reduced is not None and self._by_rows(group) and ordered != group.ordered:
             return "one of the two reduces rows in order, lanes side by side, and the other along lanes"
         row = not self._same_shape(space, group.space)

@@ -25,7 +25,9 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
     Update,
+    scalar_fold,
 )
+from dyn.schedule.monoids import extreme_and_place, moments, sum_of_exponentials
 from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
 
 F32, I32, I64, BOOL = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_
@@ -85,8 +87,8 @@ def softmax() -> Kernel:
         "softmax", (x, y), (rows, cols),
         grid(
             r, rows,
-            lane(i, cols, folds=(Fold(top, Scalar.MAX, number(-math.inf), Load(x, r * cols + i)),)),
-            lane(j, cols, Store(kept, j, exp), folds=(Fold(total, Scalar.ADD, number(0.0), exp),)),
+            lane(i, cols, folds=(scalar_fold(top, Scalar.MAX, number(-math.inf), Load(x, r * cols + i)),)),
+            lane(j, cols, Store(kept, j, exp), folds=(scalar_fold(total, Scalar.ADD, number(0.0), exp),)),
             lane(k, cols, Store(y, r * cols + k, quotient)),
         ),
         scratch=(kept,),
@@ -115,7 +117,7 @@ def column_sum() -> Kernel:
     rows, cols, tile, c, r = map(var, ("rows", "cols", "tile", "c", "r"))
     x, y, total = Buffer("x", F32), Buffer("y", F32), Ref("total", F32)
     column = tile * 32 + c
-    down = serial(r, rows, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + column)),))
+    down = serial(r, rows, folds=(scalar_fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + column)),))
     body = lane(c, dim_min(32, cols - tile * 32), down, Store(y, column, total))
     return kernel("column_sum", (x, y), (rows, cols), grid(tile, floordiv(cols + 31, 32), body))
 
@@ -195,7 +197,7 @@ def teams(*, sums: bool = True) -> Kernel:
     row, own = (c * 5 + t) * cols, t * cols
     result = total if sums else number(0.0)
     reversed_ = call(Scalar.SUB, Load(kept, own + cols - 1 - k), result)
-    fold = lane(i, cols, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, row + i)),))
+    fold = lane(i, cols, folds=(scalar_fold(total, Scalar.ADD, number(0.0), Load(x, row + i)),))
     team = _loop(Role.TEAM, t, dim_min(5, rows - c * 5), (
         *((fold,) if sums else ()),
         lane(j, cols, Store(kept, own + j, Load(x, row + j))),
@@ -231,11 +233,11 @@ def norms() -> Kernel:
         "norms", (x, y), (rows, cols, times),
         grid(
             r, rows,
-            lane(i, cols, folds=(Fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + i)),)),
+            lane(i, cols, folds=(scalar_fold(total, Scalar.ADD, number(0.0), Load(x, r * cols + i)),)),
             Store(s, 0, total),
             Store(s, 1, call(Scalar.ADD, total, number(1.0))),
             serial(j, times, Store(s, 1, call(Scalar.MUL, Load(s, 1), number(2.0))),
-                   folds=(Fold(again, Scalar.ADD, number(0.0), both),)),
+                   folds=(scalar_fold(again, Scalar.ADD, number(0.0), both),)),
             lane(k, cols, Store(y, r * cols + k, call(Scalar.ADD, again, total))),
         ),
         scratch=(s,),
@@ -259,11 +261,31 @@ def reductions() -> Kernel:
     outputs = tuple([Buffer(f"y{k}", dtype) for k, (_, dtype, _) in enumerate(FOLDS)])
     refs = tuple([Ref(f"r{k}", dtype) for k, (_, dtype, _) in enumerate(FOLDS)])
     folds = [
-        Fold(ref, combine, Const(dtype, init), Load(x, i))
+        scalar_fold(ref, combine, Const(dtype, init), Load(x, i))
         for ref, x, (combine, dtype, init) in zip(refs, inputs, FOLDS, strict=True)
     ]
     stores = [Store(y, 0, ref) for y, ref in zip(outputs, refs, strict=True)]
     return kernel("reductions", (*inputs, *outputs), (n,), lane(i, n, folds=tuple(folds)), *stores)
+
+
+def tuples() -> Kernel:
+    """Folds with states of several values, in one loop: a maximum and its place, moments, a sum of exponentials.
+
+    Every thread stores what it has come to: all have the same.
+    """
+    n, i, t = var("n"), var("i"), var("t")
+    x = Buffer("x", F32)
+    element, one, zero = Load(x, i), number(1.0), number(0.0)
+    makers = (
+        (extreme_and_place("maximum", F32, I64, nan_wins=True), (element, Index(I64, i))),
+        (moments(F32), (one, element, zero)),
+        (sum_of_exponentials(F32), (element, one)),
+    )
+    folds = [Fold(tuple(Ref("r", v.dtype) for v in values), monoid, values) for monoid, values in makers]
+    refs = [ref for fold in folds for ref in fold.refs]
+    outputs = tuple([Buffer(f"y{k}", ref.dtype) for k, ref in enumerate(refs)])
+    stores = [Store(y, t, ref) for y, ref in zip(outputs, refs, strict=True)]
+    return kernel("tuples", (x, *outputs), (n,), lane(i, n, folds=tuple(folds)), lane(t, 64, *stores))
 
 
 def defined(fn: Scalar, dtype: DType) -> bool:
@@ -342,7 +364,7 @@ def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), concat(),
-        turn(), norms(), teams(), counted(), reductions(), *[float8(d) for d in dtypes.FLOAT8],
+        turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

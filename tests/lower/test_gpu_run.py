@@ -230,6 +230,30 @@ def test_reductions(machine: Machine, n: int, special: float) -> None:
             assert np.signbit(y[0]) == np.signbit(special)
 
 
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("special", [np.nan, -np.inf, 3])
+def test_states_of_several_values(machine: Machine, n: int, special: float) -> None:
+    x = floats(n).round()
+    x[n // 3 :: 40] = special
+    place = np.iinfo(np.int64).max
+    outputs = [np.empty(64, np.int64 if k == 1 else np.float32) for k in range(7)]
+    every_order(machine, "tuples", [x], outputs, [n])
+    assert all((y.view(f"i{y.itemsize}") == y.view(f"i{y.itemsize}")[0]).all() for y in outputs)
+    top, at, count, mean, squares, high, total = [y[0] for y in outputs]
+    np.testing.assert_array_equal([top, high], [x.max(initial=-np.inf)] * 2)
+    assert (at, count) == (x.argmax() if n else place, n)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        centre = wide.mean() if n else 0.0
+        if np.isfinite(wide).all():
+            np.testing.assert_allclose(mean, centre, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(squares, ((wide - centre) ** 2).sum(), rtol=1e-4)
+        else:
+            assert np.isnan([mean, squares]).all() or n == 1
+        base = top if np.isfinite(top) or np.isnan(top) else 0.0
+        np.testing.assert_allclose(total, np.exp(wide - base).sum(), rtol=1e-5)
+
+
 # ---- every scalar function, every cast -----------------------------------------------------------------------------
 
 _REFERENCES = {

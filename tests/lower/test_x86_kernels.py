@@ -14,8 +14,9 @@ from dyn.dtypes import DType
 from dyn.errors import NotYetError
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
+from dyn.schedule.kernel import Buffer, Expr, Fold, Index, Kernel, Load, Ref, Space, Store, scalar_fold
+from dyn.schedule.monoids import extreme_and_place, moments, sum_of_exponentials
+from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
 from tests.lower import gpu_kernels
 from tests.lower.x86_run import F32, SIZES, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
 
@@ -111,8 +112,8 @@ def softmax(dtype: DType) -> Case:
     e = ap(Scalar.EXP, ap(Scalar.SUB, load(x, row + as_dim(j)), top))
     scaled = ap(Scalar.MUL, load(s, k), ap(Scalar.DIV, const(1.0, dtype), total))
     body = (
-        lane(i, as_dim(n), folds=[Fold(top, Scalar.MAX, const(-INF, dtype), load(x, row + as_dim(i)))]),
-        lane(j, as_dim(n), Store(s, as_dim(j), e), folds=[Fold(total, Scalar.ADD, const(0.0, dtype), e)]),
+        lane(i, as_dim(n), folds=[scalar_fold(top, Scalar.MAX, const(-INF, dtype), load(x, row + as_dim(i)))]),
+        lane(j, as_dim(n), Store(s, as_dim(j), e), folds=[scalar_fold(total, Scalar.ADD, const(0.0, dtype), e)]),
         lane(k, as_dim(n), Store(y, row + as_dim(k), scaled)),
     )
     kernel = Kernel(f"softmax_{dtype.short}", (x, y), (m, n), (s,), (grid(r, as_dim(m), *body),))
@@ -136,8 +137,8 @@ def layer_norm() -> Case:
     d2 = ap(Scalar.SUB, load(x, row + as_dim(k)), mean)
     value = ap(Scalar.ADD, ap(Scalar.MUL, ap(Scalar.MUL, d2, scale), load(g, k)), load(b, k))
     body = (
-        lane(i, as_dim(n), folds=[Fold(total, Scalar.ADD, const(0.0), load(x, row + as_dim(i)))]),
-        lane(j, as_dim(n), folds=[Fold(squares, Scalar.ADD, const(0.0), ap(Scalar.MUL, d, d))]),
+        lane(i, as_dim(n), folds=[scalar_fold(total, Scalar.ADD, const(0.0), load(x, row + as_dim(i)))]),
+        lane(j, as_dim(n), folds=[scalar_fold(squares, Scalar.ADD, const(0.0), ap(Scalar.MUL, d, d))]),
         lane(k, as_dim(n), Store(y, row + as_dim(k), value)),
     )
     kernel = Kernel("layer_norm", (x, g, b, y), (m, n), (), (grid(r, as_dim(m), *body),))
@@ -159,9 +160,9 @@ def column_folds(dtype: DType) -> Case:
     element = load(x, as_dim(j) * as_dim(n) + as_dim(i))
     ends = (-INF, INF) if dtype.is_float else (np.iinfo(dtype.np).min, np.iinfo(dtype.np).max)
     folds = [
-        Fold(total, Scalar.ADD, const(0, dtype), element),
-        Fold(top, Scalar.MAX, const(ends[0], dtype), element),
-        Fold(low, Scalar.MIN, const(ends[1], dtype), element),
+        scalar_fold(total, Scalar.ADD, const(0, dtype), element),
+        scalar_fold(top, Scalar.MAX, const(ends[0], dtype), element),
+        scalar_fold(low, Scalar.MIN, const(ends[1], dtype), element),
     ]
     stores = [Store(b, as_dim(i), ref) for b, ref in ((s, total), (hi, top), (lo, low))]
     body = lane(i, as_dim(n), serial(j, as_dim(m), folds=folds), *stores)
@@ -180,8 +181,10 @@ def total_of_all() -> Case:
     m, n, i, j = (symbol(c) for c in "mnij")
     x, y = Buffer("x", F32), Buffer("y", F32)
     row, total = Ref("row", F32), Ref("total", F32)
-    inner = lane(i, as_dim(n), folds=[Fold(row, Scalar.ADD, const(0.0), load(x, as_dim(j) * as_dim(n) + as_dim(i)))])
-    outer = serial(j, as_dim(m), inner, folds=[Fold(total, Scalar.ADD, const(0.0), row)])
+    inner = lane(
+        i, as_dim(n), folds=[scalar_fold(row, Scalar.ADD, const(0.0), load(x, as_dim(j) * as_dim(n) + as_dim(i)))]
+    )
+    outer = serial(j, as_dim(m), inner, folds=[scalar_fold(total, Scalar.ADD, const(0.0), row)])
     kernel = Kernel("total", (x, y), (m, n), (), (outer, Store(y, 0, total)))
     expected = lambda x: [np.array([x.astype(np.float64).sum()])]  # noqa: E731
     return Case(kernel, lambda n: (5, n), lambda m, n: [random(m, n)], expected, 1e-4)
@@ -192,8 +195,8 @@ def any_and_all() -> Case:
     x, y = Buffer("x", dtypes.bool_), Buffer("y", dtypes.bool_)
     some, every = Ref("some", dtypes.bool_), Ref("every", dtypes.bool_)
     folds = [
-        Fold(some, Scalar.OR, const(False, dtypes.bool_), load(x, i)),
-        Fold(every, Scalar.AND, const(True, dtypes.bool_), load(x, i)),
+        scalar_fold(some, Scalar.OR, const(False, dtypes.bool_), load(x, i)),
+        scalar_fold(every, Scalar.AND, const(True, dtypes.bool_), load(x, i)),
     ]
     body = (lane(i, as_dim(n), folds=folds), Store(y, 0, some), Store(y, 1, every))
     kernel = Kernel("any_and_all", (x, y), (n,), (), body)
@@ -286,7 +289,7 @@ def extrema() -> Case:
     x, hi, lo = (Buffer(c, F32) for c in ("x", "hi", "lo"))
     top, low = Ref("top", F32), Ref("low", F32)
     element = load(x, as_dim(r) * as_dim(n) + as_dim(i))
-    folds = [Fold(top, Scalar.MAX, const(-INF), element), Fold(low, Scalar.MIN, const(INF), element)]
+    folds = [scalar_fold(top, Scalar.MAX, const(-INF), element), scalar_fold(low, Scalar.MIN, const(INF), element)]
     body = grid(r, as_dim(m), lane(i, as_dim(n), folds=folds), Store(hi, as_dim(r), top), Store(lo, as_dim(r), low))
     kernel = Kernel("extrema", (x, hi, lo), (m, n), (), (body,))
 
@@ -316,7 +319,7 @@ def serial_folds() -> Case:
     refs = [Ref(c, F32) for c in "shlp"]
     element = load(x, i)
     starts = ((Scalar.ADD, 0.0), (Scalar.MAX, -INF), (Scalar.MIN, INF), (Scalar.MUL, 1.0))
-    folds = [Fold(ref, fn, const(init), element) for ref, (fn, init) in zip(refs, starts, strict=True)]
+    folds = [scalar_fold(ref, fn, const(init), element) for ref, (fn, init) in zip(refs, starts, strict=True)]
     body = (serial(i, as_dim(n), folds=folds), *[Store(y, k, ref) for k, ref in enumerate(refs)])
     kernel = Kernel("serial_folds", (x, y), (n,), (), body)
 
@@ -328,6 +331,83 @@ def serial_folds() -> Case:
         return [(random(n) * 0.01 + 1).astype(np.float32)]
 
     return Case(kernel, lambda n: (n,), inputs, expected, 1e-4)
+
+
+def extreme_places(dtype: DType, *, nan_wins: bool) -> Case:
+    """Maximum of rows with its place, in lanes; and of columns, each lane for itself. Ties, zeros and NaNs."""
+    m, n, r, i, j, s = (symbol(c) for c in "mnrijs")
+    place = dtypes.int64
+    x, hi, at, down, row = (
+        Buffer("x", dtype),
+        Buffer("hi", dtype),
+        Buffer("at", place),
+        Buffer("d", dtype),
+        Buffer("r", place),
+    )
+    monoid = extreme_and_place("maximum", dtype, place, nan_wins=nan_wins)
+
+    def fold(var: Symbol, index: Dim) -> Fold:
+        return Fold((Ref("top", dtype), Ref("at", place)), monoid, (load(x, index), Index(place, as_dim(var))))
+
+    along, across = fold(i, as_dim(r) * as_dim(n) + as_dim(i)), fold(s, as_dim(s) * as_dim(n) + as_dim(j))
+    rows = (
+        lane(i, as_dim(n), folds=[along]),
+        *[Store(b, as_dim(r), e) for b, e in zip((hi, at), along.refs, strict=True)],
+    )
+    columns = [Store(b, as_dim(j), e) for b, e in zip((down, row), across.refs, strict=True)]
+    body = (serial(r, as_dim(m), *rows), lane(j, as_dim(n), serial(s, as_dim(m), folds=[across]), *columns))
+    kernel = Kernel(f"places_{dtype.short}_{nan_wins}", (x, hi, at, down, row), (m, n), (), body)
+
+    def inputs(m: int, n: int) -> Arrays:
+        made = RNG.integers(-3, 4, (m, n)).astype(dtype.np)
+        if dtype.is_float:
+            made[1::4] = -INF
+            for line in range(2, m, 4):
+                made[line, RNG.integers(n, size=2 if n else 0)] = np.nan
+        return [made]
+
+    def greatest(x: np.ndarray, axis: int) -> Arrays:
+        low = -INF if dtype.is_float else np.iinfo(dtype.np).min
+        if not x.shape[axis]:
+            shape = x.shape[1 - axis]
+            return [np.full(shape, low, dtype.np), np.full(shape, np.iinfo(np.int64).max)]
+        if nan_wins:
+            return [x.max(axis), x.argmax(axis)]
+        top = np.where(np.isnan(x), low, x).astype(dtype.np).max(axis, keepdims=True)
+        places = np.arange(x.shape[axis])[None if axis else slice(None), None if not axis else slice(None)]
+        return [top.squeeze(axis), np.where(x == top, places, np.iinfo(np.int64).max).min(axis)]
+
+    return Case(kernel, lambda n: (7, n), inputs, lambda x: [*greatest(x, 1), *greatest(x, 0)])
+
+
+def statistics(dtype: DType) -> Case:
+    """Count, mean and squares of rows around 10,000; and the sum of exponentials, where some rows are -inf in part."""
+    m, n, r, i, j = (symbol(c) for c in "mnrij")
+    x, z = Buffer("x", dtype), Buffer("z", dtype)
+    outputs = [Buffer(c, dtype) for c in ("count", "mean", "squares", "top", "total")]
+    one, zero = const(1.0, dtype), const(0.0, dtype)
+    refs = [Ref(b.name, dtype) for b in outputs]
+    place = as_dim(r) * as_dim(n)
+    pooled = Fold(tuple(refs[:3]), moments(dtype), (one, load(x, place + as_dim(i)), zero))
+    shifted = Fold(tuple(refs[3:]), sum_of_exponentials(dtype), (load(z, place + as_dim(j)), one))
+    loops = lane(i, as_dim(n), folds=[pooled]), lane(j, as_dim(n), folds=[shifted])
+    stores = [Store(b, as_dim(r), ref) for b, ref in zip(outputs, refs, strict=True)]
+    kernel = Kernel(f"statistics_{dtype.short}", (x, z, *outputs), (m, n), (), (grid(r, as_dim(m), *loops, *stores),))
+
+    def inputs(m: int, n: int) -> Arrays:
+        z = random(m, n, dtype=dtype) * 10
+        z[1, ::2], z[2], z[3, 1::2] = -INF, -INF, 80
+        return [(random(m, n, dtype=dtype) + 10_000).astype(dtype.np), z]
+
+    def expected(x: np.ndarray, z: np.ndarray) -> Arrays:
+        wide, z = x.astype(np.float64), z.astype(np.float64)
+        count = np.full(len(x), x.shape[1], np.float64)
+        mean = wide.sum(1) / np.maximum(count, 1)
+        top = z.max(1, initial=-INF)
+        total = np.exp(z - np.where(np.isfinite(top), top, 0)[:, None]).sum(1)
+        return [count, mean, ((wide - mean[:, None]) ** 2).sum(1), top, total]
+
+    return Case(kernel, lambda n: (5, n), inputs, expected, 2e-3 if dtype is F32 else 1e-10)
 
 
 def bordered() -> Case:
@@ -398,6 +478,9 @@ CASES = [
     softmax(F32), softmax(dtypes.float64), layer_norm(),
     *[column_folds(d) for d in (F32, dtypes.float64, dtypes.int32, dtypes.uint8, dtypes.int64)],
     total_of_all(), any_and_all(), concatenated(), padded_rows(), opaque_indices(), three_grids(), clipped_blocks(),
+    *[extreme_places(d, nan_wins=w) for d in (F32, dtypes.float64) for w in (True, False)],
+    *[extreme_places(d, nan_wins=True) for d in (dtypes.int8, dtypes.int32)],
+    statistics(F32), statistics(dtypes.float64),
     extrema(), serial_folds(), bordered(), scratch_twice(), nested_gather(), teams(),
 ]  # fmt: skip
 
@@ -469,7 +552,7 @@ def test_the_extent_of_a_serial_loop_is_uniform() -> None:
     n, i, j = (symbol(c) for c in "nij")
     x, y = Buffer("x", F32), Buffer("y", F32)
     total = Ref("total", F32)
-    inner = serial(j, as_dim(i) + 1, folds=[Fold(total, Scalar.ADD, const(0.0), load(x, j))])
+    inner = serial(j, as_dim(i) + 1, folds=[scalar_fold(total, Scalar.ADD, const(0.0), load(x, j))])
     kernel = Kernel("ragged", (x, y), (n,), (), (lane(i, as_dim(n), inner, Store(y, as_dim(i), total)),))
     with pytest.raises(NotYetError) as error:
         emit_kernel(kernel, host_target())

@@ -11,7 +11,6 @@ from dyn.schedule.kernel import (
     Apply,
     Buffer,
     Const,
-    Fold,
     Load,
     Loop,
     Ref,
@@ -20,6 +19,7 @@ from dyn.schedule.kernel import (
     Tile,
     TileContract,
     Update,
+    scalar_fold,
 )
 from dyn.schedule.launch import Launch
 from dyn.shapes import as_dim, dim_min, evaluate, symbol
@@ -37,7 +37,7 @@ def test_a_loop_costs_what_it_moves_and_computes() -> None:
     assert iteration_cost((Loop(Role.LANE, ROW, as_dim(N), (store,)),), ()) == 16 * as_dim(
         N
     )  # 4 read, 8 exp, 4 written
-    fold = Fold(Ref("acc", F32), Scalar.ADD, Const(F32, 0.0), load)
+    fold = scalar_fold(Ref("acc", F32), Scalar.ADD, Const(F32, 0.0), load)
     assert iteration_cost((Loop(Role.LANE, ROW, as_dim(N), (), (fold,)),), ()) == 4 * as_dim(N)
 
 

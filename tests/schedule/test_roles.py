@@ -10,7 +10,7 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import AxisKind, axis
-from dyn.schedule.kernel import Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Stmt, Store, check
+from dyn.schedule.kernel import Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Stmt, Store, check, scalar_fold
 from dyn.schedule.kernel_text import kernel_hash, kernel_text
 from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nest import Nest, Stage
@@ -41,7 +41,7 @@ def test_widths_are_part_of_a_kernel() -> None:
     assert "team t0 < d0 of 32 lanes {" in kernel_text(kernels[-1])
 
 
-_FOLD = Fold(Ref("r", X.dtype), Scalar.ADD, Const(X.dtype, 0.0), Load(X, as_dim(T)))
+_FOLD = scalar_fold(Ref("r", X.dtype), Scalar.ADD, Const(X.dtype, 0.0), Load(X, as_dim(T)))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.stitch.test_random_programs import CHECKS, run_program
 Array = np.ndarray[Any, Any]
 SMALL = LoopSchedule(
     elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60, few_long_rows=4,
-    long=4, part_steps=3, few_results=150,
+    long=4, part_steps=3, few_results=150, accumulators=4,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ir.core import Function
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Store, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nests import loop_nest
@@ -102,7 +102,7 @@ def test_only_the_last_axes_make_a_tile() -> None:
 def _unrolled(extent: Dim, *, role: Role = Role.LANE, fold: bool = False) -> Kernel:
     n, i, j = symbol("n"), symbol("i"), symbol("j")
     x, y = Buffer("x", dtypes.float32), Buffer("y", dtypes.float32)
-    folds = (Fold(Ref("r", x.dtype), Scalar.ADD, Const(x.dtype, 0.0), Load(x, as_dim(i))),) if fold else ()
+    folds = (scalar_fold(Ref("r", x.dtype), Scalar.ADD, Const(x.dtype, 0.0), Load(x, as_dim(i))),) if fold else ()
     extent = as_dim(n) if extent == -1 else dim_min(16, as_dim(n)) if extent == -2 else extent
     copies = Loop(Role.UNROLL, i, extent, (Store(y, as_dim(i), Load(x, as_dim(i))),), folds)
     return Kernel("k", (x, y), (n,), (), (Loop(role, j, as_dim(n), (copies,)),))

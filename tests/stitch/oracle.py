@@ -12,6 +12,7 @@ from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.errors import ShapeError
 from dyn.ir.core import Function, Value
+from dyn.ir.evaluate import RegionFunction
 from dyn.shapes import Symbol, SymExpr, evaluate
 
 Array = np.ndarray[Any, Any]
@@ -28,10 +29,14 @@ def evaluate_function(function: Function, arrays: Sequence[Array]) -> list[tuple
     for op in function.ops:
         attrs = {name: concrete(value, env) for name, value in op.attrs.items()}
         operands = [values[v] for v in op.operands]
-        result = np.asarray(op.opdef.reference(*(a for a, _ in operands), **attrs))
-        assert result.shape == tuple(evaluate(d, env) for d in op.result.shape), op
-        assert result.dtype == op.result.dtype.np, op
-        values[op.result] = result, _error(op.opdef.name, op.result.dtype, operands, attrs, result)
+        if op.regions:
+            attrs["regions"] = tuple(RegionFunction(region, {}, env) for region in op.regions)
+        found = op.opdef.reference(*(a for a, _ in operands), **attrs)
+        for value, made in zip(op.results, found if len(op.results) > 1 else (found,), strict=True):
+            result = np.asarray(made)
+            assert result.shape == tuple(evaluate(d, env) for d in value.shape), op
+            assert result.dtype == value.dtype.np, op
+            values[value] = result, _error(op.opdef.name, value.dtype, operands, attrs, result)
     return [values[v] for v in function.results]
 
 
@@ -52,7 +57,7 @@ def _error(name: str, dtype: DType, operands: list[tuple[Array, float]], attrs: 
     sizes = [_most(a) for a, _ in operands]
     if name in ("negate", "abs", "maximum", "minimum", "select", "copy", "reshape", "transpose", "slice",
                 "broadcast_in_dim", "concatenate", "gather", "dynamic_slice",
-                "dynamic_update_slice", "pad"):  # fmt: skip
+                "dynamic_update_slice", "pad", "variadic_reduce"):  # fmt: skip
         return max(errors)
     rounding = _EPS[dtype] * max(_most(result), 1e-3)
     if name in ("constant", "iota", "dim_size"):

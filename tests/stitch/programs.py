@@ -24,6 +24,7 @@ from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
 from dyn.ops.gather import take_attrs
+from dyn.ops.regions import scalar_region
 from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import (
     Dim,
@@ -77,7 +78,7 @@ class Program:
     def fits(self, env: dict[Symbol, int]) -> bool:
         """Whether every array has a size that a test can pay for."""
         try:
-            return all(0 <= evaluate(op.result.type.size, env) <= LIMIT for op in self.function.ops)
+            return all(0 <= evaluate(v.type.size, env) <= LIMIT for op in self.function.ops for v in op.results)
         except ShapeError:
             return True
 
@@ -143,7 +144,7 @@ class Maker:
             [self.unary, self.binary, self.binary, self.compare, self.select, self.convert, self.broadcast,
              self.reshape, self.transpose, self.slice, self.concatenate, self.take, self.iota, self.reduce,
              self.scatter, self.pad, self.window,
-             self.reduce, self.dot, self.normalise, self.constant, self.size]
+             self.reduce, self.dot, self.normalise, self.constant, self.size, self.choose, self.variance]
         )()  # fmt: skip
 
     def unary(self) -> None:
@@ -399,6 +400,39 @@ class Maker:
         if self.flip():
             kept = tuple(a for a in range(len(x.shape)) if a not in axes)
             self.emit("broadcast_in_dim", y, shape=x.shape, dims=kept)
+
+    def choose(self) -> None:
+        """The first of the least or greatest elements along an axis, and its place: in an order that counts, or not."""
+        x = self.value(lambda v: len(v.shape) > 0 and v.dtype.kind is not Kind.BOOL and self.exact[v])
+        if x is None:
+            return
+        axis = self.draw(st.integers(0, len(x.shape) - 1))
+        places = self.b.op("iota", shape=x.shape, dimension=axis, dtype=self.pick((dtypes.int32, dtypes.int64)))
+        direction = self.pick(("GT", "GT", "LT", "GE"))
+
+        def body(b: Builder, value: Value, place: Value, y: Value, i: Value) -> tuple[Value, Value]:
+            wins = b.op("compare", y, value, direction=direction)
+            return b.op("select", wins, y, value), b.op("select", wins, i, place)
+
+        inits = [self.b.op("constant", value=Dense(np.array(n, d.np))) for n, d in ((1, x.dtype), (9, places.dtype))]
+        region = scalar_region((x.dtype, places.dtype) * 2, body)
+        for value in self.b.op_all("variadic_reduce", x, places, *inits, regions=(region,), axes=(axis,)):
+            self.exact[value] = True
+            self.values.append(value)
+
+    def variance(self) -> None:
+        """Squared distances from a mean, added up."""
+        x = self.value(lambda v: len(v.shape) > 0 and v.dtype in (dtypes.float32, dtypes.float64))
+        if x is None:
+            return
+        axis = self.draw(st.integers(0, len(x.shape) - 1))
+        kept = tuple(a for a in range(len(x.shape)) if a != axis)
+        total = self.emit("reduce", x, axes=(axis,), combine="add", nonempty=False)
+        count = self.emit("dim_size", size=x.shape[axis], dtype=x.dtype)
+        count = self.emit("broadcast_in_dim", count, shape=total.shape, dims=()) if total.shape else count
+        mean = self.emit("broadcast_in_dim", self.emit("divide", total, count), shape=x.shape, dims=kept)
+        centred = self.emit("subtract", x, mean)
+        self.emit("reduce", self.emit("multiply", centred, centred), axes=(axis,), combine="add", nonempty=False)
 
     def normalise(self) -> None:
         """A row operation as people write them: a reduction, joined again with what it reduces."""

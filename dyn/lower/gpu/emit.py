@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -31,6 +31,7 @@ from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal
 from dyn.lower.routine import Routine
 from dyn.schedule.kernel import (
+    Apply,
     Const,
     Expr,
     Fold,
@@ -287,9 +288,9 @@ class Emitter:
             self.forget_scratch()
         self.barrier(loop, Point.BEFORE)
         for fold in loop.folds:
-            name = self.fresh("r")
-            self.line(f"{c_type(fold.ref.dtype)} {name} = {literal(fold.init)};")
-            self.refs[id(fold.ref)] = name
+            for ref, init in zip(fold.refs, fold.monoid.init, strict=True):
+                name = self.refs[id(ref)] = self.fresh("r")
+                self.line(f"{c_type(ref.dtype)} {name} = {literal(init)};")
         for carry, init in zip(loop.carries, [self.eval(carry.init) for carry in loop.carries], strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
             self.line(f"{c_type(carry.ref.dtype)} {name} = {init};")
@@ -304,9 +305,9 @@ class Emitter:
                 self.lane_loop = loop
             self.block_of(loop.body)
             self.barrier(loop, Point.FOLDS)
-            values = [self.eval(fold.value) for fold in loop.folds]
-            for fold, value in zip(loop.folds, values, strict=True):
-                self.combine(fold, value)
+            states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
+            for fold, state in zip(loop.folds, states, strict=True):
+                self.combine(fold, self.names(fold), state)
             self.carry(loop)
         if lane:
             self.lane_loop = None
@@ -324,9 +325,25 @@ class Emitter:
         for carry, name in zip(loop.carries, following, strict=True):
             self.line(f"{self.refs[id(carry.state)]} = {name};")
 
-    def combine(self, fold: Fold, value: str) -> None:
-        name, dtype = self.refs[id(fold.ref)], fold.ref.dtype
-        self.line(f"{name} = {apply(fold.combine, dtype, dtype, (name, value))};")
+    def names(self, fold: Fold) -> list[str]:
+        """The variables of a fold's state."""
+        return [self.refs[id(ref)] for ref in fold.refs]
+
+    def combine(self, fold: Fold, left: Sequence[str], right: Sequence[str]) -> None:
+        """Make a fold's state what two states combine into: one of them may be the state itself."""
+        monoid, names = fold.monoid, self.names(fold)
+        done = {id(ref): name for ref, name in zip((*monoid.left, *monoid.right), (*left, *right), strict=True)}
+        if monoid.scalar is not None:
+            self.line(f"{names[0]} = {self.function(monoid.result[0], done)};")
+            return
+        for expr in walk_exprs(monoid.result):
+            if isinstance(expr, Const):
+                done[id(expr)] = literal(expr)
+            elif id(expr) not in done:
+                done[id(expr)] = self.fresh("m")
+                self.line(f"const {c_type(expr.dtype)} {done[id(expr)]} = {self.function(expr, done)};")
+        for name, result in zip(names, monoid.result, strict=True):
+            self.line(f"{name} = {done[id(result)]};")
 
     def join_lanes(self, loop: Loop) -> None:
         """Combine what the threads folded, so that every thread has the result."""
@@ -335,41 +352,60 @@ class Emitter:
         together = self.warp if self.team is None else self.team.width
         with self.braces(f"for (int m = {together // 2}; m > 0; m /= 2)"):
             for fold in loop.folds:
-                self.line(f"const {c_type(fold.ref.dtype)} other_{self.refs[id(fold.ref)]} = {self.shuffled(fold)};")
+                for ref in fold.refs:
+                    self.line(f"const {c_type(ref.dtype)} other_{self.refs[id(ref)]} = {self.shuffled(ref)};")
             for fold in loop.folds:
-                self.combine(fold, f"other_{self.refs[id(fold.ref)]}")
+                self.combine(fold, *self.partners(fold))
         warps = self.block // self.warp
         if warps == 1 or self.team is not None:
             return
         thread = self.dialect.thread
-        slots = [self.slot(fold) for fold in loop.folds]
+        slots = [(ref, self.slot(ref)) for fold in loop.folds for ref in fold.refs]
         self.barrier(loop, Point.SLOTS)
-        for fold, slot in zip(loop.folds, slots, strict=True):
-            name = self.refs[id(fold.ref)]
+        for ref, slot in slots:
+            name = self.refs[id(ref)]
             self.line(f"if ({thread} % {self.warp} == 0) {slot}[{thread} / {self.warp}] = {name};")
         self.line(self.dialect.barrier)
-        for fold, slot in zip(loop.folds, slots, strict=True):
-            self.line(f"{self.refs[id(fold.ref)]} = {slot}[0];")
+        for ref, slot in slots:
+            self.line(f"{self.refs[id(ref)]} = {slot}[0];")
         with self.braces(f"for (int w = 1; w < {warps}; ++w)"):
-            for fold, slot in zip(loop.folds, slots, strict=True):
-                of = c_type(fold.ref.dtype)
-                self.line(f"const {of} other_{self.refs[id(fold.ref)]} = {slot}[w];")
-                self.combine(fold, f"other_{self.refs[id(fold.ref)]}")
+            slot_of = {id(ref): slot for ref, slot in slots}
+            for fold in loop.folds:
+                for ref in fold.refs:
+                    self.line(f"const {c_type(ref.dtype)} other_{self.refs[id(ref)]} = {slot_of[id(ref)]}[w];")
+                self.combine(fold, self.names(fold), [f"other_{name}" for name in self.names(fold)])
 
-    def shuffled(self, fold: Fold) -> str:
+    def partners(self, fold: Fold) -> tuple[list[str], list[str]]:
+        """The states of a thread and of its partner, in an order that is the same for both.
+
+        A scalar function gives the same either way; of a tuple, rounding may depend on which comes first.
+        """
+        own = self.names(fold)
+        other = [f"other_{name}" for name in own]
+        if fold.monoid.scalar is not None:
+            return own, other
+        left, right = list[str](), list[str]()
+        for ref, a, b in zip(fold.refs, own, other, strict=True):
+            for names, (first, second) in ((left, (a, b)), (right, (b, a))):
+                names.append(self.fresh("h"))
+                chosen = f"{self.dialect.thread} & m ? {second} : {first}"
+                self.line(f"const {c_type(ref.dtype)} {names[-1]} = {chosen};")
+        return left, right
+
+    def shuffled(self, ref: Ref) -> str:
         """The partner's value. Vendors exchange words; what is narrower travels in an int."""
-        name, dtype = self.refs[id(fold.ref)], fold.ref.dtype
+        name, dtype = self.refs[id(ref)], ref.dtype
         if dtype.bits >= 32:
             return self.dialect.shuffle.format(value=name, mask="m")
         return f"({c_type(dtype)}){self.dialect.shuffle.format(value=f'(int){name}', mask='m')}"
 
-    def slot(self, fold: Fold) -> str:
+    def slot(self, ref: Ref) -> str:
         """A place for a value of each warp. Each fold has its own, so that folds in a row need no second barrier."""
-        of = c_type(fold.ref.dtype)
+        of = c_type(ref.dtype)
         offset = f"({_SHARED} + {self.slot_bytes})" if self.slot_bytes else _SHARED
         name = self.fresh("f")
         self.slots.append(f"{of}* const {name} = ({of}*){offset};")
-        size = _aligned(self.block // self.warp * fold.ref.dtype.itemsize)
+        size = _aligned(self.block // self.warp * ref.dtype.itemsize)
         assert isinstance(size, int)
         self.slot_bytes += size
         return name
@@ -394,13 +430,18 @@ class Emitter:
         if isinstance(expr, Load):
             text = self.load(expr, done)
         else:
-            text = apply(expr.fn, expr.args[-1].dtype, expr.dtype, tuple([done[id(arg)] for arg in expr.args]))
+            text = self.function(expr, done)
         name = self.values[-1][id(expr)] = self.fresh("v")
         self.line(f"const {c_type(expr.dtype)} {name} = {text};")
         from_scratch = isinstance(expr, Load) and id(expr.buffer) in self.scratch
         if from_scratch or any(id(child) in self.volatile for child in children(expr)):
             self.volatile.add(id(expr))
         return name
+
+    def function(self, expr: Expr, done: dict[int, str]) -> str:
+        """A function of what has names."""
+        assert isinstance(expr, Apply)
+        return apply(expr.fn, expr.args[-1].dtype, expr.dtype, tuple([done[id(arg)] for arg in expr.args]))
 
     def load(self, load: Load, done: dict[int, str]) -> str:
         if id(load) in self.packs:

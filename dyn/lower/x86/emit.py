@@ -271,24 +271,28 @@ class KernelEmitter:
         fn = self.fn
         saved, fn.here = fn.here, self.scopes.chunk(depth)
         width = args[0].ty.lanes
-        result = self.register(expr.dtype, width)
         parts: list[str] = []
         lines: list[Chunk] = []
         for operands in zip(*[arg.parts for arg in args], strict=True):
             fn.here = []
-            if expr.fn is Scalar.CAST:
-                parts.append(cast(self.machine, expr.args[0].dtype, expr.dtype, args[0].ty, result, operands[0]))
-            elif expr.fn is Scalar.BITCAST:
-                parts.append(fn.cast("bitcast", args[0].ty, operands[0], result))
-            else:
-                parts.append(apply(self.machine, expr.fn, expr.args[-1].dtype, args[-1].ty, operands))
+            parts.append(self.function(expr, width, operands))
             lines.append(fn.here)
         # Vectors take turns, instruction by instruction: a processor's scheduler is smaller than a long chain.
         place = self.scopes.chunk(depth)
         for turn in zip(*lines, strict=True):
             place.extend(turn)
         fn.here = saved
-        return Value(result, tuple(parts), depth, varying, volatile)
+        return Value(self.register(expr.dtype, width), tuple(parts), depth, varying, volatile)
+
+    def function(self, expr: Apply, width: int, operands: Sequence[str]) -> str:
+        """A function of vectors of ``width`` lanes that have its arguments' dtypes, written where ``fn`` is."""
+        of = expr.args[-1].dtype
+        ty, result = self.register(of, width), self.register(expr.dtype, width)
+        if expr.fn is Scalar.CAST:
+            return cast(self.machine, of, expr.dtype, ty, result, operands[0])
+        if expr.fn is Scalar.BITCAST:
+            return self.fn.cast("bitcast", ty, operands[0], result)
+        return apply(self.machine, expr.fn, of, ty, tuple(operands))
 
     def _index(self, expr: Index) -> Value:
         """An index as a number. Linear ones are computed in the result's own width, which wraps as the cast would."""

@@ -72,10 +72,9 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     lanes = em.scopes.top.lanes
     folds: list[Accumulator] = []
     for fold in loop.folds:
-        varying = lanes is not None and em.varying(fold.value)
+        varying = lanes is not None and any(em.varying(value) for value in fold.values)
         width, count = (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
-        ty = em.register(fold.ref.dtype, width)
-        folds.append(Accumulator(em.machine, fold, ty, count, em.literal(fold.init), joined=False))
+        folds.append(Accumulator(em, fold, width, count, joined=False))
     states = [_initial(em, carry) for carry in loop.carries]
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
     initial += [(state.ty, part) for state in states for part in state.parts]
@@ -91,9 +90,8 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
             for acc in folds:
                 old = counted.carried[offset : offset + len(acc.types)]
                 offset += len(acc.types)
-                value = em.eval(acc.fold.value)
-                values = em.spread(value).parts if acc.ty.lanes > 1 else value.parts
-                carried += acc.step(old, values)
+                found = [em.eval(value) for value in acc.fold.values]
+                carried += acc.step(old, [(em.spread(v) if acc.width > 1 else v).parts for v in found])
             for carry, state in zip(loop.carries, states, strict=True):
                 value = em.eval(carry.value)
                 carried += (em.spread(value) if state.varying else value).parts
@@ -101,8 +99,9 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
         final = guard.close(final)
     _bind_carried(em, [c.ref for c in loop.carries], states, final)
     for acc in folds:
-        parts, final = acc.results(final[: len(acc.types)]), final[len(acc.types) :]
-        em.bind_ref(acc.fold.ref, tuple(parts), varying=acc.ty.lanes > 1)
+        state, final = acc.results(final[: len(acc.types)]), final[len(acc.types) :]
+        for ref, parts in zip(acc.fold.refs, state, strict=True):
+            em.bind_ref(ref, tuple(parts), varying=acc.width > 1)
     em.scopes.clobber()
 
 
@@ -134,22 +133,22 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     size = em.indices.uniform(loop.extent)
     extent = size.parts[0]
     plan = lane_plan(em, loop)
-    width = plan.width
-    carried_types = [(em.register(fold.ref.dtype), em.literal(fold.init)) for fold in loop.folds]
-    accumulators = [
-        Accumulator(em.machine, f, em.register(f.ref.dtype, width), plan.unroll, em.literal(f.init), joined=True)
-        for f in loop.folds
-    ]
+    width, count = plan.width, plan.unroll
+    if loop.order is not None:
+        width, count = loop.order.lanes, loop.order.unroll
+    carried_types = [(em.register(init.dtype), em.literal(init)) for fold in loop.folds for init in fold.monoid.init]
+    accumulators = [Accumulator(em, fold, width, count, joined=True) for fold in loop.folds]
     with em.scope(guarded=True):
         guard = _Guard(em, extent, carried_types)
         states = [acc.initial for acc in accumulators]
         begin = "0"
-        wide = plan.unroll * width
+        wide = count * width
         if not isinstance(loop.extent, int) or loop.extent >= wide:
             stop = _multiple(em, size, wide)
-            states = _section(em, loop, accumulators, states, Lanes(loop.var, width, plan.unroll, ""), begin, stop)
+            shape = Lanes(loop.var, width, min(plan.unroll, count), "")
+            states = _section(em, loop, accumulators, states, shape, begin, stop, count // shape.unroll)
             begin = stop
-        if plan.unroll > 1:
+        if count > 1:
             joined = [acc.narrow(state) for acc, state in zip(accumulators, states, strict=True)]
             accumulators, states = [acc for acc, _ in joined], [state for _, state in joined]
             if not em.machine.avx512:
@@ -159,10 +158,10 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
         if not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512):
             tail = Lanes(loop.var, width, 1, "", ("",))
             states = _section(em, loop, accumulators, states, tail, begin, extent)
-        results = [acc.horizontal(state) for acc, state in zip(accumulators, states, strict=True)]
+        results = [part for acc, state in zip(accumulators, states, strict=True) for part in acc.horizontal(state)]
         results = guard.close(results)
-    for fold, result in zip(loop.folds, results, strict=True):
-        em.bind_ref(fold.ref, (result,), varying=False)
+    for ref, result in zip([ref for fold in loop.folds for ref in fold.refs], results, strict=True):
+        em.bind_ref(ref, (result,), varying=False)
     em.scopes.clobber()
 
 
@@ -189,8 +188,12 @@ def _section(
     shape: Lanes,
     begin: str,
     stop: str,
+    turns: int = 1,
 ) -> list[list[str]]:
-    """The body for ``range(begin, stop)`` in super-vectors of one shape; the accumulators' states after it."""
+    """The body for ``range(begin, stop)`` in super-vectors of one shape; the accumulators' states after it.
+
+    In an iteration it runs in several ``turns``, each of which has accumulators of its own.
+    """
     fn = em.fn
     carried = [
         (ty, value)
@@ -199,19 +202,23 @@ def _section(
     ]
     hint = "lanes" if shape.masks is None else "tail"
     with em.scope():
-        counted = fn.loop(begin, stop, shape.width * shape.unroll, carried, hint=hint)
+        step = shape.width * shape.unroll
+        counted = fn.loop(begin, stop, step * turns, carried, hint=hint)
         masks, left = None, ""
         if shape.masks is not None:
             left = em.fn.op("sub", I64, stop, counted.index)
             masks = (em.fn.first_lanes(left, shape.width),)
-        em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, counted.index, masks, left))
-        em.statements(loop.body)
-        new: list[str] = []
-        offset = 0
-        for acc in accumulators:
-            old = counted.carried[offset : offset + len(acc.types)]
-            offset += len(acc.types)
-            new += acc.step(old, em.vectors(acc.fold.value), masks)
+        new = list(counted.carried)
+        for turn in range(turns):
+            with em.scope():
+                base = counted.index if turn == 0 else fn.op("add nsw", I64, counted.index, str(turn * step))
+                em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, base, masks, left))
+                em.statements(loop.body)
+                old, new = new, []
+                for acc in accumulators:
+                    own, old = old[: len(acc.types)], old[len(acc.types) :]
+                    values = [em.vectors(value) for value in acc.fold.values]
+                    new += acc.step(own, values, masks, turn * shape.unroll)
         final = counted.close(new)
     result: list[list[str]] = []
     for acc in accumulators:

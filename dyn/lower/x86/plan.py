@@ -10,6 +10,7 @@ from dyn.lower.x86.squares import is_square
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
+    Fold,
     Kernel,
     Load,
     Loop,
@@ -84,13 +85,20 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 scattered |= not near and is_scattered(expr.index, stmt)
                 scattered |= any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
-            weight += len(stmt.folds) + len(stmt.carries)
+            weight += sum(map(_monoid_weight, stmt.folds)) + len(stmt.carries)
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
     room = em.target.registers // 16  # how many bodies' values fit
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
     return LanePlan(width, min(unroll, 2) if scattered else unroll)
+
+
+def _monoid_weight(fold: Fold) -> int:
+    """About how many instructions combine two states: an accumulator takes one for any scalar function."""
+    if fold.monoid.scalar is not None:
+        return 1
+    return sum(_WEIGHT.get(e.fn, 1) for e in walk_exprs(fold.monoid.result) if isinstance(e, Apply))
 
 
 def stretched_factor(kernel: Kernel, index: Dim, var: Symbol) -> Symbol | None:

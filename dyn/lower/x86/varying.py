@@ -41,7 +41,8 @@ class Varying:
                     self._carried(stmt)
                 self._block(stmt.body)
                 for fold in stmt.folds:
-                    self._known[id(fold.ref)] = stmt.role is not Role.LANE and self(fold.value)
+                    varies = stmt.role is not Role.LANE and any(self(value) for value in fold.values)
+                    self._known.update((id(ref), varies) for ref in fold.refs)
             elif isinstance(stmt, TileContract):
                 self._block(stmt.epilogue)
             elif isinstance(stmt, Update) and stmt.state is not None:

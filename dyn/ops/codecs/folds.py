@@ -23,13 +23,17 @@ _IDEMPOTENT = ("maximum", "minimum", "and", "or")
 # --- reduce -----------------------------------------------------------------------------------------------------------
 
 
+#: ``reduced(b, arrays, inits, axes, body)``: the results of a reduction, whatever its body is.
+Reduced = Callable[[Any, Sequence[Any], Sequence[Any], tuple[int, ...], Any], Sequence[Any]]
+
+
 def _starts_at_identity(d: Any, init: Any, combine: str, identity: Identity) -> bool:
     found = d.b.uniform(init)
     return found is not None and bool(found == identity(combine, init.dtype))
 
 
 def reduce(identity: Identity) -> Codec:
-    """The codec of the op ``reduce``; other folds are read as ``variadic_reduce``."""
+    """The codec of the op ``reduce``, which is read by that of ``variadic_reduce``."""
 
     def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
         (x,), combine = operands, op.attrs["combine"]
@@ -41,32 +45,22 @@ def reduce(identity: Identity) -> Codec:
             )
         ]  # fmt: skip
 
+    return Codec("stablehlo.reduce", encode)
+
+
+def variadic_reduce(reduced: Reduced) -> Codec:
+    """The codec of the op ``variadic_reduce``, which reads all reductions."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        types = [HloType.of(v.type) for v in op.results]
+        region, axes = e.region(op.regions[0]), tuple(sorted(op.attrs["axes"]))
+        return e.ops("stablehlo.reduce", operands, types, [region], dimensions=axes)
+
     def decode(d: Any, op: HloOp) -> Sequence[Any]:
-        values, axes = [d.value(v) for v in op.operands], op.attrs["dimensions"]
-        combine = combine_of(op.regions[0]) if len(values) == 2 else None
-        taken = combine not in (None, "replace", "keep")
-        if taken and values[0].dtype.kind is Kind.COMPLEX and combine != "add":
-            taken = False
-        if not taken:
-            body = d.scalar_region(op.regions[0])
-            return d.b.op_all("variadic_reduce", *values, regions=(body,), axes=axes)
-        x, init = values
-        made = d.b.op("reduce", x, axes=axes, combine=combine, nonempty=False)
-        if _starts_at_identity(d, init, str(combine), identity):
-            return [made]
-        start = d.b.op("broadcast_in_dim", init, shape=made.shape, dims=()) if made.shape else init
-        return [d.b.op(str(combine), start, made)]
+        values, count = [d.value(v) for v in op.operands], len(op.results)
+        return reduced(d.b, values[:count], values[count:], op.attrs["dimensions"], d.scalar_region(op.regions[0]))
 
     return Codec("stablehlo.reduce", encode, {"stablehlo.reduce": decode})
-
-
-def _encode_variadic(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
-    types = [HloType.of(v.type) for v in op.results]
-    region, axes = e.region(op.regions[0]), tuple(sorted(op.attrs["axes"]))
-    return e.ops("stablehlo.reduce", operands, types, [region], dimensions=axes)
-
-
-variadic_reduce = Codec("stablehlo.reduce", _encode_variadic)
 
 
 # --- reduce_window ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyn.ir.opdef import OrderedReduction
+from dyn.ir.opdef import OpKind
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
 from dyn.schedule.join import join_launches
@@ -17,6 +17,7 @@ from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.shapes import dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
+from dyn.stitch.ordered import is_ordered
 
 #: Iterations are long enough to hide a loop's start.
 SIZES = LoopSchedule(
@@ -35,6 +36,7 @@ SIZES = LoopSchedule(
     few_long_rows=7,
     tile=512,
     tile_side=256,
+    accumulators=4,
 )
 
 
@@ -187,10 +189,12 @@ def one_by_one(loops: Loops) -> None:
 def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
     sizes = SIZES
-    ordered = any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
+    ordered = any(is_ordered(op, plan.producers) for op in group.ops)
     by_rows = len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
-    nest = stitch_nest(plan, group, sweeps)
+    states = [v.dtype.wide for op in group.ops if op.opdef.kind is OpKind.REDUCE for v in op.results]
+    order = sizes.order(states, target)
+    nest = stitch_nest(plan, group, sweeps, order)
     keep = {number: sweep.kept for number, sweep in enumerate(s for s in sweeps.sweeps if s) if sweep.kept}
     general, note = Loops(nest, keep=keep), f"{group.kind.value} {group.name}"
     if ordered:
@@ -204,7 +208,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     schedule = along_rows if by_rows else columns(sizes)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
     whole = launch_nest(general, schedule, forms, note)
-    return in_parts(whole, Parts(plan, group, sizes).choice())
+    return in_parts(whole, Parts(plan, group, sizes, order).choice())
 
 
 # Windows ------------------------------------------------------------------------------------------------------------

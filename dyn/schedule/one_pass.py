@@ -1,0 +1,99 @@
+"""Rewrites of two passes over the same elements as one, which change numerics: never a schedule's choice.
+
+=====================  ===============================================================================================
+rewrite                what it does
+=====================  ===============================================================================================
+one_pass_variance      a sum, and the sum of squared distances from its mean, become a sum and pooled moments
+=====================  ===============================================================================================
+
+A pass over memory beyond the caches costs more than the arithmetic that it takes to do without it. That holds of
+moments, whose states are joined by a division and a few products. It does not of sums of exponentials
+(``monoids.sum_of_exponentials``): two of these functions an element cost more than reading it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dyn.ops.scalar import Scalar
+from dyn.schedule.elements import Elements
+from dyn.schedule.expressions import Rewriter
+from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref, walk_exprs
+from dyn.schedule.loops import constantly
+from dyn.schedule.monoids import moments
+from dyn.schedule.nest import Reduction, Stage
+from dyn.shapes import Dim, product, substitute
+from dyn.stitch.groups import Group, Plan
+
+
+def one_pass_variance(plan: Plan, group: Group, first: Stage, then: Stage) -> Stage | None:
+    """Two stages over the same axes as one, where all that the second does is fold squared distances from means.
+
+    These are means of what the first stage adds up, over the elements that it goes through. In place of the squares it
+    folds ``monoids.moments`` of distances from the first element: neither changes the sum of squared distances from the
+    mean. With k the root of 1 + (mean - first)² / variance the relative error is of order (n / lanes) * k * u, where
+    that of two passes is of order (n / lanes) * u + (n / lanes * K * u)², with K of the mean itself (Chan, Golub and
+    LeVeque, "Algorithms for computing the sample variance", 1983). None where something else is done.
+    """
+    if then.axes != first.axes or then.writes or then.ordered or then.scans or not then.reductions:
+        return None
+    probe = Elements(plan, group)
+    sums: dict[Ref, Reduction] = {}
+    for reduction in first.reductions:
+        refs = tuple(Ref("folded", init.dtype) for init in reduction.monoid.init)
+        for value, expr in zip(reduction.results, reduction.finish(probe, refs), strict=True):
+            probe.known[value] = constantly(expr)
+        if reduction.monoid.scalar is Scalar.ADD:
+            sums[refs[0]] = reduction
+    size = product(axis.extent for axis in first.axes)
+    pooled: list[Reduction] = []
+    for reduction in then.reductions:
+        added = _squares_from_mean(plan, probe, sums, reduction, size)
+        if added is None:
+            return None
+        pooled.append(_pooled(first, added, reduction))
+    return replace(first, reductions=(*first.reductions, *pooled))
+
+
+def _squares_from_mean(
+    plan: Plan, probe: Elements, sums: dict[Ref, Reduction], reduction: Reduction, size: Dim
+) -> Reduction | None:
+    """The sum of the elements whose squared distances from their mean a reduction adds up."""
+    if reduction.monoid.scalar is not Scalar.ADD or not reduction.monoid.init[0].dtype.is_float:
+        return None
+    (square,) = reduction.states(probe)
+    match square:
+        case Apply(Scalar.MUL, (Apply(Scalar.SUB, (element, Apply(Scalar.DIV, (Ref() as total, count)))) as a, b)):
+            added = sums.get(total)
+            if a is not b or added is None or not _is_count(plan, count, size):
+                return None
+            computed = any(isinstance(e, Load) and e.bound for e in walk_exprs((element,)))
+            return added if added.states(probe)[0] is element and not computed else None
+        case _:
+            return None
+
+
+def _is_count(plan: Plan, count: Expr, size: Dim) -> bool:
+    """Whether a number is known to be a size."""
+    while isinstance(count, Apply) and count.fn is Scalar.CAST:
+        (count,) = count.args
+    known = count.expr if isinstance(count, Index) else count.value if isinstance(count, Const) else None
+    if isinstance(known, float):
+        known = int(known) if known.is_integer() else None
+    return known is not None and plan.function.facts.eq(known, size).proved
+
+
+def _pooled(stage: Stage, added: Reduction, squares: Reduction) -> Reduction:
+    """The moments of what a reduction of a stage adds up, for the sum of squared distances."""
+    dtype = squares.monoid.init[0].dtype
+    start = dict.fromkeys((axis.var for axis in stage.axes), 0)
+
+    def states(elements: Elements) -> tuple[Expr, ...]:
+        k, (element,) = elements.k, added.states(elements)
+        first = Rewriter(lambda dim: substitute(dim, start)).expr(element)
+        return k.const(dtype, 1), k.apply(Scalar.SUB, [element, first], dtype), k.const(dtype, 0)
+
+    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return (elements.k.cast(state[2], squares.results[0].dtype),)
+
+    return Reduction(squares.results, moments(dtype), states, finish)

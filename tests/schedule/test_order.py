@@ -1,0 +1,178 @@
+"""The order of float reductions: one tree for a size, whatever stride, address or number of threads there is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.errors import IRError
+from dyn.ops.scalar import Scalar
+from dyn.pipeline import Record, optimize
+from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
+from dyn.schedule.launch import Launch
+from dyn.schedule.order import Order
+from dyn.schedule.target import Target
+from dyn.shapes import as_dim, symbol
+from dyn.trace.function import LeafSpec, trace_function
+from tests.lower.x86_run import compile_kernels, runnable
+
+Array = np.ndarray[Any, Any]
+#: Around vectors, four of them, parts of rows and parts of columns.
+SIZES = (0, 1, 15, 64, 65, 1000, 4097, 32768, 32769, 100_001)
+
+
+def softmax(x: Any) -> Any:
+    e = dnp.exp(x - dnp.max(x, axis=-1, keepdims=True, initial=0))
+    return e / dnp.sum(e, axis=-1, keepdims=True)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: dnp.sum(x, axis=-1),
+    "sum of all": dnp.sum,
+    "columns": lambda x: dnp.sum(x, axis=0),
+    "variance": lambda x: dnp.var(x, axis=-1),
+    "variance of all": dnp.var,
+    "softmax": softmax,
+    "heavy": lambda x: dnp.sum(dnp.sin(dnp.exp(-x * x)) * dnp.tanh(x) + dnp.log1p(dnp.abs(x)), axis=-1),
+}
+
+
+def draw(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("f4")
+
+
+def layouts(x: Array) -> Iterator[Array]:
+    """The same elements elsewhere: at another address, transposed, reversed, every other one of more."""
+    moved = np.empty(x.size + 3, x.dtype)[3:].reshape(x.shape)
+    moved[...] = x
+    yield moved
+    yield np.ascontiguousarray(x.T).T
+    yield np.ascontiguousarray(x[:, ::-1])[:, ::-1]
+    wide = np.zeros((x.shape[0], 2 * x.shape[1]), x.dtype)
+    wide[:, ::2] = x
+    yield wide[:, ::2]
+
+
+def bits(result: Any) -> bytes:
+    return np.asarray(result).tobytes()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_strides_and_addresses_change_no_bit(name: str) -> None:
+    run = dyn.jit(PROGRAMS[name])
+    for size in SIZES:
+        for x in (draw(3, size), draw(size, 3)):
+            if x.size:
+                wanted = bits(run(x))
+                assert all(bits(run(same)) == wanted for same in layouts(x)), x.shape
+
+
+_RUN = """
+import hashlib, sys
+import dyn
+from tests.schedule.test_order import PROGRAMS, bits, draw
+found = hashlib.sha256()
+for program in PROGRAMS.values():
+    run = dyn.jit(program)
+    for shape in ((7, 40_000), (40_000, 7), (1, 300_000)):
+        found.update(bits(run(draw(*shape))))
+print(found.hexdigest())
+"""
+
+
+def test_threads_change_no_bit() -> None:
+    found: set[str] = set()
+    for count in (1, 2, 5):
+        env = {**os.environ, "DYN_NUM_THREADS": str(count)}
+        found.add(
+            subprocess.run([sys.executable, "-c", _RUN], env=env, text=True, capture_output=True, check=True).stdout
+        )
+    assert len(found) == 1
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+def launches(program: Callable[..., Any], *shapes: str) -> tuple[Launch, ...]:
+    leaves = [LeafSpec(f"x{i}", dtypes.float32, tuple(shape.split())) for i, shape in enumerate(shapes)]
+    traced = trace_function(lambda xs: program(*xs), "program", leaves)
+    return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record()).launches
+
+
+def test_whole_and_parts_have_one_order() -> None:
+    """A size has the one or the other, and in both lanes take turns in the same way."""
+    whole, parts, joined = launches(dnp.sum, "n")
+    trees = [v.trees for launch in (whole, parts, joined) for v in launch.variants]
+    assert trees == [("0 serial, lanes in 4 x 16",)] * 3
+    few, many = whole.when, parts.when
+    assert few is not None
+    assert many is not None
+    assert (few.dim, few.low, few.high, many.low, many.high) == (many.dim, 0, 32768, 32769, None)
+
+
+def test_forms_of_a_launch() -> None:
+    """Axes that may be stretched apart are two loops, and one where they are not: two trees, for different sizes."""
+    (launch,) = launches(lambda x, y: dnp.sum(x * y, axis=(1, 2)), "a b c", "d e f")[:1]
+    assert [v.trees for v in launch.variants] == [("0 serial, lanes in 4 x 16",), ("1 serial, lanes in 4 x 16",)]
+    rows = launches(lambda x, y: softmax(x + y), "a b", "c d")
+    assert all(len({v.trees for v in launch.variants}) == 1 for launch in rows)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _total(name: str, *, heavy: bool, stride: bool, order: Order | None) -> Kernel:
+    """A sum of a vector; with more in the loop that changes nothing, or at a stride that is known at last."""
+    f32 = dtypes.float32
+    n, step, i = symbol("n"), symbol("step"), symbol("i")
+    x, y, out = Buffer("x", f32), Buffer("y", f32), Buffer("out", f32)
+    element = Load(x, as_dim(i) * as_dim(step) if stride else as_dim(i))
+    stores: list[Store] = []
+    if heavy:
+        value: Any = element
+        for _ in range(6):
+            value = Apply(Scalar.SIN, (value,), f32)
+        stores.append(Store(y, as_dim(i), value))
+    total = Ref("total", f32)
+    folds = [scalar_fold(total, Scalar.ADD, Const(f32, 0.0), element)]
+    top = Ref("top", f32)
+    folds.append(scalar_fold(top, Scalar.MAX, Const(f32, -np.inf), element))
+    loop = Loop(Role.LANE, i, as_dim(n), tuple(stores), tuple(folds), order=order)
+    return Kernel(name, (x, y, out), (n, step), (), (loop, Store(out, 0, total), Store(out, 1, top)))
+
+
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.arch)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_an_order_is_kept_whatever_else_a_loop_does(target: Target, count: int) -> None:
+    order = Order(0, target.lanes(4), count)
+    shapes = [(heavy, stride) for heavy in (False, True) for stride in (False, True)]
+    kernels = compile_kernels([_total("t", heavy=h, stride=s, order=order) for h, s in shapes], target)
+    for size in SIZES[:-3]:
+        x = draw(size)
+        x[: size // 100] = np.nan if size == 1000 else -0.0
+        found: set[bytes] = set()
+        for kernel in kernels:
+            y, out = np.empty(size, "f4"), np.empty(2, "f4")
+            kernel((size, 1), (x, y, out))
+            found.add(out.tobytes())
+            np.testing.assert_allclose(out, [x.sum(), x.max(initial=-np.inf)], rtol=1e-4, atol=1e-4)
+        assert len(found) == 1, size
+
+
+def test_orders_are_of_lanes_that_fold() -> None:
+    kernel = _total("k", heavy=False, stride=False, order=Order(0, 16, 4))
+    (loop, *stores) = kernel.body
+    assert isinstance(loop, Loop)
+    for wrong in (replace(loop, role=Role.SERIAL), replace(loop, folds=(), extent=1)):
+        with pytest.raises(IRError, match=r"^kernel k: loop i has an order, and folds nothing in lanes$"):
+            check(replace(kernel, body=(wrong, *stores)))
