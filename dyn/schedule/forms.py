@@ -12,7 +12,7 @@ from functools import partial
 from dyn.ir.opdef import OpKind
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Loops
+from dyn.schedule.loops import Loops, Phase
 from dyn.shapes import SymExpr, substitute
 
 #: A function that gives the loops of a kernel their order and their roles.
@@ -68,9 +68,9 @@ def launch_nest(
 def _same_order(general: Loops, loops: Loops) -> bool:
     """Whether what one kernel folds it folds in the order of the other, for the sizes that both are for.
 
-    The order follows from the loops around a fold and their roles; and where lanes go along one of them, from what is
-    done for each element, by which emitters choose how many vectors go through a loop at once. Elements that are
-    carried keep their order, and so do updates of a place. Tiles of a contraction add up in orders of their own.
+    The order follows from the loops around a fold and their roles; and where lanes go along one of them, from the
+    nest's ``Order``, or where it has none from what is done for each element. Elements that are carried keep their
+    order, and so do updates of a place. Tiles of a contraction add up in orders of their own.
     """
     if any(op.opdef.kind is OpKind.CONTRACT for op in general.nest.group.ops):
         return False
@@ -79,12 +79,13 @@ def _same_order(general: Loops, loops: Loops) -> bool:
     def order(of: Loops) -> list[object]:
         phases = [phase for phase in of.phases if phase.folds]
         return [
-            (
-                [substitute(a.extent, equal) for a in phase.axes], phase.inner, phase.outer, phase.width,
-                None if phase.inner is phase.outer is Role.SERIAL else of.work(phase),
-            )
-            for phase in phases
-        ]  # fmt: skip
+            ([substitute(a.extent, equal) for a in p.axes], p.inner, p.outer, p.width, lanes(of, p)) for p in phases
+        ]
+
+    def lanes(of: Loops, phase: Phase) -> object:
+        if phase.inner is phase.outer is Role.SERIAL:
+            return None
+        return of.work(phase) if phase.order is None else phase.order
 
     return order(general) == order(loops)
 

@@ -77,8 +77,8 @@ class Variant:
     #: Whether its kernel may be made after others: a call for which it is not there yet takes the next variant that
     #: holds, which computes the same to the last bit.
     deferred: bool = False
-    #: For each phase that folds floats the tree in which they combine, in words. Variants of a launch with the same
-    #: trees give the same bits at every size at which both are right.
+    #: For each phase that folds floats the tree in which they combine, in words. Variants of a launch with other trees
+    #: give other bits; with the same ones the same, if their loops go as far.
     trees: tuple[str, ...] = ()
     #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
