@@ -13,8 +13,10 @@ moments, whose states are joined by a division and a few products. It does not o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.elements import Elements
 from dyn.schedule.expressions import Rewriter
@@ -26,8 +28,11 @@ from dyn.shapes import Dim, product, substitute
 from dyn.stitch.groups import Group, Plan
 
 
-def one_pass_variance(plan: Plan, group: Group, first: Stage, then: Stage) -> Stage | None:
+def one_pass_variance(
+    plan: Plan, group: Group, first: Stage, then: Stage, earlier: Iterable[Value] = ()
+) -> Stage | None:
     """Two stages over the same axes as one, where all that the second does is fold squared distances from means.
+    ``earlier`` are the results of stages before both, which either may read.
 
     These are means of what the first stage adds up, over the elements that it goes through. In place of the squares it
     folds ``monoids.moments`` of distances from the first element: neither changes the sum of squared distances from the
@@ -38,6 +43,7 @@ def one_pass_variance(plan: Plan, group: Group, first: Stage, then: Stage) -> St
     if then.axes != first.axes or then.writes or then.ordered or then.scans or not then.reductions:
         return None
     probe = Elements(plan, group)
+    probe.known |= {value: constantly(Ref("earlier", value.dtype)) for value in earlier}
     sums: dict[Ref, Reduction] = {}
     for reduction in first.reductions:
         refs = tuple(Ref("folded", init.dtype) for init in reduction.monoid.init)

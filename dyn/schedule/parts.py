@@ -70,14 +70,11 @@ class Parts:
     def conditions(self) -> tuple[Condition, Condition] | None:
         """The conditions that parts pay, and that they do not; None if they never do."""
         stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
-        simple = len(self.passes) == 1 and not self.passes[0][0].stored and not stretched
-        cuts = self.cuts
+        simple, cuts, most = self._is_simple(), self.cuts, self._most_kept()
         if not cuts.part or not (simple or (self.alone and not stretched) or cuts.few_long_rows):
             return None
-        if self.by_rows and (self.alone or simple):
+        if most is None:
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
-        # Kernels with several passes keep all cores busy by themselves where there are more rows, or columns.
-        most = cuts.few_long_rows if self.by_rows else cuts.few_columns if simple else 2 * cuts.columns
         least = cuts.part + 1 if self.by_rows else cuts.many_rows
         facts = self.plan.function.facts
         if not simple and (facts.multiple(self.kept) > most or facts.divides(self.size, self.kept).proved):
@@ -87,6 +84,21 @@ class Parts:
         many = dim_min(self.size - least, most - self.kept)
         few = dim_max(least - 1 - self.size, self.kept - most - 1)
         return Condition(many, 0, None), Condition(few, 0, None)
+
+    def _is_simple(self) -> bool:
+        """Whether there is one pass, after which only results are stored."""
+        stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
+        return len(self.passes) == 1 and not self.passes[0][0].stored and not stretched
+
+    def _most_kept(self) -> int | None:
+        """The most rows, or columns, of which parts are made; None for any number.
+
+        Kernels with several passes keep all cores busy by themselves where there are more.
+        """
+        simple = self._is_simple()
+        if self.by_rows:
+            return None if self.alone or simple else self.cuts.few_long_rows
+        return self.cuts.few_columns if simple else 2 * self.cuts.columns
 
     def choice(self) -> InParts:
         """The launches, and when they pay."""
@@ -101,10 +113,10 @@ class Parts:
             axes = self._axes()
             stage = self._stage(sweeps, axes)
             assert stage is not None
-            made, states = self._parts(axes, stage, when, sweeps[0].kept)
+            more = bool(stretched) or number < len(self.passes) - 1
+            made, states = self._parts(axes, stage, when, sweeps[0].kept if more else ())
             launches.append(made)
             if states:
-                more = bool(stretched) or number < len(self.passes) - 1
                 launches.append(self._joined(states, when, rows=number == last, more=more))
                 self.states += states
         for shape, values in stretched.items():
@@ -129,11 +141,13 @@ class Parts:
     def _stage(self, sweeps: Sequence[Sweep], axes: Sequence[Axis | None]) -> Stage | None:
         """The stage of some sweeps; None where they take several."""
         inner = {a: loop(f"r{a}", self.group.space[a], AxisKind.REDUCE) for a in self.reduced}
+        before = self.sweeps.sweeps[: self.sweeps.sweeps.index(sweeps[0])]
+        earlier = [value for sweep in before for op in sweep.reduces for value in op.results]
         stage: Stage | None = None
         for sweep in sweeps:
             own = inner if sweep.reduces else None
             made = sweep_stage(self.plan, self.group, sweep.reduces, sweep.stored, axes, own)
-            stage = made if stage is None else one_pass_variance(self.plan, self.group, stage, made)
+            stage = made if stage is None else one_pass_variance(self.plan, self.group, stage, made, earlier)
             if stage is None:
                 return None
         return stage
@@ -166,8 +180,10 @@ class Parts:
         kept: Sequence[Value] = (),
     ) -> tuple[Launch, list[_State]]:
         """Each part's folds, and the full-size values that are stored in the same pass, or ``kept`` for later ones."""
-        # Of many rows, which are not cut, no memory is taken.
-        room = (self.size * dim_min(self.kept, self.cuts.few_long_rows),)
+        # Of more rows, which are not cut, no memory is taken.
+        most = self._most_kept()
+        kept_room = self.kept if most is None else self.kept * dim_max(0, dim_min(1, most + 1 - self.kept))
+        room = (self.size * kept_room,)
         memory = {value: Value(TensorType(value.dtype, room)) for value in kept}
         place = linearize(stage.index, self.group.space)
         stored = tuple(_stored(to, place, value, stage.index) for value, to in memory.items())
@@ -185,7 +201,7 @@ class Parts:
         for reduction, fold in zip(stage.reductions, phase.folds, strict=True):
             parts, whole = (
                 tuple(Value(TensorType(ref.dtype, shape)) for ref in fold.refs)
-                for shape in ((self.kept, chunk.extent), (self.kept,))
+                for shape in ((kept_room, chunk.extent), (kept_room,))
             )
             states.append(_State(reduction, parts, whole))
             writes += map(folded, parts, repeat(place), fold.refs)

@@ -229,7 +229,11 @@ class Relation:
     @property
     def remedy(self) -> str:
         """Remedy for a call in which it does not hold."""
-        return "pass arguments whose shapes satisfy it." if self.reason.error is None else "use what the axis has."
+        return (
+            "pass arguments whose shapes satisfy it."
+            if self.reason.error is None
+            else "use an index that the axis has."
+        )
 
     def _sides(self) -> tuple[Dim, ...]:
         return (self.lhs,) if self.kind is RelKind.NONZERO else (self.lhs, self.rhs)

@@ -75,7 +75,7 @@ def test_one_that_is_taken_says_what_it_needs_and_where() -> None:
         "  x_0 is x.shape[0] = 3\n"
         f"  at test_region_facts.py:{line}  "
         "return lax.cond(flag, lambda x: x[4] * 2 + dnp.sum(x), dnp.sum, x)\n"
-        "  help: pass arguments whose shapes satisfy it."
+        "  help: use an index that the axis has."
     )
     assert "x_0 >= 5 is required, but x_0 is 3" in message(checked, fifth, floats(3), YES)
     assert f.cache_info().compiles == 1
@@ -427,7 +427,7 @@ def test_a_size_that_is_measured_around_a_branch() -> None:
         "  count is the number of nonzero elements of m (m_0,) = 0\n"
         f"  at test_region_facts.py:{first_taken.__code__.co_firstlineno + 2}  "
         "return lax.cond(flag, lambda: y[0], lambda: np.float32(-1))\n"
-        "  help: pass arguments whose shapes satisfy it."
+        "  help: use an index that the axis has."
     )
     assert f.cache_info().compiles == 1
     same(first_taken, -1, *counted(0), NO)

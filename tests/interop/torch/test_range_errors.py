@@ -115,7 +115,7 @@ def test_the_text_names_operation_axis_and_index() -> None:
     error = error_of(gather, torch.zeros(3, 4), torch.tensor([[1, -7]]))
     assert isinstance(error, OutOfRangeError)
     assert error.problem == "gather(): index -7 is out of bounds for dimension 1 with size 4."
-    assert error.remedy == "use what the axis has."
+    assert error.remedy == "use an index that the axis has."
     assert error.loc is not None
     assert "x.gather(1, k)" in error.loc.code
 

@@ -1,12 +1,4 @@
 // loop multiply, short rows: n <= 16
-#ifndef DYN_FLOORDIV
-#define DYN_FLOORDIV
-static __device__ __forceinline__ long long dyn_floordiv(long long a, long long b) {  // a divisor of 0 counts as 1
-    if (b == 0) return a;
-    if (b == -1) return (long long)(0ull - (unsigned long long)a);
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-#endif
 #ifndef DYN_MOD
 #define DYN_MOD
 static __device__ __forceinline__ long long dyn_mod(long long a, long long b) {  // a divisor of 0 counts as 1
@@ -30,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_gelu_0(
     for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
         const long long g0 = t;
         for (long long i0 = threadIdx.x; i0 < dyn_imin(1024, -1024 * g0 + d1); i0 += 256) {
-            const float v0 = b0[d2 * dyn_floordiv(1024 * g0 + i0, d2) + dyn_mod(1024 * g0 + i0, d2)];
+            const float v0 = b0[1024 * g0 + i0];
             const float v1 = b1[dyn_mod(1024 * g0 + i0, d2)];
             const float v2 = v0 + v1;
             const float v3 = v2 * 0.70710677f;
@@ -38,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_gelu_0(
             const float v5 = 1.0f + v4;
             const float v6 = 0.5f * v5;
             const float v7 = v2 * v6;
-            b2[d2 * dyn_floordiv(1024 * g0 + i0, d2) + dyn_mod(1024 * g0 + i0, d2)] = v7;
+            b2[1024 * g0 + i0] = v7;
         }
     }
 }
