@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import re
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -415,3 +417,29 @@ def test_wrappers_that_are_pytorchs(change: Any, f: Any, reason: str) -> None:
     assert type(found) is type(wanted)
     if type(found) is torch.Tensor:
         same(wanted.detach(), found.detach())
+
+
+class _Cycle:
+    """What the garbage collector alone finds."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_what_the_collector_finalizes_is_not_the_functions() -> None:
+    """Dynamo takes an optimizer's parameters out of its modules as the optimizer dies, whoever traces then."""
+    other = torch.nn.Linear(2, 2)
+    other.register_buffer("kept", torch.zeros(2))
+
+    def f(x: Any) -> Any:
+        gc.collect()
+        return x + 1
+
+    x = torch.ones(3)
+    gc.disable()
+    try:
+        weakref.finalize(_Cycle(), lambda: other._buffers.pop("kept"))
+        same(x + 1, dyn_torch.jit(f, strict=True)(x))
+    finally:
+        gc.enable()
+    assert dict(other.named_buffers()) == {}
