@@ -73,7 +73,7 @@ class _Chunks:
         return Rewriter(lambda dim: substitute(dim, {self.step.var: where}))
 
     def place(self, element: Dim) -> Dim:
-        """Where an element of the chunk is in scratch."""
+        """The place in scratch of an element of the chunk."""
         return floordiv(element, self.each) * (self.each + 1) + mod(element, self.each)
 
     def read(self) -> Loop:
@@ -101,11 +101,11 @@ class _Chunks:
         return lane + floordiv(lane, _GROUP)
 
     def scan_groups(self) -> Loop:
-        """What comes before each lane in its group, and what a group comes to."""
+        """The loop that combines the lanes before each in its group, and each group as a whole."""
         return self.exclusive(self.lanes // _GROUP, _GROUP, self.totals, self.before, self.groups)
 
     def scan_totals(self) -> Loop:
-        """What comes before each group: every one goes through those before it."""
+        """The loop that combines the groups before each: every one goes through those before it."""
         group, other = _variable("g"), _variable("h")
         state, result = Ref("state", self.dtype), Ref("ahead", self.dtype)
         value = self.combined(state, Load(self.groups, as_dim(other)))

@@ -1,4 +1,4 @@
-"""What schedules are made of for each family of targets: its limits, and its table of schedules by class of nest.
+"""Families of targets: of each its limits, and its table of schedules by class of nest.
 
 :data:`SCHEDULES` is the only place of this room that knows families by name. ``dyn.backends.families`` adds to each
 what renders, builds and loads its kernels.

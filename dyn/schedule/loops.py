@@ -253,8 +253,8 @@ class Loops:
 
     @property
     def spread_inside(self) -> int:
-        """How many axes along the innermost loops may be stretched: an element is spread for each of them, in each
-        iteration of the loops around."""
+        """Number of axes along the innermost loops that may be stretched: an element is spread for each of them, in
+        each iteration of the loops around."""
         inner = {a.var for stage in self.nest.stages for a in stage.axes}
         inner.update(a.var for a in self.nest.shared[1:][-1:])
         return 0 if self.aligned else sum(var in inner for _, var in self.elements.stretched)

@@ -62,6 +62,9 @@ class Parts:
         self.by_rows = self.alone or self.reduced[-1] == len(space) - 1
         self.sweeps = Sweeps(plan, group, scratch=self.by_rows and cuts.few_long_rows > 0)
         self.passes = self._passes()
+        self.stretched = self.sweeps.stretched()
+        #: Whether there is one pass, after which only results are stored.
+        self.simple = len(self.passes) == 1 and not self.passes[0][0].stored and not self.stretched
         #: Of the passes so far, in their order.
         self.states: list[_State] = []
         #: Full-size values that later sweeps need, and their memory.
@@ -69,9 +72,8 @@ class Parts:
 
     def conditions(self) -> tuple[Condition, Condition] | None:
         """The conditions that parts pay, and that they do not; None if they never do."""
-        stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
-        simple, cuts, most = self._is_simple(), self.cuts, self._most_kept()
-        if not cuts.part or not (simple or (self.alone and not stretched) or cuts.few_long_rows):
+        simple, cuts, most = self.simple, self.cuts, self._most_kept()
+        if not cuts.part or not (simple or (self.alone and not self.stretched) or cuts.few_long_rows):
             return None
         if most is None:
             return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
@@ -85,20 +87,14 @@ class Parts:
         few = dim_max(least - 1 - self.size, self.kept - most - 1)
         return Condition(many, 0, None), Condition(few, 0, None)
 
-    def _is_simple(self) -> bool:
-        """Whether there is one pass, after which only results are stored."""
-        stretched = any(map(self.sweeps.is_stretched, self.group.outputs))
-        return len(self.passes) == 1 and not self.passes[0][0].stored and not stretched
-
     def _most_kept(self) -> int | None:
         """The most rows, or columns, of which parts are made; None for any number.
 
         Kernels with several passes keep all cores busy by themselves where there are more.
         """
-        simple = self._is_simple()
         if self.by_rows:
-            return None if self.alone or simple else self.cuts.few_long_rows
-        return self.cuts.few_columns if simple else 2 * self.cuts.columns
+            return None if self.alone or self.simple else self.cuts.few_long_rows
+        return self.cuts.few_columns if self.simple else 2 * self.cuts.columns
 
     def choice(self) -> InParts:
         """The launches, and when they pay."""
@@ -107,19 +103,18 @@ class Parts:
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
         """Two launches for each pass that reduces, one for each that only stores, and for what is stretched."""
         launches: list[Launch] = []
-        stretched = self.sweeps.stretched()
         last = max(number for number, sweeps in enumerate(self.passes) if sweeps[0].reduces)
         for number, sweeps in enumerate(self.passes):
             axes = self._axes()
             stage = self._stage(sweeps, axes)
             assert stage is not None
-            more = bool(stretched) or number < len(self.passes) - 1
+            more = bool(self.stretched) or number < len(self.passes) - 1
             made, states = self._parts(axes, stage, when, sweeps[0].kept if more else ())
             launches.append(made)
             if states:
                 launches.append(self._joined(states, when, rows=number == last, more=more))
                 self.states += states
-        for shape, values in stretched.items():
+        for shape, values in self.stretched.items():
             axes = self._axes()
             launches.append(self._parts(axes, stretched_stage(values, shape, axes), when)[0])
         return tuple(launches)

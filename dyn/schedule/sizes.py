@@ -65,7 +65,7 @@ class LoopSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a target has room for.
+    """Limits of a target.
 
     ``registers`` are those of one thread: vector registers on x86, words of 32 bits on GPUs. ``scratch_bytes`` is what
     one GRID iteration may keep on the chip, None where it is as much as there is memory. ``threads`` go through a

@@ -15,7 +15,7 @@ from dyn.shapes import free_symbols, linear_in
 
 
 def contraction_of(nest: Nest) -> Contraction:
-    """What the first stage of a nest contracts."""
+    """The contraction of a nest's first stage."""
     found = nest.stages[0].contraction
     assert found is not None
     return found

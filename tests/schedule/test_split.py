@@ -12,14 +12,13 @@ from hypothesis import given
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import IRError, NotYetError
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.x86 import tables
 from tests.numpy.differential import compare
 from tests.stitch.models import Model, optimized
 from tests.stitch.programs import Program, programs
-from tests.stitch.test_random_programs import CHECKS, run_program
+from tests.stitch.test_random_programs import CHECKS, run_drawn
 
 Array = np.ndarray[Any, Any]
 SMALL = LoopSchedule(
@@ -38,14 +37,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(programs())
 @pytest.mark.usefixtures("small_parts")
 def test_random_programs_in_parts(program: Program) -> None:
-    try:
-        run_program(program)
-    except NotYetError:
-        hypothesis.reject()
-    except IRError as error:
-        if "the facts do not imply" not in str(error):
-            raise
-        hypothesis.reject()
+    run_drawn(program)
 
 
 @pytest.mark.usefixtures("small_parts")

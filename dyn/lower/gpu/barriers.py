@@ -160,7 +160,7 @@ class Barriers:
         return id(buffer) in self._places
 
     def _accesses(self, loop: Loop, lane: Symbol | None) -> list[Access]:
-        """What a loop touches."""
+        """The accesses of a loop to buffers."""
         accesses: list[Access] = []
         for stmt in walk_stmts((loop,)):
             accesses += self._loads(stmt_exprs(stmt), lane)

@@ -258,7 +258,7 @@ class SortCall(NativeCall):
         return f, row, keys, other
 
     def _tensor(self, f: Function, number: int) -> str:
-        """Where the row begins in a tensor."""
+        """The address at which the row begins in a tensor."""
         dtype = self.values[number].dtype
         tensors = f.load("ptr", "%call", _TENSORS)
         return f.at(f.load("ptr", tensors, number * Tensor.BYTES + Tensor.DATA), f.mul("%first", str(dtype.itemsize)))

@@ -62,7 +62,7 @@ class Accumulator:
         return Accumulator(self.em, self.fold, width, 1, joined=True)
 
     def _state(self, carried: Sequence[str]) -> State:
-        """What is carried, by scalars."""
+        """The carried values, those of each scalar of the state together."""
         n = self.count
         return [list(carried[n * k : n * (k + 1)]) for k in range(len(self.tys))]
 

@@ -48,7 +48,7 @@ FEW_PLACES = 1 << 16
 
 
 def limits(target: Target) -> Limits:
-    """What a block has room for: shared memory that every device of the family gives without being asked."""
+    """The limits of a block: shared memory that every device of the family gives without being asked."""
     return Limits(registers=255, scratch_bytes=SCRATCH_BYTES, threads=THREADS, warp=target.warp)
 
 
@@ -92,7 +92,7 @@ def _neighbours(loops: Loops, together: int, warp: int) -> None:
 
 
 def _together(loops: Loops) -> int:
-    """How many neighbours along the last axis a lane takes: as many as an access has room for, if there are some."""
+    """Number of neighbours along the last axis for each lane: as many as an access has room for, if there are some."""
     if not loops.is_flat() or not any(access.stride(loops.shared[-1]) == 1 for access in loops.accesses()):
         return 1
     return max(min(ACCESS_BYTES // loops.widest(), MOST_TOGETHER), 1)
