@@ -19,6 +19,7 @@ __all__ = [
     "FOLD_LIMIT",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
+    "order_by_use",
     "own_results",
     "refine_shapes",
     "restate_demands",
@@ -217,6 +218,29 @@ def eliminate_dead_code(function: Function) -> Function:
             kept.append(op)
             live.update(op.reads())
     return function.with_ops(tuple(reversed(kept)))
+
+
+def order_by_use(function: Function) -> Function:
+    """Put each op right before the first that reads it.
+
+    Needs nothing. Ops that must run keep their order, with what they read before them; then come those that the results
+    need, in the order of the results and of operands. So functions of the same ops have them in the same order, however
+    they were written down. Other ops go.
+    """
+    made_by = {value: op for op in function.ops for value in op.results}
+    ordered: dict[Op, None] = {}
+    roots = [op for op in function.ops if must_run(op)]
+    roots += [made_by[value] for value in function.results if value in made_by]
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            op = waiting[-1]
+            missing = [made for v in op.reads() if (made := made_by.get(v)) is not None and made not in ordered]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                ordered[waiting.pop()] = None
+    return function.with_ops(tuple(ordered))
 
 
 def own_results(function: Function) -> Function:

@@ -19,6 +19,7 @@ from dyn.ir.nested import in_regions
 from dyn.ir.passes import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
+    order_by_use,
     refine_shapes,
     restate_demands,
     simplify,
@@ -39,6 +40,7 @@ _CANONICAL: tuple[Callable[[Function], Function], ...] = (
     in_regions(eliminate_common_subexpressions),
     in_regions(propagate_transposes),
     in_regions(eliminate_dead_code),
+    in_regions(order_by_use),
 )
 #: The constants of questions that tell a size of 0 or 1 from others, such as ``n > 1`` and ``n >= 2``.
 _SMALL = (0, 1, 2)

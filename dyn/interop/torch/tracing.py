@@ -464,7 +464,7 @@ class Tracing(TorchDispatchMode):
         """``x.t_()`` and its kin: the tensor becomes a view of what it was."""
         target, sibling = args[0], functional(func)
         view, name = VIEWS.get(sibling), func._schema.name.partition("::")[2]
-        if view is None:
+        if view is None and sibling not in IN_PLACE:
             raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="make a new tensor instead.")
         origin = record_of(target).storage.origin
         if origin is not None:
@@ -474,7 +474,10 @@ class Tracing(TorchDispatchMode):
                 loc=user_loc(),
                 remedy=f"call {name.removesuffix('_')}, which gives a new tensor.",
             )
-        record = self._view(sibling, view, args, kwargs)
+        if view is None:  # by strides
+            record = record_of(IN_PLACE[sibling](self, args, kwargs))
+        else:
+            record = self._view(sibling, view, args, kwargs)
         _ = record.value
         with self.maker.mode:
             func(*args, **kwargs)
