@@ -33,6 +33,13 @@ MODULES: dict[str, tuple[Callable[[], Any], list[Shape]]] = {
         [(2, 5, 8), (1, 3, 8), (1, 1, 8)],
     ),
     "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU()), [(2, 4, 5), (1, 4, 3)]),
+    "weight norm": (
+        lambda: nn.Sequential(
+            nn.utils.parametrizations.weight_norm(nn.Conv1d(2, 3, 2)),
+            nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 3, 2), dim=2),
+        ),
+        [(2, 2, 5), (1, 2, 3)],
+    ),
     "prelu": (lambda: nn.Sequential(nn.Linear(3, 3), nn.PReLU()), [(2, 3), (1, 3)]),
 }
 
@@ -49,7 +56,7 @@ def test_modules(name: str) -> None:
     torch.manual_seed(0)
     module = make()
     again = copy.deepcopy(module)
-    compiled = dyn_torch.jit(again)
+    compiled = dyn_torch.jit(again, strict=True)
     for shape in shapes:
         x = torch.randn(shape, requires_grad=True)
         y = x.detach().clone().requires_grad_()
