@@ -65,9 +65,7 @@ def group_norm(
 
 
 @converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [common_order(args[1:2], kwargs), None])
-def weight_norm_backward(
-    grad: Tracer, direction: Tracer, length: Tracer, norms: Tracer, axis: int
-) -> tuple[Tracer, Tracer]:
+def weight_norm_backward(grad: Any, direction: Any, length: Any, norms: Any, axis: int) -> tuple[Tracer, Tracer]:
     """Gradients of direction and length of a weight, ``direction * length / norms``, with norms over all other axes."""
     axes = tuple(other for other in range(direction.ndim) if other != axis % direction.ndim)
     along = dnp.sum(grad * direction, axis=axes, keepdims=True) / norms
