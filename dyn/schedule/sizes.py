@@ -1,4 +1,4 @@
-"""The sizes that loop nests are cut into."""
+"""The sizes that loop nests are cut into, and the tiles of contractions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
+from dyn.schedule.kernel import Tile
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target
 
@@ -61,6 +62,23 @@ class LoopSchedule:
         if not (self.accumulators and widest):
             return None
         return Order(self.part, target.lanes(widest), self.accumulators)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractVariant:
+    """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
+
+    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
+    adds up in the order of the last variant, which is right for any number of rows.
+    """
+
+    tile: Tile
+    row_chunk: int
+    col_panel: int
+    min_rows: int
+    max_rows: int | None
+    note: str
+    adds_alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

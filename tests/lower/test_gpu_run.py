@@ -321,6 +321,18 @@ def test_scalars(machine: Machine, dtype: DType) -> None:
         np.testing.assert_allclose(y, expected, rtol, atol, err_msg=f"{fn} {dtype}")
 
 
+def test_any_byte_but_0_is_true(machine: Machine) -> None:
+    """What another library calls a bool may be any byte: results are of 0 and 1, and so is what is computed from it."""
+    a, b = (m.ravel().copy() for m in np.meshgrid(*[np.array([0, 1, 2, 255], np.uint8)] * 2, indexing="ij"))
+    kernel, _ = gpu_kernels.scalars(dtypes.bool_)
+    made: list[list[Array]] = []
+    for inputs in ([a, b, b], [a != 0, b != 0, b != 0]):
+        outputs = [np.empty(len(a), buffer.dtype.np) for buffer in kernel.buffers[3:]]
+        machine.run(kernel.name, [x.view(np.bool_) for x in inputs] + outputs, [len(a)])
+        made.append(outputs)
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(*made, strict=True))
+
+
 def test_maximum_of_zeros_and_nans(machine: Machine) -> None:
     a = np.array([0.0, -0.0, np.nan, 1.0], np.float32)
     a, b = (m.ravel().copy() for m in np.meshgrid(a, a, indexing="ij"))

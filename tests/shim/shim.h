@@ -28,7 +28,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ thread_local
 #define __syncthreads() shim::wait(shim::Waits::block, __LINE__)
 #define __syncwarp() shim::wait(shim::Waits::warp, __LINE__)

@@ -29,6 +29,9 @@ SIZES = LoopSchedule(
     part_rows=256,
     many_rows=1024,
     few_columns=16384,
+    long=2048,
+    part_steps=1024,
+    few_results=1 << 18,
     divided=True,
 )
 #: Threads of a block, and how often they go round.
