@@ -32,6 +32,8 @@ class LoopSchedule:
 
     Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
 
+    The states of parts are joined ``in_turn``, as a kernel does that goes through all parts itself, or else by lanes.
+
     Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
 
@@ -52,6 +54,7 @@ class LoopSchedule:
     few_rows: int = 0
     few_long_rows: int = 0
     divided: bool = False
+    in_turn: bool = False
     tile: int = 0
     tile_side: int = 0
     accumulators: int = 0

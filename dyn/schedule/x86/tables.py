@@ -9,7 +9,7 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
-from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.parts import Parts, cut_in_turn, in_parts
 from dyn.schedule.running import Running
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -34,6 +34,7 @@ SIZES = LoopSchedule(
     few_results=16384,
     few_rows=8,
     few_long_rows=7,
+    in_turn=True,
     tile=512,
     tile_side=256,
     accumulators=4,
@@ -144,21 +145,29 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
 # Stitched reductions ------------------------------------------------------------------------------------------------
 
 
-def along_rows(loops: Loops) -> None:
-    """The last axis is reduced: a GRID iteration a row, lanes along it in each phase."""
-    for phase in loops.phases:
-        if phase.axes:
-            loops.fuse(phase.axes, phase)
-            loops.bind_lanes(phase)
-    loops.fuse(loops.shared)
+def along_rows(part: int = 0) -> Schedule:
+    """The last axis is reduced: a GRID iteration a row, lanes along it in each phase, in parts one after the other."""
+
+    def schedule(loops: Loops) -> None:
+        for phase in loops.phases:
+            if phase.axes:
+                loops.fuse(phase.axes, phase)
+                if part:
+                    cut_in_turn(loops, phase, part)
+                loops.bind_lanes(phase)
+        loops.fuse(loops.shared)
+
+    return schedule
 
 
-def columns(sizes: LoopSchedule) -> Schedule:
-    """The last axis is kept: lanes along it, each going through all phases."""
+def columns(sizes: LoopSchedule, part: int = 0) -> Schedule:
+    """The last axis is kept: lanes along it, each going through all phases, in parts one after the other."""
 
     def schedule(loops: Loops) -> None:
         for phase in loops.phases:
             loops.fuse(phase.axes, phase)
+            if part:
+                cut_in_turn(loops, phase, part)
         if loops.nest.group.space[-1] == 1:
             loops.shared.append(axis("i", 1))
         _, lanes = loops.split(loops.shared[-1], sizes.columns)
@@ -190,7 +199,8 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
     sizes = SIZES
     ordered = any(is_ordered(op, plan.producers) for op in group.ops)
-    by_rows = len(group.space) - 1 in group.reduced
+    by_rows = all(d == 1 for a, d in enumerate(group.space) if a not in group.reduced)
+    by_rows = by_rows or len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
     states = [v.dtype.wide for op in group.ops if op.opdef.kind is OpKind.REDUCE for v in op.results]
     order = sizes.order(states, target)
@@ -205,10 +215,15 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
             few = Condition(results, 0, sizes.few_rows - 1)
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
-    schedule = along_rows if by_rows else columns(sizes)
+    parts = Parts(plan, group, sizes, order)
+    choice = parts.choice()
+    schedule = along_rows() if by_rows else columns(sizes)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
     whole = launch_nest(general, schedule, forms, note)
-    return in_parts(whole, Parts(plan, group, sizes, order).choice())
+    if not choice.undecided:
+        return in_parts(whole, choice)
+    in_turn = along_rows(parts.elements) if by_rows else columns(sizes, parts.elements)
+    return in_parts(whole, choice, parts.one_by_one(whole, keep, in_turn))
 
 
 # Windows ------------------------------------------------------------------------------------------------------------
