@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from dyn import config
 from dyn.backends.base import Effort, ObjectBackend, Source
 from dyn.backends.binaries import Built
 from dyn.backends.deferred import DeferredKernels
-from dyn.backends.families import family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of, load_program
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.programs import Deferred
+from dyn.backends.rendering import Scratch, rendering, scratch
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -38,7 +38,7 @@ from dyn.schedule.kernel_text import kernel_name, kernel_text
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.schedule.plan import lower_plan
 from dyn.schedule.target import Target
-from dyn.shapes import Dim, Symbol, substitute
+from dyn.shapes import Dim, substitute
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.function import TracedFunction
@@ -132,12 +132,11 @@ class Rendered:
 
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
-    family = family_of(optimized.target)
     kernel_effort, library_effort = _efforts(optimized)
     names = _names(optimized)
     at_once = _kept_at_hand(optimized, names)
     sources: dict[str, Source] = {}
-    rendered: dict[str, tuple[Dim, tuple[Symbol, ...]]] = {}
+    rendered: dict[str, Scratch] = {}
     table: list[list[tuple[str, Dim]]] = []
     calls: list[int] = []
     native: set[Launch] = set()
@@ -167,16 +166,15 @@ def render(optimized: Optimized) -> Rendered:
             if key not in at_once:
                 deferred.setdefault(key, {})[number] = None
             if key not in rendered:
-                kernel = replace(variant.kernel, name=key)
                 if key in at_once:
-                    text = family.render(kernel, optimized.target)
+                    text = rendering(variant.kernel, key, optimized.target)
                     sources[key] = Source(text.text, (key,), kernel_effort, text.routines)
-                    rendered[key] = (text.scratch_bytes, variant.kernel.dims)
+                    rendered[key] = text.scratch
                 else:
-                    rendered[key] = (family.scratch(kernel, optimized.target), variant.kernel.dims)
-            bytes, symbols = rendered[key]
+                    rendered[key] = scratch(variant.kernel, key, optimized.target)
             # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
-            row.append((key, substitute(bytes, dict(zip(symbols, variant.dims, strict=True)))))
+            one = rendered[key]
+            row.append((key, substitute(one.bytes, dict(zip(one.dims, variant.dims, strict=True)))))
         table.append(row)
     # The table of addresses: kernels, library calls, constants, two words a function outside, slots.
     constants = len(sources) + len(calls)
@@ -223,11 +221,11 @@ def names_for(optimized: Optimized, shapes: Sequence[Sequence[int]]) -> frozense
 
 def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]:
     """The texts of deferred kernels."""
-    family, (effort, _) = family_of(optimized.target), _efforts(optimized)
+    effort, _ = _efforts(optimized)
     kernels = {name: kernel for kernel, name in _names(optimized).items()}
     sources: list[Source] = []
     for name in names:
-        text = family.render(replace(kernels[name], name=name), optimized.target)
+        text = rendering(kernels[name], name, optimized.target)
         sources.append(Source(text.text, (name,), effort, text.routines))
     return sources
 

@@ -42,6 +42,8 @@ class Family:
     scratch: Callable[[Kernel, Target], Dim]
     compiler: Callable[[Target], Backend]
     backend: Callable[[Target], ObjectBackend]
+    #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
+    has_notes: bool = False
 
 
 @functools.cache
@@ -86,8 +88,8 @@ def _later(target: Target) -> ObjectBackend:
 #: By ``Target.family``.
 FAMILIES: Mapping[str, Family] = {
     "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, X86Backend),
-    "cuda": Family(_schedules_of("cuda"), _render_gpu, _scratch_gpu, CudaBackend, _later),
-    "rocm": Family(_schedules_of("rocm"), _render_gpu, _scratch_gpu, RocmBackend, _later),
+    "cuda": Family(_schedules_of("cuda"), _render_gpu, _scratch_gpu, CudaBackend, _later, has_notes=True),
+    "rocm": Family(_schedules_of("rocm"), _render_gpu, _scratch_gpu, RocmBackend, _later, has_notes=True),
 }
 
 
