@@ -55,9 +55,7 @@ def restate_demands(function: Function) -> Function:
     are, but for the demands of their regions.
     """
     restater = _Restater(function.facts)
-    ops = tuple([restater.op(op) for op in function.ops])
-    results = tuple([restater.value(v) for v in function.results])
-    return replace(function, ops=ops, results=results, facts=restater.facts)
+    return replace(function, ops=tuple([restater.op(op) for op in function.ops]), facts=restater.facts)
 
 
 def state_values(function: Function) -> Function:
@@ -102,7 +100,7 @@ class _Refiner(Redimension):
         if op.opdef.kind is not OpKind.CONTROL:  # their regions run wherever the op does
             for new, old in zip(regions, op.regions, strict=True):
                 self.restate(new.demands[len(old.demands) :])
-        return replace(op, regions=regions)
+        return replace(op, regions=regions) if op.regions else op
 
     def restate(self, demands: Sequence[Relation]) -> None:
         for relation in demands:
@@ -147,7 +145,7 @@ class _Restater(_Refiner):
         return dim
 
     def op(self, op: Op) -> Op:
-        return self.restated(Redimension.op(self, op))
+        return self.restated(replace(op, regions=tuple(map(self.region, op.regions))) if op.regions else op)
 
     def demanding(self, region: Region) -> Region:
         inner = type(self)(self.facts.within(region.demands))

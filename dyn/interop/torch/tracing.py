@@ -44,7 +44,7 @@ from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
 from dyn.shapes import Dim, RelKind
-from dyn.source import user_loc
+from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.partition import Memory
 from dyn.trace.tracer import Tracer
@@ -263,7 +263,8 @@ class Tracing(TorchDispatchMode):
     def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation as ops of dyn's. The function may catch what does not fit, as in PyTorch."""
         try:
-            return self._made(func, args, kwargs)
+            with anchored():
+                return self._made(func, args, kwargs)
         except ShapeError as error:
             raise torch_error(error) from None
 
