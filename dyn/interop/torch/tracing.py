@@ -33,7 +33,7 @@ from torch.utils._pytree import tree_leaves
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
 from dyn.hosts import TORCH
-from dyn.interop.torch import conditions
+from dyn.interop import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
