@@ -149,15 +149,11 @@ class _Matcher:
         """For each way in which the group that writes a value may run: the launches of it that don't."""
         group = self.launches[self.first[base]].group
         own = [(t, launch) for t, launch in enumerate(self.launches) if launch.group is group]
-        conditions = dict.fromkeys(launch.unless for _, launch in own if launch.unless is not None)
-        ways = [
-            frozenset(
-                t for t, launch in own if condition in (launch.when, launch.unless) and (launch.when is None) is one
-            )
-            for condition in conditions
-            for one in (False, True)
-        ]
-        return ways or [frozenset()]
+        conditions = {condition for _, launch in own for condition in launch.unless}
+        never = [frozenset(t for t, launch in own if launch.when is not None)]
+        for condition in sorted(conditions, key=str):
+            never.append(frozenset(t for t, la in own if condition in la.unless or la.when not in (None, condition)))
+        return never if conditions else [frozenset()]
 
     def written(self, output: int) -> int:
         """The launch that first writes a result."""

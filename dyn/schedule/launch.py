@@ -119,9 +119,9 @@ class Launch:
     are no values of the function. Where ``when`` does not hold nothing is launched.
 
     Launches of a group may have an alternative, one launch before them: it runs ``unless`` these do, whose ``when`` is
-    the same condition. They run where that holds and the last variants of all of them are made; a call that finds one
-    missing says that it wants them. So the alternative is right for every shape, and where the others are deferred it
-    computes the same to the last bit.
+    one of these conditions, of which one holds at most. They run where that holds and the last variants of all of them
+    are made; a call that finds one missing says that it wants them. So the alternative is right for every shape, and
+    where the others are deferred it computes the same to the last bit.
     """
 
     group: Group
@@ -130,14 +130,14 @@ class Launch:
     temporaries: tuple[Value, ...] = ()
     when: Condition | None = None
     bodies: tuple[Body, ...] = ()
-    unless: Condition | None = None
+    unless: tuple[Condition, ...] = ()
 
     def dims(self) -> Iterator[Dim]:
         """Dims by which the launch is chosen and sized, and those of its buffers; those of its conditional regions are
         left out."""
         for value in (*self.buffers, *self.temporaries):
             yield from value.shape
-        yield from (condition.dim for condition in (self.when, self.unless) if condition is not None)
+        yield from (condition.dim for condition in (self.when, *self.unless) if condition is not None)
         for variant in self.variants:
             if variant.condition is not None:
                 yield variant.condition.dim

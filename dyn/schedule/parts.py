@@ -36,7 +36,7 @@ from dyn.schedule.one_pass import one_pass_variance
 from dyn.schedule.order import Order
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
+from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, product, substitute
 from dyn.stitch.groups import Group, Plan
 
 #: Parts whose states combine before those of others do.
@@ -84,13 +84,24 @@ class _State:
 
 
 class Parts:
-    """A group of reductions in parts."""
+    """A group of reductions in parts; of at ``least`` so many results, or of one, where the sizes of kept axes are
+    those in ``one``."""
 
-    def __init__(self, plan: Plan, group: Group, cuts: LoopSchedule, order: Order | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        group: Group,
+        cuts: LoopSchedule,
+        order: Order | None = None,
+        one: Mapping[Symbol, Dim] | None = None,
+        least: int = 0,
+    ) -> None:
         self.plan, self.group, self.cuts, self.order = plan, group, cuts, order
+        self.one = {} if one is None else one
+        self.least = least
         space, self.reduced = group.space, sorted(group.reduced)
         self.size = product(space[a] for a in self.reduced)
-        kept = [space[a] for a in range(len(space)) if a not in group.reduced]
+        kept = [substitute(space[a], self.one) for a in range(len(space)) if a not in group.reduced]
         self.kept = product(kept)
         self.unknown = sum(not isinstance(d, int) for d in kept)
         self.alone = all(d == 1 for d in kept)
@@ -112,6 +123,9 @@ class Parts:
         simple, cuts, most = self.simple, self.cuts, self._most_kept()
         if not cuts.part or not (simple or (self.alone and not self.stretched) or cuts.few_long_rows):
             return None
+        if self.one:
+            results = product(d for a, d in enumerate(self.group.space) if a not in self.group.reduced)
+            return Condition(dim_min(self.size - cuts.part - 1, 1 - results, results - 1), 0, None)
         if most is None:
             return Condition(self.size, cuts.part + 1, None)
         least = cuts.part + 1 if self.by_rows else cuts.many_rows
@@ -120,7 +134,8 @@ class Parts:
             return None  # there are more where there are any: heads of attention, or as many rows as columns
         if not simple and self.unknown > 1:
             return None  # so seldom so few that kernels of their own would mostly be compiled for nothing
-        return Condition(dim_min(self.size - least, most - self.kept), 0, None)
+        some = (self.kept - self.least,) if self.least else ()
+        return Condition(dim_min(self.size - least, most - self.kept, *some), 0, None)
 
     def _most_kept(self) -> int | None:
         """The most rows, or columns, of which parts are made; None for any number.
@@ -145,7 +160,7 @@ class Parts:
             return [stage for sweeps in self.passes if (stage := self._stage(sweeps, axes)) is not None]
 
         kept = {number: sweeps[0].kept for number, sweeps in enumerate(self.passes) if sweeps[0].kept and keep}
-        loops = Loops(stitch_nest(self.plan, self.group, self.sweeps, self.order, stages), keep=kept)
+        loops = Loops(stitch_nest(self.plan, self.group, self.sweeps, self.order, stages), keep=kept, equal=self.one)
         schedule(loops)
         if set(loops.buffers()) != set(whole.buffers):
             return None
@@ -216,7 +231,8 @@ class Parts:
         for value, memory in self.kept_values.items():
             loaded[value] = memory, lambda index: linearize(index, self.group.space)
         folded = [Folded(state.reduction, state.whole, place) for state in self.states]
-        return Loops(Nest(self.plan, self.group, present(shared), stages, self.order), loaded=loaded, folded=folded)
+        nest = Nest(self.plan, self.group, present(shared), stages, self.order)
+        return Loops(nest, equal=self.one, loaded=loaded, folded=folded)
 
     def _parts(
         self,
@@ -335,7 +351,7 @@ def in_parts(whole: Launch, parts: InParts, alike: Variant | None = None) -> tup
     if alike is not None:
         made = tuple(replace(la, variants=tuple(replace(v, deferred=True) for v in la.variants)) for la in made)
         whole = replace(whole, variants=(replace(alike, condition=when), *whole.variants))
-    return (replace(whole, unless=when), *made)
+    return (replace(whole, unless=(*whole.unless, when)), *made)
 
 
 def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:

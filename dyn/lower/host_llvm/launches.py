@@ -139,8 +139,8 @@ class Launches:
 
     def _skipped(self, launch: Launch) -> str | None:
         """An i1 that says whether a launch does not run; None where it always does."""
-        if launch.unless is not None:
-            return self._instead(launch.group, launch.unless)
+        if launch.unless:
+            return self.text.any([self._instead(launch.group, condition) for condition in launch.unless])
         if launch.when is None:
             return None
         runs = self._runs.get((launch.group, launch.when))

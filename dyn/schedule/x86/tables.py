@@ -15,7 +15,7 @@ from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
-from dyn.shapes import dim_max, dim_min, floordiv, free_symbols, product
+from dyn.shapes import Dim, Symbol, SymExpr, dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.ordered import is_ordered
 
@@ -215,15 +215,37 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
             few = Condition(results, 0, sizes.few_rows - 1)
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
-    parts = Parts(plan, group, sizes, order)
+    if by_rows:
+        parts = Parts(plan, group, sizes, order)
+        schedule, choice = along_rows(), parts.choice()
+        forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
+        whole = launch_nest(general, schedule, forms, note)
+        alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
+        return in_parts(whole, choice, alike)
+    one = _one_column(group)
+    parts = Parts(plan, group, sizes, order, least=2 if one else 0)
     choice = parts.choice()
-    schedule = along_rows() if by_rows else columns(sizes)
+    schedule = columns(sizes, parts.elements if choice.undecided else 0)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
-    whole = launch_nest(general, schedule, forms, note)
-    if not choice.undecided:
-        return in_parts(whole, choice)
-    in_turn = along_rows(parts.elements) if by_rows else columns(sizes, parts.elements)
-    return in_parts(whole, choice, parts.one_by_one(whole, keep, in_turn))
+    if not one:
+        whole = launch_nest(general, schedule, forms, note)
+        return in_parts(whole, choice, whole.variants[-1])
+    column = Parts(plan, group, sizes, order, one=one)
+    results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
+    form = Form("one column", Condition(results, 1, 1), lambda: Loops(nest, equal=one), along_rows(column.elements))
+    whole = launch_nest(general, schedule, [form, *forms], note)
+    whole, *made = in_parts(whole, choice, whole.variants[-1])
+    alone = column.one_by_one(whole, keep, along_rows(column.elements)) if column.choice().undecided else None
+    return (*in_parts(whole, column.choice(), alone), *made)
+
+
+def _one_column(group: Group) -> dict[Symbol, Dim]:
+    """The sizes of kept axes, each of them 1, where they are unknown, and no size of a reduced axis is of them."""
+    kept = [d for a, d in enumerate(group.space) if a not in group.reduced and d != 1]
+    symbols = [d.is_symbol if isinstance(d, SymExpr) else None for d in kept]
+    one: dict[Symbol, Dim] = {symbol: 1 for symbol in symbols if symbol is not None}
+    reduced = {symbol for a in group.reduced for symbol in free_symbols(group.space[a])}
+    return one if None not in symbols and reduced.isdisjoint(one) else {}
 
 
 # Windows ------------------------------------------------------------------------------------------------------------
