@@ -316,8 +316,7 @@ class _Place:
         if mask is None:
             part = fn.load(ty, part_at, self.size)
         else:
-            if other is not None:  # not just the lanes of a tail
-                self._ask_ahead(part_at)
+            self._ask_ahead(part_at)
             part = fn.masked_load(ty, part_at, self.size, mask, other if other is not None else _zero(ty))
         return part if self.step == 1 else self._reverse(ty, part)
 
