@@ -43,12 +43,12 @@ class Machine:
 
 
 @lru_cache
-def machine_for(variant: str) -> Machine:
+def machine_for(variant: str, *, races: bool = False) -> Machine:
     target = gpu_target(*VARIANTS[variant])
     kernels = {k.name: (k, emit_kernel(k, target)) for k in gpu_kernels.all_kernels()}
     for kernel, _ in kernels.values():
         check(kernel)
-    module = ShimModule([text for _, text in kernels.values()], dialect_of(target), target.warp)
+    module = ShimModule([text for _, text in kernels.values()], dialect_of(target), target.warp, races=races)
     return Machine(module, kernels)
 
 
