@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.gpu import compilers
+from tests.gpu.machines import KINDS, Machine
 from tests.gpu.software import SoftwareGpu
 
 
@@ -32,6 +33,18 @@ def software_rocm(
     compilers.install_hipcc(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     yield from _watched("rocm")
+
+
+@pytest.fixture(params=KINDS)
+def machine(
+    request: pytest.FixtureRequest, require_tool: Callable[..., str], require_module: Callable[[str], ModuleType]
+) -> Iterator[Machine]:
+    require_tool("g++")
+    require_tool("hipcc")  # the vendors' headers
+    require_module("cuda.pathfinder")
+    made = Machine(request.param)
+    yield made
+    made.gpu.close()
 
 
 def _watched(family: str) -> Iterator[SoftwareGpu]:

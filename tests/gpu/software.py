@@ -11,7 +11,6 @@ import functools
 import shutil
 import tempfile
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from tests.gpu import build
 
@@ -55,6 +54,7 @@ class SoftwareGpu:
 
     def __init__(self, family: str, library: ctypes.CDLL) -> None:
         self.family, self.library = family, library
+        library.software_gpu_program(str(build.drivers() / build.SERVER).encode())
         library.software_gpu_calls.restype = ctypes.c_uint64
         library.software_gpu_problems.restype = library.software_gpu_leaks.restype = ctypes.c_size_t
 
@@ -66,13 +66,15 @@ class SoftwareGpu:
     @classmethod
     def private(cls, family: str, **options: int) -> SoftwareGpu:
         """A new driver, with nothing in it, that nobody else finds."""
-        built = build.drivers()
-        folder = Path(tempfile.mkdtemp())
-        for name in (build.SERVER, build.SONAMES[family]):  # another file is another library to the loader
-            shutil.copy2(built / name, folder / name)
-        gpu = cls(family, ctypes.CDLL(str(folder / build.SONAMES[family]), ctypes.RTLD_LOCAL))
+        with tempfile.TemporaryDirectory() as folder:  # another file is another library to the loader
+            copy = shutil.copy2(build.drivers() / build.SONAMES[family], folder)
+            gpu = cls(family, ctypes.CDLL(copy, ctypes.RTLD_LOCAL))
         gpu.set(**options)
         return gpu
+
+    def close(self) -> None:
+        """End a private driver's GPUs."""
+        self.library.software_gpu_stop()
 
     def set(self, **options: int) -> None:
         for name, value in options.items():

@@ -1,5 +1,4 @@
 // Contexts, modules and launches; and what tests ask of the driver beside what a driver does.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -61,10 +60,6 @@ Status Driver::init() {
     if (options.devices == 0 || options.hidden) return no_device;
     if (initialized) return ok;
     if (!map_heap()) return unknown;
-    Dl_info info;
-    dladdr((void*)&driver, &info);
-    const std::string path = info.dli_fname;
-    folder = path.substr(0, path.rfind('/'));
     random.seed(options.seed);
     for (int i = 0; i < options.devices; ++i) {
         devices.push_back(std::make_unique<Device>());
@@ -81,7 +76,7 @@ Status Driver::retain(int index) {
     if (index < 0 || index >= (int)devices.size()) return invalid_device;
     Device& device = *devices[index];
     if (device.retained++ != 0 || device.remote.alive()) return ok;
-    if (!device.remote.start(folder + "/gpu", heap_file, base)) return unknown;
+    if (!device.remote.start(program, heap_file, base)) return unknown;
     restore(device);
     device.lost = ok;
     device.generation += 1;
@@ -306,6 +301,9 @@ GPU_EXPORT int software_gpu_set(const char* name, uint64_t value) {
     return 1;
 }
 
+// Where the program is that stands for a GPU.
+GPU_EXPORT void software_gpu_program(const char* path) { driver().program = path; }
+
 // Let the `nth` call from now fail, of all or of those of a name; 0 takes it back.
 GPU_EXPORT void software_gpu_fail(const char* name, uint64_t nth, int status) {
     std::lock_guard lock(driver().mutex);
@@ -343,6 +341,15 @@ GPU_EXPORT size_t software_gpu_problems(char* buffer, size_t size) {
     for (const std::string& one : d.problems) text += one + "\n";
     if (text.size() < size) d.problems.clear();
     return give(text, buffer, size);
+}
+
+// Ends the processes that are its GPUs; nothing runs on them any more.
+GPU_EXPORT void software_gpu_stop() {
+    std::lock_guard lock(driver().mutex);
+    for (auto& device : driver().devices) {
+        std::lock_guard talk(device->talking);
+        device->remote.stop();
+    }
 }
 
 // What is allocated, a line each.
