@@ -17,7 +17,7 @@ RESOURCES = KernelResources(registers=32, stack_bytes=0, spill_store_bytes=0, sp
 class SoftwareCudaBackend(CudaBackend):
     """Compiles CUDA text to a module of the software GPU; loads it as any other, with the driver.
 
-    With ``races``, launches fail that race; they take some fifty times as long.
+    With ``races``, launches fail that race.
     """
 
     races = False

@@ -36,15 +36,29 @@ def software_rocm(
 
 
 @pytest.fixture(params=KINDS)
-def machine(
+def new_machine(
     request: pytest.FixtureRequest, require_tool: Callable[..., str], require_module: Callable[[str], ModuleType]
-) -> Iterator[Machine]:
+) -> Iterator[Callable[..., Machine]]:
+    """Makes fresh drivers of a kind, with options, that nobody else finds."""
     require_tool("g++")
-    require_tool("hipcc")  # the vendors' headers
-    require_module("cuda.pathfinder")
-    made = Machine(request.param)
-    yield made
-    made.gpu.close()
+    if request.param == "cuda":  # the vendors' headers
+        require_module("cuda.pathfinder")
+    else:
+        require_tool("hipcc")
+    made: list[Machine] = []
+
+    def make(**options: int) -> Machine:
+        made.append(Machine(request.param, **options))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        machine.gpu.close()
+
+
+@pytest.fixture
+def machine(new_machine: Callable[..., Machine]) -> Machine:
+    return new_machine()
 
 
 def _watched(family: str) -> Iterator[SoftwareGpu]:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.gpu import kernels
 from tests.gpu.calls import DriverError
-from tests.gpu.machines import KINDS, Machine, N
+from tests.gpu.machines import Machine, N
 
 X = np.arange(N, dtype=np.float32)
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_HANDLE, NOT_FOUND = 1, 2, 200, 400, 500
@@ -271,10 +271,8 @@ def test_modules(machine: Machine) -> None:
     assert other_warp == f"kernel nothing is compiled for warps of {96 - machine.warp} threads"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_memory_of_another_device(kind: str, require_tool: Callable[..., str]) -> None:
-    require_tool("g++")
-    machine = Machine(kind, devices=2)
+def test_memory_of_another_device(new_machine: Callable[..., Machine]) -> None:
+    machine = new_machine(devices=2)
     y, stream, here = machine.given(X), machine.stream(), machine.kernel("plus_one")
     machine.use_device(1)
     there = machine.function(kernels.image(machine.warp), "plus_one")
@@ -284,7 +282,6 @@ def test_memory_of_another_device(kind: str, require_tool: Callable[..., str]) -
     answers(ILLEGAL_ADDRESS, machine.synchronize)
     machine.use_device(0)
     np.testing.assert_array_equal(machine.floats(y), X)  # the other device is as it was
-    machine.gpu.close()
 
 
 # ---- the driver ------------------------------------------------------------------------------------------------------

@@ -172,6 +172,7 @@ struct Options {
     bool eager = false;  // streams run at once, not when they must
     bool hollow = false; // launches are counted and not run: what the caller itself takes
     size_t depth = 512;  // of a queue
+    bool set(const std::string& name, uint64_t value);
 };
 
 struct Counters {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core.h"
@@ -25,9 +26,39 @@ static struct Fault {
 } fault;
 static std::atomic<uint64_t> calls_made{0};
 
+// What a process is told of the driver that it finds: the GPU's program, and options as in "devices=2,arch=0x90".
+static void read_environment(Driver& d) {
+    const char* program = std::getenv("SOFTWARE_GPU_PROGRAM");
+    if (program != nullptr) d.program = program;
+    const char* text = std::getenv("SOFTWARE_GPU_OPTIONS");
+    for (std::string rest = text == nullptr ? "" : text; !rest.empty();) {
+        const size_t end = std::min(rest.find(','), rest.size()), equal = rest.find('=');
+        d.options.set(rest.substr(0, equal), std::strtoull(rest.c_str() + equal + 1, nullptr, 0));
+        rest.erase(0, end + 1);
+    }
+}
+
 Driver& driver() {
-    static auto* one = new Driver; // for as long as the process lives: its worker does
+    static auto* const one = [] {
+        auto* made = new Driver; // for as long as the process lives: its worker does
+        read_environment(*made);
+        return made;
+    }();
     return *one;
+}
+
+bool Options::set(const std::string& name, uint64_t value) {
+    if (name == "devices") devices = (int)value;
+    else if (name == "arch") arch = value;
+    else if (name == "memory") memory = value;
+    else if (name == "seed") seed = value;
+    else if (name == "milliseconds") seconds = (double)value / 1000;
+    else if (name == "hidden") hidden = value != 0;
+    else if (name == "eager") eager = value != 0;
+    else if (name == "hollow") hollow = value != 0;
+    else if (name == "depth") depth = std::max<uint64_t>(value, 2);
+    else return false;
+    return true;
 }
 
 Call::Call(const char* name) : name(name) {
@@ -283,22 +314,13 @@ Status Driver::run(Device& device, const Function& function, Request& request, c
 
 using namespace gpu;
 
-// "name=number" of an option; what is there after the driver is initialised concerns what comes then.
+// Give an option a value; what is there after the driver is initialised concerns what comes then.
 GPU_EXPORT int software_gpu_set(const char* name, uint64_t value) {
     Driver& d = driver();
     std::lock_guard lock(d.mutex);
-    const std::string which = name;
-    if (which == "devices") d.options.devices = (int)value;
-    else if (which == "arch") d.options.arch = value;
-    else if (which == "memory") d.options.memory = value;
-    else if (which == "seed") d.options.seed = value, d.random.seed(value);
-    else if (which == "milliseconds") d.options.seconds = (double)value / 1000;
-    else if (which == "hidden") d.options.hidden = value != 0;
-    else if (which == "eager") d.options.eager = value != 0;
-    else if (which == "hollow") d.options.hollow = value != 0;
-    else if (which == "depth") d.options.depth = std::max<uint64_t>(value, 2);
-    else return 0;
-    return 1;
+    const bool known = d.options.set(name, value);
+    d.random.seed(d.options.seed);
+    return known;
 }
 
 // Where the program is that stands for a GPU.
