@@ -17,7 +17,8 @@ bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERI
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
-scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these
+scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these; or in
+           parts, of which lanes fold each before it is gone through
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -38,7 +39,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
-from dyn.schedule.chunks import scan_in_chunks
+from dyn.schedule.chunks import scan_in_chunks, scan_in_parts
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import (
@@ -512,12 +513,24 @@ class Loops:
 
     def scan(self, phase: Phase, lanes: int, each: int) -> None:
         """Let lanes go through a running reduction in chunks, ``each`` elements a lane: see ``dyn.schedule.chunks``."""
-        if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
-            raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
-        (step,), (carry,) = phase.axes, phase.carries
+        (step,), (carry,) = self._scanned(phase), phase.carries
+        assert phase.scan is not None
         phase.chunks, scratch = scan_in_chunks(step, phase.body, carry, phase.scan, lanes, each)
         self.tiles += scratch
         self.steps.append(Step("scan", (step.name,), f"in chunks of {lanes} lanes by {each}"))
+
+    def scan_parts(self, phase: Phase, part: int) -> None:
+        """Let a running reduction go in parts of so many elements, one after the other, and lanes fold each of them
+        before it is gone through."""
+        (step,), (carry,) = self._scanned(phase), phase.carries
+        assert phase.scan is not None
+        phase.chunks = (scan_in_parts(step, phase.body, carry, phase.scan, part, self.nest.order),)
+        self.steps.append(Step("scan", (step.name,), f"in parts of {part}"))
+
+    def _scanned(self, phase: Phase) -> list[Axis]:
+        if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
+            raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
+        return phase.axes
 
     def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
         """Loads of neighbours along one axis that lie far apart along another."""
