@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.nested import body_of, carries, unchanged
@@ -18,6 +19,7 @@ from dyn.schedule.contractions import lower_contraction
 from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.families import schedules_of
 from dyn.schedule.forms import launch_nest
+from dyn.schedule.known import KNOWN
 from dyn.schedule.launch import Body, Launch, divides
 from dyn.schedule.library import lower_library, memory_of
 from dyn.schedule.loops import Loops
@@ -88,12 +90,19 @@ def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
         shape, numbers = group_shape(plan, group)
         found = known.get(shape)
         if found is None:
-            made = _LOWER[group.kind](plan, group, target)
+            lower = _LOWER[group.kind]
+            made = KNOWN.lower(plan, group, target, shape, list(numbers), partial(_lowered, lower, group, target))
             known[shape] = made, numbers
         else:
             made = _for_other_arrays(group, found[0], found[1], list(numbers))
         launches.extend(made)
     return tuple(launches)
+
+
+def _lowered(
+    lower: Callable[[Plan, Group, Target], tuple[Launch, ...]], group: Group, target: Target, plan: Plan
+) -> tuple[Launch, ...]:
+    return lower(plan, group, target)
 
 
 def _for_other_arrays(
@@ -125,9 +134,9 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
         for number, result in enumerate(op.results):
             regions = tuple([region_key(region, numbers) for region in op.regions])
             operands = tuple([numbers[v] for v in op.operands])
-            add(result, op.opdef.name, number, attrs_key(op.attrs), operands, regions)
+            add(result, op.opdef, number, attrs_key(op.attrs), operands, regions)
         if not op.results:
-            shape.append((op.opdef.name, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
+            shape.append((op.opdef, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
 
     def add_operands(op: Op) -> None:
         stack = list(reversed([*op.reads()]))
