@@ -65,6 +65,7 @@ class _Launch:
     variants: tuple[Variant, ...]
     temporaries: tuple[int, ...]
     when: Condition | None
+    unless: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,13 @@ class _Lowered:
         def dim(own: Dim) -> Dim:
             return substitute(own, dims)
 
-        def condition(own: Condition | None) -> Condition | None:
-            return None if own is None else replace(own, dim=dim(own.dim))
+        def condition(own: Condition) -> Condition:
+            return replace(own, dim=dim(own.dim))
 
         def variant(own: Variant) -> Variant:
             return replace(
                 own, dims=tuple(map(dim, own.dims)), grid=dim(own.grid), cost=dim(own.cost),
-                condition=condition(own.condition),
+                condition=None if own.condition is None else condition(own.condition),
             )  # fmt: skip
 
         temporaries = [Value(type.with_shape(tuple(map(dim, type.shape)))) for type in self.temporaries]
@@ -111,7 +112,8 @@ class _Lowered:
             [
                 Launch(
                     group, tuple([all_[n] for n in one.buffers]), tuple(map(variant, one.variants)),
-                    tuple([all_[n] for n in one.temporaries]), condition(one.when),
+                    tuple([all_[n] for n in one.temporaries]), None if one.when is None else condition(one.when),
+                    unless=tuple(map(condition, one.unless)),
                 )
                 for one in self.launches
             ]
@@ -171,24 +173,22 @@ def _lowered(
     made = [
         _Launch(
             tuple([numbers[v] for v in launch.buffers]), launch.variants,
-            tuple([numbers[v] for v in launch.temporaries]), launch.when,
+            tuple([numbers[v] for v in launch.temporaries]), launch.when, launch.unless,
         )
         for launch in launches
     ]  # fmt: skip
     own = set(symbols)
-    dims = [
-        d for launch in launches for v in launch.variants
-        for d in (*v.dims, v.grid, v.cost, *([] if v.condition is None else [v.condition.dim]))
-    ]  # fmt: skip
-    dims += [launch.when.dim for launch in launches if launch.when is not None]
+    conditions = [
+        c for launch in launches for c in (launch.when, *launch.unless, *[v.condition for v in launch.variants])
+    ]
+    dims = [condition.dim for condition in conditions if condition is not None]
+    dims += [d for launch in launches for v in launch.variants for d in (*v.dims, v.grid, v.cost)]
     dims += [d for value in temporaries for d in value.shape]
     dims += [d for _, args in asked for d in args]
     if any(isinstance(d, SymExpr) and not d.symbols <= own for d in dims):
         return None  # it has dims that its ops do not mention
     names = {symbol.name for symbol in symbols}
-    texts = [
-        text for launch in launches for v in launch.variants for text in (v.note, v.kernel.note, *v.steps, *v.trees)
-    ]
+    texts = [text for launch in launches for v in launch.variants for text in (v.note, v.kernel.note, *v.steps)]
     named = any(not names.isdisjoint(_WORDS.findall(text)) for text in texts)
     return _Lowered(symbols, dict(asked), tuple(made), tuple([v.type for v in temporaries]), named)
 

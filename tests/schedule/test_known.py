@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn.schedule import plan
 from dyn.schedule.known import AskedFacts, KnownGroups
+from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.shapes import Facts
 
 F32 = "float32"
@@ -118,6 +120,18 @@ def test_other_facts_are_other_launches(table: Callable[[], KnownGroups], made: 
     count = len(made)
     assert _texts(total, ("m",)) == any_
     assert len(made) == count
+
+
+def test_all_of_a_launch_is_kept() -> None:
+    """A field that is new here, and has dims, values or texts, has to be rewritten in ``dyn.schedule.known``."""
+    names = {kind.__name__: {field.name for field in fields(kind)} for kind in (Launch, Variant, Condition)}
+    assert names == {
+        "Launch": {"group", "buffers", "variants", "temporaries", "when", "bodies", "unless"},
+        "Variant": {
+            "kernel", "dims", "grid", "cost", "condition", "note", "in_place", "steps", "deferred", "strides"
+        },
+        "Condition": {"dim", "low", "high"},
+    }  # fmt: skip
 
 
 def test_lowering_asks_what_is_noted_and_nothing_else() -> None:
