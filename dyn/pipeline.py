@@ -23,14 +23,14 @@ from dyn.ir.external import Callee, callees
 from dyn.ir.finite import check_finite
 from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
+from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.chosen import chosen_variants
 from dyn.lower.host import HostProgram, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
-from dyn.ops.layout import propagate_transposes
+from dyn.ops.normal_form import NORMAL_FORM
 from dyn.record import Record
 from dyn.schedule.donate import donate
 from dyn.schedule.kernel import Kernel
@@ -50,10 +50,7 @@ RED_ZONE = 512
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
     check_finite,
-    refine_shapes,
-    in_regions(simplify),
-    in_regions(eliminate_common_subexpressions),
-    in_regions(propagate_transposes),
+    *NORMAL_FORM,  # refine_shapes, simplify, eliminate_common_subexpressions, propagate_transposes
     split_complex,
     own_results,
     in_regions(eliminate_dead_code),
