@@ -91,7 +91,7 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("stitch"):
         plan = stitch(function)
     with record.timed("lower"):
-        donations = donate(plan, lower_plan(plan, target), traced.donated)
+        donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
         launches = donations.launches
         red_zone = RED_ZONE if settings.red_zones else 0
         host = build_host(plan, launches, traced.guards, donations.reuses, red_zone)

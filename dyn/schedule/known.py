@@ -104,6 +104,7 @@ class _Lowered:
             return replace(
                 own, dims=tuple(map(dim, own.dims)), grid=dim(own.grid), cost=dim(own.cost),
                 condition=None if own.condition is None else condition(own.condition),
+                folds=tuple([order.rewritten(dim) for order in own.folds]),
             )  # fmt: skip
 
         temporaries = [Value(type.with_shape(tuple(map(dim, type.shape)))) for type in self.temporaries]

@@ -28,6 +28,7 @@ the role of its loops and their extents (``dyn.schedule.kernel``).
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -64,7 +65,7 @@ from dyn.schedule.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
+from dyn.schedule.launch import Condition, FoldOrder, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Reduction, Scan, Stage
 from dyn.schedule.order import Order
 from dyn.schedule.products import Product
@@ -80,6 +81,7 @@ from dyn.shapes import (
     product,
     substitute,
 )
+from dyn.shapes import symbol as new_symbol
 
 #: A temporary, and the place in it of the element at an index.
 Memory = tuple[Value, Callable[[Index], Dim]]
@@ -134,6 +136,16 @@ class Phase:
     def folds_floats(self) -> bool:
         """Whether the order counts in which its folds combine."""
         return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
+
+    def fold_order(self, places: Mapping[Symbol, Dim]) -> FoldOrder:
+        """The order in which its folds combine, for comparisons; ``places`` stand for the loops around."""
+        serial = self.inner is self.outer is Role.SERIAL
+        # Where lanes have no order of their own, it follows from all of the code: that is like itself alone.
+        lanes = None if serial else object() if self.order is None else self.order
+        own = {a.var: _place(-1 - number) for number, a in enumerate(self.axes)}
+        extents = tuple([substitute(a.extent, {**places, **own}) for a in self.axes])
+        states = tuple([tuple([init.dtype for init in fold.monoid.init]) for fold in self.folds])
+        return FoldOrder(extents, (self.inner, self.outer, self.width), lanes, states)
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
@@ -698,7 +710,13 @@ class Loops:
         found = self.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
-        return replace(made, steps=tuple(map(str, self.steps)))
+        return replace(made, steps=tuple(map(str, self.steps)), folds=self._fold_orders())
+
+    def _fold_orders(self) -> tuple[FoldOrder, ...]:
+        """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,
+        since those may have been fused."""
+        places = {a.var: _place(number) for number, a in enumerate(reversed(self.shared))}
+        return tuple([phase.fold_order(places) for phase in self.phases if phase.folds_floats()])
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""
@@ -732,6 +750,12 @@ def _for_each_team(
             return new
 
     return OfTeam(lambda dim: dim).block(body), list(larger.values())
+
+
+@functools.cache
+def _place(number: int) -> Dim:
+    """Stands for the variable of the loop with a number, in comparisons of loops."""
+    return as_dim(new_symbol(f"place{number}", "a loop"))
 
 
 def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:
