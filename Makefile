@@ -20,7 +20,7 @@ help:
 	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
 	@echo 'make tensorflow  run a Keras model over a stream of shapes, by dyn, tf.function and XLA'
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
-	@echo 'make test     ruff, pyright and all tests'
+	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
@@ -58,7 +58,8 @@ test:
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright --project pyproject.toml
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/interop/tf $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -n auto --dist worksteal tests/interop/tf)
 
 random:
 	$(SETUP) test

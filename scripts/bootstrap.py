@@ -52,8 +52,8 @@ JOBS = {
     ),
     "tensorflow": Job("the demo's packages, and TensorFlow (a minute, once)", ("demo", "tensorflow")),
     "test": Job(
-        "the test tools, with JAX, PyTorch and its models (three minutes, once)",
-        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers"),
+        "the test tools, with JAX, PyTorch and its models, and TensorFlow (three minutes, once)",
+        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
