@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Effort, ObjectBackend, Source
+from dyn.backends.base import Effort, LaunchShape, ObjectBackend, RenderedKernel, Source
 from dyn.backends.binaries import Built
 from dyn.backends.deferred import DeferredKernels
-from dyn.backends.families import family_of
+from dyn.backends.families import family_of, host_target
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of, load_program
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
@@ -27,7 +27,7 @@ from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, 
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.chosen import chosen_variants
-from dyn.lower.host import HostProgram, build_host
+from dyn.lower.host import HostProgram, Space, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
 from dyn.ops.layout import propagate_transposes
@@ -96,8 +96,11 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target), traced.donated)
         launches = donations.launches
-        red_zone = RED_ZONE if settings.red_zones else 0
-        host = build_host(plan, launches, traced.guards, donations.reuses, red_zone)
+        on_device = family_of(target).on_device
+        # Red zones are written and looked at by this machine's processor.
+        red_zone = RED_ZONE if settings.red_zones and not on_device else 0
+        space = Space.DEVICE if on_device else Space.HOST
+        host = build_host(plan, launches, traced.guards, donations.reuses, red_zone, space)
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()
@@ -150,7 +153,7 @@ def render(optimized: Optimized) -> Rendered:
         row: list[tuple[str, Dim]] = []
         library = None
         if launch.call is not None:
-            library = emit_library_call(launch.call, optimized.target, lapack=has_lapack())
+            library = emit_library_call(launch.call, host_target_of(optimized.target), lapack=has_lapack())
         if launch.callee is not None:
             outside[launch] = places[launch.callee]
             row.append((f"outside {places[launch.callee]}", 0))
@@ -170,7 +173,7 @@ def render(optimized: Optimized) -> Rendered:
                 kernel = replace(variant.kernel, name=key)
                 if key in at_once:
                     text = family.render(kernel, optimized.target)
-                    sources[key] = Source(text.text, (key,), kernel_effort, text.routines)
+                    sources[key] = _kernel_source(optimized.target, key, text, kernel, kernel_effort)
                     rendered[key] = (text.scratch_bytes, variant.kernel.dims)
                 else:
                     rendered[key] = (family.scratch(kernel, optimized.target), variant.kernel.dims)
@@ -193,6 +196,16 @@ def render(optimized: Optimized) -> Rendered:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
     left = tuple([Deferred(key, tuple(variant_of)) for key, variant_of in deferred.items()])
     return Rendered((*sources.values(), *hosts), len(sources), tuple(calls), left)
+
+
+def host_target_of(target: Target) -> Target:
+    """The target of code around kernels for a target: itself, or for a GPU this machine's processor."""
+    return host_target() if family_of(target).on_device else target
+
+
+def _kernel_source(target: Target, name: str, text: RenderedKernel, kernel: Kernel, effort: Effort) -> Source:
+    shape = LaunchShape(text.threads, len(kernel.buffers), len(kernel.dims)) if family_of(target).on_device else None
+    return Source(text.text, (name,), effort, text.routines, shape)
 
 
 def _efforts(optimized: Optimized) -> tuple[Effort, Effort]:
@@ -228,7 +241,7 @@ def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]
     sources: list[Source] = []
     for name in names:
         text = family.render(replace(kernels[name], name=name), optimized.target)
-        sources.append(Source(text.text, (name,), effort, text.routines))
+        sources.append(_kernel_source(optimized.target, name, text, kernels[name], effort))
     return sources
 
 
