@@ -23,6 +23,16 @@ FLAGS = (
 _serials = itertools.count()
 
 
+class ShimLaunch(ctypes.Structure):
+    """A launch, as ``abi.h`` has it."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t),
+        ("seed", ctypes.c_uint64), ("args", ctypes.POINTER(ctypes.c_void_p)), ("error", ctypes.c_char_p),
+        ("error_size", ctypes.c_size_t),
+    )  # fmt: skip
+
+
 class ShimError(Exception):
     """What a launch did wrong: a divergent barrier, shared memory overrun."""
 
@@ -59,10 +69,13 @@ class ShimModule:
         the threads in order, any other in an order drawn from it. Raises ShimError for what would hang or corrupt."""
         assert all(array.flags.c_contiguous for array in arrays)
         words = [array.ctypes.data for array in arrays] + [dim & (1 << 64) - 1 for dim in dims]
+        values = (ctypes.c_uint64 * max(len(words), 1))(*words)
+        args = (ctypes.c_void_p * len(values))(*[ctypes.addressof(values) + 8 * i for i in range(len(values))])
         error = ctypes.create_string_buffer(512)
-        getattr(self._library, f"shim_run_{symbol}")(
-            (ctypes.c_uint64 * max(len(words), 1))(*words), ctypes.c_uint(grid), ctypes.c_uint(block),
-            ctypes.c_size_t(shared_bytes), ctypes.c_uint64(order_seed), error, ctypes.c_size_t(len(error)),
-        )  # fmt: skip
+        launch = ShimLaunch(
+            (grid, 1, 1), (block, 1, 1), shared_bytes, order_seed, args, ctypes.cast(error, ctypes.c_char_p), len(error)
+        )
+        address = ctypes.c_size_t.in_dll(self._library, f"shim_kernel_{symbol}").value  # what it begins with
+        ctypes.CFUNCTYPE(None, ctypes.POINTER(ShimLaunch))(address)(ctypes.byref(launch))
         if error.value:
             raise ShimError(f"{symbol}, {error.value.decode()}")

@@ -19,8 +19,11 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
+
+#include "abi.h"
 
 #define __global__
 #define __device__
@@ -35,6 +38,7 @@
 #define __shfl_xor(value, mask) shim::exchange(value, mask, __LINE__)
 #define threadIdx (shim::me->index)
 #define blockIdx (shim::block_index)
+#define blockDim (shim::block_size)
 #define gridDim (shim::grid_size)
 
 // Saves the callee-saved registers on this stack, and goes on where another stack was left.
@@ -55,23 +59,23 @@ enum class Waits { nothing, warp, block, ended };
 struct Index { unsigned x, y, z; };
 struct Fiber {
     Index index;
+    unsigned number; // in the block
     void* stack_pointer;
     Waits waits;
     int line;           // where it waits
     unsigned exchanges; // its shuffles so far: the parity picks the buffer, so that one may start before all have read
 };
 struct Launch {
-    void (*kernel)(const uint64_t*);
-    const uint64_t* words;
-    unsigned grid, block;
-    size_t shared_bytes;
-    uint64_t seed;
-    std::atomic<unsigned> next{0};
+    void (*kernel)(const void* const*);
+    const ShimLaunch& given;
+    Index grid, block;
+    uint64_t blocks;
+    std::atomic<uint64_t> next{0};
     std::mutex mutex;
     std::string error;
 };
 static thread_local Fiber* me;
-static thread_local Index block_index, grid_size;
+static thread_local Index block_index, block_size, grid_size;
 static thread_local Launch* launch;
 static thread_local void* scheduler;
 static thread_local uint64_t slots[2][1024];
@@ -85,20 +89,20 @@ __attribute__((noinline)) inline void wait(Waits what, int line) {
 template <class T> T exchange(T value, int mask, int line) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "vendors exchange words only");
     uint64_t* buffer = slots[me->exchanges++ % 2];
-    std::memcpy(&buffer[me->index.x], &value, sizeof(T));
+    std::memcpy(&buffer[me->number], &value, sizeof(T));
     wait(Waits::warp, line);
-    std::memcpy(&value, &buffer[me->index.x ^ mask], sizeof(T));
+    std::memcpy(&value, &buffer[me->number ^ mask], sizeof(T));
     return value;
 }
 
 inline void enter() {
-    launch->kernel(launch->words);
+    launch->kernel(launch->given.args);
     wait(Waits::ended, 0);
 }
 
 inline std::string describe(const Fiber& f) {
     const char* where = f.waits == Waits::ended ? "has ended" : f.waits == Waits::warp ? "is in a shuffle" : "waits";
-    std::string text = "thread " + std::to_string(f.index.x) + " " + where;
+    std::string text = "thread " + std::to_string(f.number) + " " + where;
     return f.waits == Waits::ended ? text : text + " at line " + std::to_string(f.line);
 }
 
@@ -110,17 +114,21 @@ inline bool release(std::vector<Fiber>& fibers, size_t first, size_t last, Waits
     return true;
 }
 
+inline Index unravel(uint64_t number, Index sizes) {
+    return {unsigned(number % sizes.x), unsigned(number / sizes.x % sizes.y), unsigned(number / sizes.x / sizes.y)};
+}
+
 inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t& random) {
     std::vector<unsigned> order(fibers.size()), warps;
     for (unsigned i = 0; i < fibers.size(); ++i) {
         void** top = (void**)(((uintptr_t)(stacks + (i + 1) * stack_bytes) & ~uintptr_t(15)) - 8);
         *--top = (void*)enter; // the address that the first switch returns to, below it six registers
-        fibers[i] = {{i, 0, 0}, top - 6, Waits::nothing, 0, 0};
+        fibers[i] = {unravel(i, block_size), i, top - 6, Waits::nothing, 0, 0};
         order[i] = i;
         if (i % SHIM_WARP == 0) warps.push_back(i);
     }
     auto shuffle = [&](auto first, auto last) {
-        for (; launch->seed != 0 && last - first > 1; --last) {
+        for (; launch->given.seed != 0 && last - first > 1; --last) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             std::iter_swap(last - 1, first + random % (last - first));
         }
@@ -148,43 +156,50 @@ inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t&
 alignas(16) static thread_local unsigned char dyn_shared[shim::max_shared + shim::guard];
 
 namespace shim {
-inline void work(Launch& given) {
-    launch = &given;
-    grid_size = {given.grid, 1, 1};
-    std::vector<Fiber> fibers(given.block);
-    std::unique_ptr<char[]> stacks(new char[given.block * stack_bytes]);
-    for (unsigned b; (b = given.next++) < given.grid;) {
-        block_index = {b, 0, 0};
-        uint64_t random = given.seed * 0x9e3779b97f4a7c15u + b + 1;
-        std::memset(dyn_shared, 0xcd, given.shared_bytes + guard); // NaN-like garbage: nothing is zero by luck
+inline void work(Launch& all) {
+    launch = &all;
+    grid_size = all.grid, block_size = all.block;
+    const size_t threads = size_t(all.block.x) * all.block.y * all.block.z, shared = all.given.shared_bytes;
+    std::vector<Fiber> fibers(threads);
+    std::unique_ptr<char[]> stacks(new char[threads * stack_bytes]);
+    for (uint64_t b; (b = all.next++) < all.blocks;) {
+        block_index = unravel(b, all.grid);
+        uint64_t random = all.given.seed * 0x9e3779b97f4a7c15u + b + 1;
+        std::memset(dyn_shared, 0xcd, shared + guard); // NaN-like garbage: nothing is zero by luck
         std::string error = run_block(fibers, stacks.get(), random);
         for (size_t i = 0; i < guard; ++i)
-            if (error.empty() && dyn_shared[given.shared_bytes + i] != 0xcd)
-                error = "shared memory is written past its " + std::to_string(given.shared_bytes) + " bytes";
+            if (error.empty() && dyn_shared[shared + i] != 0xcd)
+                error = "shared memory is written past its " + std::to_string(shared) + " bytes";
         if (error.empty()) continue;
-        std::lock_guard<std::mutex> lock(given.mutex);
-        given.error = "block " + std::to_string(b) + ": " + error;
-        given.next = given.grid;
+        std::lock_guard<std::mutex> lock(all.mutex);
+        all.error = "block " + std::to_string(b) + ": " + error;
+        all.next = all.blocks;
     }
 }
 
-// A message in `error`, or "". `words` are the arguments: addresses and 64-bit integers.
-inline void run(void (*kernel)(const uint64_t*), const uint64_t* words, unsigned grid, unsigned block, size_t shared,
-                uint64_t seed, char* error, size_t size) {
-    Launch given{kernel, words, grid, block, shared, seed};
+inline void run(void (*kernel)(const void* const*), const ShimLaunch& given) {
+    const unsigned *g = given.grid, *b = given.block;
+    Launch all{kernel, given, {g[0], g[1], g[2]}, {b[0], b[1], b[2]}, uint64_t(g[0]) * g[1] * g[2]};
     std::thread other;
-    if (grid >= 8) other = std::thread([&] { work(given); });
-    work(given);
+    if (all.blocks >= 8) other = std::thread([&] { work(all); });
+    work(all);
     if (other.joinable()) other.join();
-    std::snprintf(error, size, "%s", given.error.c_str());
+    std::snprintf(given.error, given.error_size, "%s", all.error.c_str());
 }
 
-template <class... A, size_t... I> void call(void (*k)(A...), const uint64_t* words, std::index_sequence<I...>) {
-    k((A)words[I]...);
-}
-template <class... A> void call(void (*k)(A...), const uint64_t* words) {
-    call(k, words, std::index_sequence_for<A...>());
-}
+// What a kernel's type says of its arguments.
+template <class K> struct Arguments;
+template <class... A> struct Arguments<void (*)(A...)> {
+    static constexpr unsigned count = sizeof...(A);
+    static constexpr unsigned sizes[] = {sizeof(A)..., 0};
+    static constexpr unsigned char are_pointers[] = {std::is_pointer_v<A>..., 0};
+    static void call(void (*kernel)(A...), const void* const* args) { call(kernel, args, std::index_sequence_for<A...>()); }
+    template <size_t... I> static void call(void (*kernel)(A...), const void* const* args, std::index_sequence<I...>) {
+        std::tuple<A...> values;
+        (std::memcpy(&std::get<I>(values), args[I], sizeof(A)), ...);
+        std::apply(kernel, values);
+    }
+};
 
 // float16 in software, as the processor converts it.
 struct half {
@@ -196,10 +211,15 @@ struct half {
 } // namespace shim
 
 #define SHIM_EXPORT(symbol)                                                                                       \
-    extern "C" void shim_run_##symbol(const uint64_t* words, unsigned grid, unsigned block, size_t shared,        \
-                                      uint64_t seed, char* error, size_t size) {                                  \
-        shim::run([](const uint64_t* w) { shim::call(symbol, w); }, words, grid, block, shared, seed, error, size); \
-    }
+    namespace {                                                                                                   \
+    using Arguments_##symbol = shim::Arguments<decltype(&symbol)>;                                                \
+    void shim_run_##symbol(const ShimLaunch* given) {                                                             \
+        shim::run([](const void* const* args) { Arguments_##symbol::call(symbol, args); }, *given);               \
+    }                                                                                                             \
+    }                                                                                                             \
+    extern "C" const ShimKernel shim_kernel_##symbol;                                                             \
+    const ShimKernel shim_kernel_##symbol = {shim_run_##symbol, Arguments_##symbol::count, SHIM_WARP,             \
+                                             Arguments_##symbol::sizes, Arguments_##symbol::are_pointers};
 
 // The built-in functions that generated text calls beside <cmath>'s.
 using std::signbit;

@@ -1,0 +1,47 @@
+"""Fixtures that let tests run on the software GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.gpu import compilers
+from tests.gpu.software import SoftwareGpu
+
+
+@pytest.fixture
+def software_cuda(
+    require_tool: Callable[..., str], require_module: Callable[[str], ModuleType]
+) -> Iterator[SoftwareGpu]:
+    """NVIDIA's driver with a software GPU, for this test; fails the test for misuse that it finds."""
+    require_tool("g++")
+    require_module("cuda.bindings.driver")
+    yield from _watched("cuda")
+
+
+@pytest.fixture
+def software_rocm(
+    require_tool: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SoftwareGpu]:
+    """AMD's runtime with a software GPU, and a ``hipcc`` that compiles for it, for this test."""
+    require_tool("g++")
+    require_tool("hipcc")  # its headers
+    compilers.install_hipcc(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    yield from _watched("rocm")
+
+
+def _watched(family: str) -> Iterator[SoftwareGpu]:
+    gpu = SoftwareGpu.shared(family)
+    gpu.set(hidden=0, eager=0, hollow=0, seed=1)
+    gpu.problems()
+    before = gpu.counters()
+    yield gpu
+    gpu.fail(0, 0)
+    problems, leaked = gpu.problems(), gpu.counters().since(before).live_allocations
+    gpu.set(hidden=1)
+    assert not problems, "\n".join(problems)
+    assert leaked <= 0, f"{leaked} allocations are left:\n" + "\n".join(gpu.leaks()[-leaked:])

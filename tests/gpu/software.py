@@ -1,0 +1,113 @@
+"""The software GPU as tests see it: a driver that is loaded where programs look for the real one.
+
+``SoftwareGpu.shared("cuda")`` is what product code and ``cuda.bindings`` find in this process, for as long as it lives;
+``SoftwareGpu.private("cuda")`` is a driver of its own, called through ``.library`` alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import tempfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from tests.gpu import build
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a driver has done so far, and what there is now (``live_…``); ``bytes`` are those allocated now."""
+
+    launches: int
+    allocations: int
+    frees: int
+    bytes: int
+    peak_bytes: int
+    copies_in: int
+    copies_out: int
+    copies_within: int
+    copied_bytes: int
+    memsets: int
+    host_functions: int
+    synchronizations: int
+    modules: int
+    live_allocations: int
+    live_streams: int
+    live_events: int
+    live_modules: int
+    problems: int
+
+    def since(self, before: Counters) -> Counters:
+        """How much more than ``before``."""
+        return Counters(*[getattr(self, f.name) - getattr(before, f.name) for f in fields(self)])
+
+
+class SoftwareGpu:
+    """A driver of some software GPUs.
+
+    Options, for ``set``: ``devices`` and ``arch`` (0x90 for sm_90, 0x90a for gfx90a) before the driver is initialised;
+    ``memory`` of a device in bytes; ``seed`` of all that is random, 0 for none; ``milliseconds`` that a launch may take
+    ``eager``: operations run when they are queued, not when somebody waits; ``depth`` of a queue, before its older half
+    runs; ``hollow``: launches are counted and not run; ``hidden``: who initialises the driver finds no device.
+    """
+
+    def __init__(self, family: str, library: ctypes.CDLL) -> None:
+        self.family, self.library = family, library
+        library.software_gpu_calls.restype = ctypes.c_uint64
+        library.software_gpu_problems.restype = library.software_gpu_leaks.restype = ctypes.c_size_t
+
+    @classmethod
+    def shared(cls, family: str) -> SoftwareGpu:
+        """The one driver of the process, built and loaded by the first call."""
+        return _shared(family)
+
+    @classmethod
+    def private(cls, family: str, **options: int) -> SoftwareGpu:
+        """A new driver, with nothing in it, that nobody else finds."""
+        built = build.drivers()
+        folder = Path(tempfile.mkdtemp())
+        for name in (build.SERVER, build.SONAMES[family]):  # another file is another library to the loader
+            shutil.copy2(built / name, folder / name)
+        gpu = cls(family, ctypes.CDLL(str(folder / build.SONAMES[family]), ctypes.RTLD_LOCAL))
+        gpu.set(**options)
+        return gpu
+
+    def set(self, **options: int) -> None:
+        for name, value in options.items():
+            if not self.library.software_gpu_set(name.encode(), ctypes.c_uint64(value)):
+                raise ValueError(f"a software GPU has no option {name}")
+
+    def counters(self) -> Counters:
+        values = (ctypes.c_uint64 * len(fields(Counters)))()
+        self.library.software_gpu_counters(values)
+        return Counters(*values)
+
+    def calls(self, name: str = "") -> int:
+        """How often a function of the driver was called; any, without a name."""
+        return self.library.software_gpu_calls(name.encode())
+
+    def fail(self, status: int, nth: int = 1, name: str = "") -> None:
+        """Let the ``nth`` call from now, of all or of a function's, answer ``status``; ``nth=0`` takes it back."""
+        self.library.software_gpu_fail(name.encode(), ctypes.c_uint64(nth), ctypes.c_int(status))
+
+    def problems(self) -> list[str]:
+        """The misuse that was found since this was last asked."""
+        return self._lines(self.library.software_gpu_problems)
+
+    def leaks(self) -> list[str]:
+        """What is allocated now."""
+        return self._lines(self.library.software_gpu_leaks)
+
+    def _lines(self, function: object) -> list[str]:
+        assert callable(function)
+        buffer = ctypes.create_string_buffer(1 << 20)
+        function(buffer, ctypes.c_size_t(len(buffer)))
+        return buffer.value.decode(errors="replace").splitlines()
+
+
+@functools.cache
+def _shared(family: str) -> SoftwareGpu:
+    path = build.drivers() / build.SONAMES[family]
+    return SoftwareGpu(family, ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
