@@ -422,7 +422,12 @@ class Jitted(NativeCallable):
         from dyn.explain.report import make_report
 
         versions = self._versions.in_order
-        parts = [make_report(v.optimized, v.traced, v.record, v.because, v.program.deferred_states()) for v in versions]
+        parts = [
+            make_report(
+                v.optimized, v.traced, v.record, v.because, v.program.deferred_states(), v.program.kernel_resources()
+            )
+            for v in versions
+        ]
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)

@@ -173,6 +173,13 @@ class KernelReport:
     stack_bytes: int
     shared_bytes: int
 
+    def describe(self) -> str:
+        """``32 registers, none spilled``"""
+        spilled = f"{self.spilled_bytes} bytes spilled" if self.spilled_bytes else "none spilled"
+        stack = f", {self.stack_bytes} bytes of stack" if self.stack_bytes else ""
+        shared = f", {self.shared_bytes} bytes of static shared memory" if self.shared_bytes else ""
+        return f"{self.registers} registers, {spilled}{stack}{shared}"
+
 
 @dataclass(frozen=True, slots=True)
 class GpuImage:

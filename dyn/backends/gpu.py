@@ -179,6 +179,11 @@ class GpuBackend:
         return text or source.text
 
 
+def blocks_at_once(record: int) -> int:
+    """How many blocks of a loaded kernel, by its record's address, the device runs at once: a launch has no more."""
+    return ctypes.c_int64.from_address(record + DeviceKernel.BLOCKS).value
+
+
 def reports(binary: Binary) -> dict[str, KernelReport]:
     """What the compiler has said of the kernels of a module, by symbol."""
     kernels = json.loads(unpack(binary.data)[_KERNELS])

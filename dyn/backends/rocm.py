@@ -79,7 +79,7 @@ class RocmBackend:
 
     @property
     def toolchain(self) -> str:
-        return f"{hipcc_version()} {' '.join(_OPTIONS)}"
+        return f"{hipcc_version(shutil.which('hipcc'))} {' '.join(_OPTIONS)}"
 
     def compile_kernels(self, source: Source) -> GpuImage:
         binary = self.compile(source)
@@ -101,11 +101,14 @@ class RocmExecutable:
         return context_of("rocm").kernel(self.module, symbol, 1)[0]
 
 
-@lru_cache(maxsize=1)
-def hipcc_version() -> str:
-    """What ``hipcc --version`` says; ``"none"`` where there is no hipcc."""
-    command = ["env", "HIP_PLATFORM=amd", "hipcc", "--version"]
+@lru_cache(maxsize=4)
+def hipcc_version(path: str | None) -> str:
+    """Identity of the hipcc at a path: what its ``--version`` says; ``"none"`` where there is none."""
+    if path is None:
+        return "none"
+    command = ["env", "HIP_PLATFORM=amd", path, "--version"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return "none"
+    return f"{path} {said}"

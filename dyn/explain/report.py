@@ -12,7 +12,7 @@ from dyn.backends.binaries import Origin
 from dyn.backends.deferred import State
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
-from dyn.lower.host import HostProgram, InRegion, site_text
+from dyn.lower.host import HostProgram, InRegion, Space, site_text
 from dyn.pipeline import Optimized
 from dyn.record import Record
 from dyn.schedule.kernel_text import kernel_name
@@ -130,12 +130,17 @@ def make_report(
     record: Record,
     because: str,
     states: Mapping[str, State] = MappingProxyType({}),
+    resources: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """The report of one program; ``states`` has those of its deferred kernels, by name."""
+    """The report of one program; ``states`` has those of its deferred kernels, by name, and ``resources`` what the
+    compiler says of a GPU's."""
 
     def state(variant: Variant) -> str:
-        known = states.get(kernel_name(variant.kernel)) if variant.deferred and states else None
-        return "" if known is None else known.value
+        if not states and not resources:
+            return ""
+        name = kernel_name(variant.kernel)
+        known = states.get(name) if variant.deferred else None
+        return ", ".join([*([] if known is None else [known.value]), *([resources[name]] if name in resources else [])])
 
     saved: Dim = 0
     for launch in by_group(optimized.launches):
@@ -145,7 +150,7 @@ def make_report(
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(by_group(optimized.launches), state)),
+        tuple(_groups(by_group(optimized.launches), state, on_device=optimized.host.space is Space.DEVICE)),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
@@ -247,14 +252,19 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _groups(launches: Sequence[Launch], state: Callable[[Variant], str]) -> list[GroupRow]:
+def _groups(launches: Sequence[Launch], state: Callable[[Variant], str], *, on_device: bool) -> list[GroupRow]:
     """Groups, each once: those that read the same, as the layers of a model do, are counted."""
-    counts = Counter(group_row(launch, state) for launch in launches)
+    counts = Counter(group_row(launch, state, on_device=on_device) for launch in launches)
     return [replace(row, count=count) for row, count in counts.items()]
 
 
-def group_row(launch: Launch, state: Callable[[Variant], str] = lambda variant: "") -> GroupRow:
-    """The row of a launch's group; ``state`` says whether a variant is compiled, where that is a question."""
+def group_row(
+    launch: Launch, state: Callable[[Variant], str] = lambda variant: "", *, on_device: bool = False
+) -> GroupRow:
+    """The row of a launch's group; ``state`` says what is to be said of a variant's kernel.
+
+    A program whose buffers are ``on_device`` calls libraries on the host.
+    """
     group = launch.group
     inside = _inside(group)
     variants = [
@@ -262,9 +272,10 @@ def group_row(launch: Launch, state: Callable[[Variant], str] = lambda variant: 
         for v in launch.variants
     ]
     if launch.call is not None:
-        variants.append(VariantRow("a library call", "always"))
+        variants.append(VariantRow("a library call, on the host" if on_device else "a library call", "always"))
     if launch.measures is not None:
-        variants.append(VariantRow(f"{launch.measures.name} is read by the host program", "always"))
+        read = "fetched" if on_device else "read"
+        variants.append(VariantRow(f"{launch.measures.name} is {read} by the host program", "always"))
     for body in launch.bodies:
         for inner in by_group(body.launches):
             variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))

@@ -110,7 +110,7 @@ CUDA = Vendor(
     remedy="install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither.",
 )  # fmt: skip
 ROCM = Vendor(
-    family="rocm", title="AMD's HIP runtime", libraries=("libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.5"),
+    family="rocm", title="AMD's HIP runtime", libraries=(*[f"libamdhip64.so.{n}" for n in (7, 6, 5)], "libamdhip64.so"),
     names=_HIP_NAMES, multiprocessors=63, grid=29, shared=None, dlpack=10, pinned=11, default_stream=0,
     remedy="install ROCm (libamdhip64.so), or run on a machine with an AMD GPU; compiling needs neither.",
 )  # fmt: skip
@@ -284,7 +284,7 @@ def _load(vendor: Vendor, library: str | None) -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise NoDriverError(f"{vendor.title} is not installed ({names[0]} is not there)")
+    raise NoDriverError(f"{vendor.title} is not installed ({names[-1]} is not there)")
 
 
 @dataclass(eq=False)

@@ -267,6 +267,23 @@ class Program:
             found |= reports(one.binary)
         return found
 
+    def kernel_resources(self) -> dict[str, str]:
+        """The same as text for people, by the kernel's name, with how many blocks run at once on the device."""
+        if not self.placement.on_device:
+            return {}
+        from dyn.backends.gpu import blocks_at_once
+
+        reports, told = self.kernel_reports(), dict[str, str]()
+        for number, source in enumerate(self.sources()):
+            if source.launch is None:
+                continue
+            name = source.symbols[0]
+            parts = [reports[name].describe()] if name in reports else []
+            if self._code is not None:
+                parts.append(f"{blocks_at_once(self._code.kernels[number])} blocks of {source.launch.threads} at once")
+            told[name] = ", ".join(parts)
+        return told
+
     def _code_of(
         self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
         useless: tuple[int, ...], constants: tuple[Array, ...], deferred: DeferredKernels,
