@@ -96,9 +96,8 @@ def test_libraries_and_callbacks_run_on_the_host(device: Device) -> None:
     v = floats(33)
     device.check(lambda v: (dnp.sort(v * 2), dnp.argsort(v)), v)
     device.check(lambda v: dnp.abs(dnp.fft.fft(v)), v)
-    device.check(
-        lambda a: dnp.linalg.cholesky(a @ a.T + dnp.eye(4, dtype="f4")), floats(4, 4)
-    ) if _contracts() else None
+    whole = floats(4, 4)
+    device.check(dnp.linalg.cholesky, whole @ whole.T + np.eye(4, dtype="f4"))
     out = dyn.ShapeDtypeStruct((33,), "float32")
     device.check(lambda v: dyn.pure_callback(lambda a: a * 2, out, v + 1), v)
     told = dyn.jit(dnp.sort, device=device.name)
