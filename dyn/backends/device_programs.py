@@ -170,6 +170,12 @@ class _DeviceFrame:
         return self.state[DeviceState.ERROR // 8], self.state[DeviceState.DISPATCH // 8]
 
 
+def _settle(given: Sequence[DeviceArray], stream: int) -> None:
+    """Have the memory of arrays of other streams stay until a call on ``stream`` is done."""
+    for array in given:
+        array.used_on(stream)
+
+
 class DeviceProgram:
     """A host program in memory whose buffers are on a device, ready to be called from many threads at once.
 
@@ -242,15 +248,17 @@ class DeviceProgram:
             finally:
                 FRAMES.stack.pop()
             outputs = self._outputs(frame, place)
-            for array in given:
-                array.used_on(stream)
+            _settle(given, stream)
         error, site, values, answered = frame.error, frame.site, frame.values, made.answered
         frame.outputs, frame.error, frame.beside = [], None, None
         self._idle.append(made)
         if status:
+            shapes = [array.shape for array in given]
+            given.clear()  # an error holds this frame: memory is to go back now
+            outputs.clear()
             if error is not None:
                 raise error
-            raise self._failure(site, values, [array.shape for array in given], answered)
+            raise self._failure(site, values, shapes, answered)
         return outputs
 
     def _given(self, array: Array | DeviceArray, stream: int) -> DeviceArray:
