@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import compileall
+import functools
 import json
 import os
 import subprocess
@@ -15,6 +17,13 @@ from benchmarks.machine import thread_environment
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@functools.cache
+def _compile_sources() -> None:
+    """Keep the bytecode of dyn's sources, as an installer does: the peers are installed, and have theirs."""
+    for folder in ("dyn", "benchmarks", "examples"):
+        compileall.compile_dir(ROOT / folder, quiet=2)
+
+
 class WorkerError(Exception):
     """A peer could not do what it was asked; the text says which and why."""
 
@@ -24,6 +33,7 @@ class Worker:
 
     def __init__(self, framework: str, cpus: list[int]) -> None:
         self.framework = framework
+        _compile_sources()
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", ",".join(map(str, cpus))],

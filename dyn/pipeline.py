@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Effort, LaunchShape, ObjectBackend, RenderedKernel, Source
+from dyn.backends.base import Effort, LaunchShape, ObjectBackend, Source
 from dyn.backends.binaries import Built
 from dyn.backends.deferred import DeferredKernels
 from dyn.backends.families import family_of, host_target
@@ -17,6 +17,7 @@ from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of, l
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.programs import Deferred
+from dyn.backends.rendering import Rendering, Scratch, rendering, scratch
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -38,7 +39,7 @@ from dyn.schedule.kernel_text import kernel_name, kernel_text
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.schedule.plan import lower_plan
 from dyn.schedule.target import Target
-from dyn.shapes import Dim, Symbol, substitute
+from dyn.shapes import Dim, substitute
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.function import TracedFunction
@@ -135,12 +136,11 @@ class Rendered:
 
 def render(optimized: Optimized) -> Rendered:
     """The texts of a program. Equal kernels are rendered once."""
-    family = family_of(optimized.target)
     kernel_effort, library_effort = _efforts(optimized)
     names = _names(optimized)
     at_once = _kept_at_hand(optimized, names)
     sources: dict[str, Source] = {}
-    rendered: dict[str, tuple[Dim, tuple[Symbol, ...]]] = {}
+    rendered: dict[str, Scratch] = {}
     table: list[list[tuple[str, Dim]]] = []
     calls: list[int] = []
     native: set[Launch] = set()
@@ -170,16 +170,15 @@ def render(optimized: Optimized) -> Rendered:
             if key not in at_once:
                 deferred.setdefault(key, {})[number] = None
             if key not in rendered:
-                kernel = replace(variant.kernel, name=key)
                 if key in at_once:
-                    text = family.render(kernel, optimized.target)
-                    sources[key] = _kernel_source(optimized.target, key, text, kernel, kernel_effort)
-                    rendered[key] = (text.scratch_bytes, variant.kernel.dims)
+                    text = rendering(variant.kernel, key, optimized.target)
+                    sources[key] = _kernel_source(optimized.target, key, text, variant.kernel, kernel_effort)
+                    rendered[key] = text.scratch
                 else:
-                    rendered[key] = (family.scratch(kernel, optimized.target), variant.kernel.dims)
-            bytes, symbols = rendered[key]
+                    rendered[key] = scratch(variant.kernel, key, optimized.target)
             # The scratch one worker needs, over the host's dims: a rendering may stand for several equal kernels.
-            row.append((key, substitute(bytes, dict(zip(symbols, variant.dims, strict=True)))))
+            one = rendered[key]
+            row.append((key, substitute(one.bytes, dict(zip(one.dims, variant.dims, strict=True)))))
         table.append(row)
     # The table of addresses: kernels, library calls, constants, two words a function outside, slots.
     constants = len(sources) + len(calls)
@@ -203,7 +202,7 @@ def host_target_of(target: Target) -> Target:
     return host_target() if family_of(target).on_device else target
 
 
-def _kernel_source(target: Target, name: str, text: RenderedKernel, kernel: Kernel, effort: Effort) -> Source:
+def _kernel_source(target: Target, name: str, text: Rendering, kernel: Kernel, effort: Effort) -> Source:
     shape = LaunchShape(text.threads, len(kernel.buffers), len(kernel.dims)) if family_of(target).on_device else None
     return Source(text.text, (name,), effort, text.routines, shape)
 
@@ -236,11 +235,11 @@ def names_for(optimized: Optimized, shapes: Sequence[Sequence[int]]) -> frozense
 
 def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]:
     """The texts of deferred kernels."""
-    family, (effort, _) = family_of(optimized.target), _efforts(optimized)
+    effort, _ = _efforts(optimized)
     kernels = {name: kernel for kernel, name in _names(optimized).items()}
     sources: list[Source] = []
     for name in names:
-        text = family.render(replace(kernels[name], name=name), optimized.target)
+        text = rendering(kernels[name], name, optimized.target)
         sources.append(_kernel_source(optimized.target, name, text, kernels[name], effort))
     return sources
 

@@ -45,6 +45,8 @@ class Family:
     compiler: Callable[[Target], Backend]
     backend: Callable[[Target, int], ObjectBackend]
     on_device: bool = False
+    #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
+    has_notes: bool = False
 
 
 @functools.cache
@@ -92,11 +94,16 @@ def _on_gpu(compiler: Callable[[Target], Compiler]) -> Callable[[Target, int], O
     return backend
 
 
+def _gpu_family(name: str, compiler: Callable[[Target], Compiler]) -> Family:
+    backend = _on_gpu(compiler)
+    return Family(_schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True)
+
+
 #: By ``Target.family``.
 FAMILIES: Mapping[str, Family] = {
     "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)),
-    "cuda": Family(_schedules_of("cuda"), _render_gpu, _scratch_gpu, CudaBackend, _on_gpu(CudaBackend), on_device=True),
-    "rocm": Family(_schedules_of("rocm"), _render_gpu, _scratch_gpu, RocmBackend, _on_gpu(RocmBackend), on_device=True),
+    "cuda": _gpu_family("cuda", CudaBackend),
+    "rocm": _gpu_family("rocm", RocmBackend),
 }
 
 

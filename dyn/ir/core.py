@@ -285,15 +285,18 @@ def _region_with(region: Region, values: Mapping[Value, Value]) -> Region:
 def attr_dims(attrs: Mapping[str, Attr]) -> Iterator[Dim]:
     """Every symbolic dim in some attributes."""
     for value in attrs.values():
-        yield from _dims_in(value)
+        if isinstance(value, SymExpr):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _dims_in(value)
 
 
-def _dims_in(value: Attr) -> Iterator[SymExpr]:
-    if isinstance(value, SymExpr):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _dims_in(item)
+def _dims_in(values: tuple[Attr, ...]) -> Iterator[SymExpr]:
+    for value in values:
+        if isinstance(value, SymExpr):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _dims_in(value)
 
 
 def map_attr_dims(attrs: Mapping[str, Attr], change: Callable[[Dim], Dim]) -> dict[str, Attr]:

@@ -12,7 +12,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, attr_dims
 from dyn.ir.opdef import OpKind
 from dyn.ir.redim import Substitution
-from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols, last_measured
 
 
 def bound_dim(op: Op) -> Symbol | None:
@@ -45,11 +45,13 @@ def own_mentions(op: Op) -> list[Symbol]:
     """The measured symbols in the types of an op's operands and results and in its attributes, by age."""
     found: set[Symbol] = set()
     for value in (*op.operands, *op.results):
-        for dim in value.shape:
+        for dim in value.type.shape:
+            if last_measured(dim) >= 0:
+                found.update(_measured_in(dim))
+    for dim in attr_dims(op.attrs) if op.attrs else ():
+        if last_measured(dim) >= 0:
             found.update(_measured_in(dim))
-    for dim in attr_dims(op.attrs):
-        found.update(_measured_in(dim))
-    return sorted(found, key=lambda s: s.uid)
+    return sorted(found, key=lambda s: s.uid) if found else []
 
 
 def mentions(op: Op) -> set[Symbol]:

@@ -19,6 +19,7 @@ __all__ = [
     "FOLD_LIMIT",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
+    "order_by_use",
     "own_results",
     "refine_shapes",
     "restate_demands",
@@ -54,9 +55,7 @@ def restate_demands(function: Function) -> Function:
     are, but for the demands of their regions.
     """
     restater = _Restater(function.facts)
-    ops = tuple([restater.op(op) for op in function.ops])
-    results = tuple([restater.value(v) for v in function.results])
-    return replace(function, ops=ops, results=results, facts=restater.facts)
+    return replace(function, ops=tuple([restater.op(op) for op in function.ops]), facts=restater.facts)
 
 
 def state_values(function: Function) -> Function:
@@ -101,7 +100,7 @@ class _Refiner(Redimension):
         if op.opdef.kind is not OpKind.CONTROL:  # their regions run wherever the op does
             for new, old in zip(regions, op.regions, strict=True):
                 self.restate(new.demands[len(old.demands) :])
-        return replace(op, regions=regions)
+        return replace(op, regions=regions) if op.regions else op
 
     def restate(self, demands: Sequence[Relation]) -> None:
         for relation in demands:
@@ -146,7 +145,7 @@ class _Restater(_Refiner):
         return dim
 
     def op(self, op: Op) -> Op:
-        return self.restated(Redimension.op(self, op))
+        return self.restated(replace(op, regions=tuple(map(self.region, op.regions))) if op.regions else op)
 
     def demanding(self, region: Region) -> Region:
         inner = type(self)(self.facts.within(region.demands))
@@ -217,6 +216,29 @@ def eliminate_dead_code(function: Function) -> Function:
             kept.append(op)
             live.update(op.reads())
     return function.with_ops(tuple(reversed(kept)))
+
+
+def order_by_use(function: Function) -> Function:
+    """Put each op right before the first that reads it.
+
+    Needs nothing. Ops that must run keep their order, with what they read before them; then come those that the results
+    need, in the order of the results and of operands. So functions of the same ops have them in the same order, however
+    they were written down. Other ops go.
+    """
+    made_by = {value: op for op in function.ops for value in op.results}
+    ordered: dict[Op, None] = {}
+    roots = [op for op in function.ops if must_run(op)]
+    roots += [made_by[value] for value in function.results if value in made_by]
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            op = waiting[-1]
+            missing = [made for v in op.reads() if (made := made_by.get(v)) is not None and made not in ordered]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                ordered[waiting.pop()] = None
+    return function.with_ops(tuple(ordered))
 
 
 def own_results(function: Function) -> Function:

@@ -30,6 +30,8 @@ def chosen_variants(host: HostProgram, shapes: Sequence[Sequence[int]]) -> Itera
                 yield variant
                 if variant.in_place is None:
                     break
+        if launch.when is not None:
+            yield launch.variants[-1]  # without which none of the launch runs
 
 
 def _holds(condition: Condition, sizes: Mapping[Symbol, int]) -> bool | None:

@@ -147,6 +147,7 @@ class HostProgram:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
             device = self.space is Space.DEVICE
+            when += "".join(f" unless {condition.describe()}" for condition in launch.unless)
             if launch.measures is not None:
                 fetched = ", fetched" if device else ""
                 lines.append(f"{indent}measure {launch.measures.name} ({arguments}){fetched}")
@@ -275,6 +276,6 @@ def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
     for launch in walk_launches(launches):
         for variant in launch.variants:
             yield from (*variant.exact_dims(), variant.grid)
-            yield from (c.dim for c in (launch.when, variant.condition) if c is not None)
+            yield from (c.dim for c in (launch.when, *launch.unless, variant.condition) if c is not None)
         for value in launch.temporaries:
             yield from value.shape

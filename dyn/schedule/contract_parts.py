@@ -21,10 +21,10 @@ from dyn.schedule.kernel import Expr, scalar_monoid
 from dyn.schedule.launch import Condition, Launch, scaled
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage, casts
-from dyn.schedule.parts import InParts, folded
+from dyn.schedule.parts import InParts, folded, join_in_turn, steps_of_part
 from dyn.schedule.target import Target
 from dyn.schedule.tiles import Sides, contraction_of, tile_forms
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, linear_in, product
+from dyn.shapes import Dim, as_dim, dim_min, linear_in, product
 
 
 class ContractionParts:
@@ -42,18 +42,16 @@ class ContractionParts:
         """The number of results."""
         return product(a.extent for a in self.nest.shared)
 
-    def conditions(self) -> tuple[Condition, Condition] | None:
-        """The conditions that parts pay, and that they do not; None if they never do."""
+    def condition(self) -> Condition | None:
+        """The condition that parts pay; None if they never do."""
         cuts = self.cuts
         if not cuts.part_steps or (isinstance(self.size, int) and self.size < min(cuts.long, cuts.part)):
             return None
         if self.alone:
-            return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
+            return Condition(self.size, cuts.part + 1, None)
         if self._grows():
             return None
-        many = dim_min(self.size - cuts.long, cuts.few_results - self.results)
-        few = dim_max(cuts.long - 1 - self.size, self.results - cuts.few_results - 1)
-        return Condition(many, 0, None), Condition(few, 0, None)
+        return Condition(dim_min(self.size - cuts.long, cuts.few_results - self.results), 0, None)
 
     def _grows(self) -> bool:
         """Whether there are many results, or none, wherever there are many products: a size is a factor of both."""
@@ -68,7 +66,7 @@ class ContractionParts:
 
     def choice(self) -> InParts:
         """The launches, and when they pay."""
-        return InParts(self.conditions(), self.launches, self.plan)
+        return InParts(self.condition(), self.launches, self.plan)
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
         """The launch of the parts, and the one that joins them."""
@@ -102,9 +100,7 @@ class ContractionParts:
         """Cut the contracted axis, or the outermost of several, so that about as many steps are a part, and store each
         part's sum: the shared axis of the parts, and their memory."""
         (phase,) = loops.phases
-        inner = product(a.extent for a in phase.axes[1:])
-        size = steps if inner == 1 else dim_max(floordiv(steps, dim_max(inner, 1)), 1)
-        outer, _ = loops.split(phase.axes[0], size, phase, name="p")
+        outer, _ = loops.split(phase.axes[0], steps_of_part(phase.axes, steps), phase, name="p")
         chunk, ref = loops.hoist(outer, phase), phase.folds[0].refs[0]
         parts = Value(TensorType(ref.dtype, (chunk.extent, self.results)))
         loops.append(Stage(writes=(folded(parts, self._place(chunk), ref),)))
@@ -131,8 +127,12 @@ class ContractionParts:
         total = Reduction(results, scalar_monoid(Scalar.ADD, literal(wide, 0)), states, casts(results))
         stage = Stage((part,), reductions=(total,))
         loops = Loops(Nest(nest.plan, nest.group, nest.shared, (stage, *nest.stages[1:])))
-        if self.alone:
+        if self.alone and not self.cuts.in_turn:
             loops.bind_lanes(loops.phases[0])
+            return loops
+        if self.cuts.in_turn:
+            join_in_turn(loops, loops.phases[0])
+        if self.alone:
             return loops
         _, lanes = loops.split(loops.fuse(loops.shared)[-1], self.cuts.columns)
         loops.bind_lane(lanes)

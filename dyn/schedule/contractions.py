@@ -17,7 +17,7 @@ from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
-from dyn.schedule.parts import in_parts
+from dyn.schedule.parts import cut_in_turn, in_parts
 from dyn.schedule.target import Target
 from dyn.schedule.tiles import Sides, contraction_of, tile_forms
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, free_symbols
@@ -90,10 +90,16 @@ def side_by_side(target: Target) -> Schedule:
 def _lower_dot(nest: Nest, target: Target) -> tuple[Launch, ...]:
     contraction = contraction_of(nest)
     if contraction.rows or contraction.columns:
-        whole = _in_tiles(Sides(nest), target)
-    else:
-        whole = launch_nest(Loops(nest), dots, (), "dot")
-    return in_parts(whole, ContractionParts(nest, target).choice())
+        return in_parts(_in_tiles(Sides(nest), target), ContractionParts(nest, target).choice())
+    cuts = schedules_of(target).sizes()
+    nest = replace(nest, order=cuts.order([contraction.result.dtype.wide], target))
+    parts = ContractionParts(nest, target).choice()
+    whole = launch_nest(Loops(nest), dots(), (), "dot")
+    if not (cuts.in_turn and parts.undecided):
+        return in_parts(whole, parts)
+    loops = Loops(nest)
+    dots(cuts.part)(loops)
+    return in_parts(whole, parts, loops.variant("dot, parts one by one"))
 
 
 def _in_tiles(sides: Sides, target: Target, others: Sequence[Form] = ()) -> Launch:
@@ -102,8 +108,14 @@ def _in_tiles(sides: Sides, target: Target, others: Sequence[Form] = ()) -> Laun
     return launch_nest(sides.loops.fork(), last.schedule, [*others, *forms], last.note, prefix="")
 
 
-def dots(loops: Loops) -> None:
-    """Vectors times vectors: lanes along what is contracted."""
-    first, *_ = loops.phases
-    loops.fuse(first.axes, first)
-    loops.bind_lanes(first)
+def dots(part: int = 0) -> Schedule:
+    """Vectors times vectors: lanes along what is contracted, in parts one after the other."""
+
+    def schedule(loops: Loops) -> None:
+        first, *_ = loops.phases
+        loops.fuse(first.axes, first)
+        if part:
+            cut_in_turn(loops, first, part)
+        loops.bind_lanes(first)
+
+    return schedule

@@ -146,11 +146,14 @@ class _Matcher:
         return read < written or (read == written and _is_in_place(self.launches[read], base, param))
 
     def _alternatives(self, base: Value) -> list[frozenset[int]]:
-        """For each condition of launches of the group that writes a value: those that don't run where it holds."""
+        """For each way in which the group that writes a value may run: the launches of it that don't."""
         group = self.launches[self.first[base]].group
-        own = [(t, launch.when) for t, launch in enumerate(self.launches) if launch.group is group]
-        conditions = dict.fromkeys(when for _, when in own if when is not None)
-        return [frozenset(t for t, when in own if when not in (None, c)) for c in conditions] or [frozenset()]
+        own = [(t, launch) for t, launch in enumerate(self.launches) if launch.group is group]
+        conditions = {condition for _, launch in own for condition in launch.unless}
+        never = [frozenset(t for t, launch in own if launch.when is not None)]
+        for condition in sorted(conditions, key=str):
+            never.append(frozenset(t for t, la in own if condition in la.unless or la.when not in (None, condition)))
+        return never if conditions else [frozenset()]
 
     def written(self, output: int) -> int:
         """The launch that first writes a result."""

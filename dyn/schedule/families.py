@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
-from dyn.errors import NotYetError
 from dyn.schedule.forms import Schedule
 from dyn.schedule.gpu import tables as gpu
+from dyn.schedule.gpu.contractions import contract_schedules as gpu_contract_schedules
 from dyn.schedule.launch import Launch
-from dyn.schedule.sizes import Limits, LoopSchedule
+from dyn.schedule.sizes import ContractVariant, Limits, LoopSchedule
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables as x86
-from dyn.schedule.x86.contractions import ContractVariant
 from dyn.schedule.x86.contractions import contract_schedules as x86_contract_schedules
 from dyn.shapes import Dim
 from dyn.stitch.groups import Group, Plan
@@ -42,9 +41,9 @@ class Schedules:
     running: Lowering
     #: A copy with updates in their order.
     scatter: Lowering
-    #: Sizes that contractions are cut by, and their tiles; None where there are no contractions yet.
+    #: Sizes that contractions are cut by, and their tiles.
     sizes: Callable[[], LoopSchedule]
-    contractions: Callable[..., tuple[ContractVariant, ...]] | None = None
+    contractions: Callable[..., tuple[ContractVariant, ...]]
 
 
 _GPU = Schedules(
@@ -56,6 +55,7 @@ _GPU = Schedules(
     running=gpu.lower_running,
     scatter=gpu.lower_scatter,
     sizes=lambda: gpu.SIZES,
+    contractions=gpu_contract_schedules,
 )
 
 #: By ``Target.family``.
@@ -98,10 +98,7 @@ def contract_schedules(target: Target, dtype: DType, reach: Reach, cols: Dim) ->
 
     ``cols`` is the number of columns.
     """
-    schedules = schedules_of(target).contractions
-    if schedules is None:
-        raise NotYetError(f"contractions for {target.family} come later.", remedy="compile for x86.")
-    return schedules(
+    return schedules_of(target).contractions(
         target, dtype, col_contiguous=reach.rhs_columns, red_contiguous=reach.rhs_reduced,
         lhs_contiguous=reach.lhs_reduced, cols=cols,
     )  # fmt: skip

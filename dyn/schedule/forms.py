@@ -13,7 +13,7 @@ from dyn.ir.opdef import OpKind
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops, Phase
-from dyn.shapes import SymExpr, substitute
+from dyn.shapes import SymExpr, as_dim, substitute, symbol
 
 #: A function that gives the loops of a kernel their order and their roles.
 Schedule = Callable[[Loops], None]
@@ -75,12 +75,17 @@ def _same_order(general: Loops, loops: Loops) -> bool:
     if any(op.opdef.kind is OpKind.CONTRACT for op in general.nest.group.ops):
         return False
     equal = loops.equal
+    depth = max((len(phase.axes) for phase in (*general.phases, *loops.phases)), default=0)
+    variables = [as_dim(symbol(f"i{number}", "a loop variable")) for number in range(depth)]
 
     def order(of: Loops) -> list[object]:
-        phases = [phase for phase in of.phases if phase.folds]
-        return [
-            ([substitute(a.extent, equal) for a in p.axes], p.inner, p.outer, p.width, lanes(of, p)) for p in phases
-        ]
+        found: list[object] = []
+        for phase in of.phases:
+            if phase.folds:
+                named = {a.var: variable for a, variable in zip(phase.axes, variables, strict=False)}
+                extents = [substitute(substitute(a.extent, equal), named) for a in phase.axes]
+                found.append((extents, phase.inner, phase.outer, phase.width, lanes(of, phase)))
+        return found
 
     def lanes(of: Loops, phase: Phase) -> object:
         if phase.inner is phase.outer is Role.SERIAL:

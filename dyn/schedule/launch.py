@@ -77,9 +77,6 @@ class Variant:
     #: Whether its kernel may be made after others: a call for which it is not there yet takes the next variant that
     #: holds, which computes the same to the last bit.
     deferred: bool = False
-    #: For each phase that folds floats the tree in which they combine, in words. Variants of a launch with other trees
-    #: give other bits; with the same ones the same, if their loops go as far.
-    trees: tuple[str, ...] = ()
     #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
 
@@ -119,8 +116,12 @@ class Launch:
     A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
     which has the same buffers, and ``bodies`` for the op's regions; nor what finds out a dim. A group may take several
     launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
-    are no values of the function. Where ``when`` does not hold nothing is launched; of the launches of one group those
-    with different conditions exclude one another.
+    are no values of the function. Where ``when`` does not hold nothing is launched.
+
+    Launches of a group may have an alternative, one launch before them: it runs ``unless`` these do, whose ``when`` is
+    one of these conditions, of which one holds at most. They run where that holds and the last variants of all of them
+    are made; a call that finds one missing says that it wants them. So the alternative is right for every shape, and
+    where the others are deferred it computes the same to the last bit.
     """
 
     group: Group
@@ -129,14 +130,14 @@ class Launch:
     temporaries: tuple[Value, ...] = ()
     when: Condition | None = None
     bodies: tuple[Body, ...] = ()
+    unless: tuple[Condition, ...] = ()
 
     def dims(self) -> Iterator[Dim]:
         """Dims by which the launch is chosen and sized, and those of its buffers; those of its conditional regions are
         left out."""
         for value in (*self.buffers, *self.temporaries):
             yield from value.shape
-        if self.when is not None:
-            yield self.when.dim
+        yield from (condition.dim for condition in (self.when, *self.unless) if condition is not None)
         for variant in self.variants:
             if variant.condition is not None:
                 yield variant.condition.dim

@@ -134,14 +134,6 @@ class Phase:
         """Whether the order counts in which its folds combine."""
         return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
 
-    def tree(self) -> str:
-        """The loops through which folds go, outermost first, and the order of lanes, in words."""
-        if not self.has_lanes():
-            return f"{len(self.axes)} serial"
-        order = "" if self.order is None else f" in {self.order.unroll} x {self.order.lanes}"
-        teams = f" in teams of {self.width}" if self.width else ""
-        return f"{len(self.axes) - 1} serial, lanes{order}{teams}"
-
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
         if self.chunks:
@@ -151,6 +143,9 @@ class Phase:
     def substitute(self, change: Mapping[Symbol, Dim]) -> None:
         """Write the code over other variables."""
         if change:
+            for number, a in enumerate(self.axes):
+                extent = substitute(a.extent, change)
+                self.axes[number] = a if extent is a.extent or extent == a.extent else replace(a, extent=extent)
             self.rewrite(Rewriter(lambda dim: substitute(dim, change)))
 
     def rewrite(self, rewriter: Rewriter) -> None:
@@ -673,8 +668,8 @@ class Loops:
         outputs = {v: self.outputs[v] for v in self.nest.group.outputs if v in self.outputs}
         return {**self.elements.inputs, **self.elements.temporaries, **outputs}
 
-    def variant(self, note: str, condition: Condition | None = None) -> Variant:
-        """The kernel, chosen where ``condition`` holds."""
+    def variant(self, note: str, condition: Condition | None = None, order: Sequence[Value] | None = None) -> Variant:
+        """The kernel, chosen where ``condition`` holds, with its memory in an order."""
         body = tuple(stmt for phase in self.phases for stmt in phase.statements())
         if self._change:
             body = self._rewriter().block(body)
@@ -687,10 +682,10 @@ class Loops:
         if self._team is not None and scratch:
             body, scratch = _for_each_team(self._team, body, scratch)
         body = nest(self.shared, roles, body, self._width)
-        buffers, scratch = tuple(self.buffers().values()), tuple(scratch)
-        made = bind_kernel(body, buffers, scratch, name=self.nest.group.name, condition=condition, note=note)
-        trees = tuple(phase.tree() for phase in self.phases if phase.folds_floats())
-        return replace(made, steps=tuple(map(str, self.steps)), trees=trees)
+        found = self.buffers()
+        buffers = tuple([found[value] for value in (found if order is None else order)])
+        made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
+        return replace(made, steps=tuple(map(str, self.steps)))
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""

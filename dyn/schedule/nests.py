@@ -67,10 +67,19 @@ def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Ind
 # Stitched reductions ------------------------------------------------------------------------------------------------
 
 
-def stitch_nest(plan: Plan, group: Group, sweeps: Sweeps, order: Order | None = None) -> Nest:
-    """A stage a sweep over the reduced axes, and at last one for what is known of each row."""
+def stitch_nest(
+    plan: Plan,
+    group: Group,
+    sweeps: Sweeps,
+    order: Order | None = None,
+    passes: Callable[[Sequence[Axis | None]], list[Stage]] | None = None,
+) -> Nest:
+    """A stage a sweep over the reduced axes, or those of ``passes``, and at last one for what is known of each row."""
     axes = [None if a in group.reduced else loop(f"i{a}", extent) for a, extent in enumerate(group.space)]
-    stages = [sweep_stage(plan, group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
+    if passes is not None:
+        stages = passes(axes)
+    else:
+        stages = [sweep_stage(plan, group, sweep.reduces, sweep.stored, axes) for sweep in sweeps.sweeps if sweep]
     stretched = sweeps.stretched()
     stages += [stretched_stage(values, shape, axes) for shape, values in stretched.items()]
     others = [v for v in group.outputs if not sweeps.is_full(v)]

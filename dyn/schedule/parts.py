@@ -6,6 +6,10 @@ the target say, the other folds the parts' results. As in a pairwise sum the err
 the number of parts, not with their product (Higham, "The accuracy of floating point summation", 1993); and the order
 is the same however many threads there are.
 
+Where the family says that states are joined ``in_turn``, the parts' states combine one after the other in runs of
+``RUN``, and the runs' states one after the other. That is what nested loops do, so a single kernel folds in the same
+order (``cut_in_turn``): the launches in parts are made in the background, and until they are there that kernel runs.
+
 Up to the size of one part the group is the single kernel that it would have been, as is one that reduces in order.
 Groups with several sweeps, which keep rows on the chip, are cut only where there are few rows; others wherever there
 are many elements. What such a kernel would keep on the chip lies in memory then, as large as the rows are. The second
@@ -14,7 +18,7 @@ pass of a variance is saved (``dyn.schedule.one_pass``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -22,17 +26,49 @@ from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements, Index
+from dyn.schedule.forms import Schedule
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store
-from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Folded, Loops, Memory
+from dyn.schedule.launch import Condition, Launch, Variant
+from dyn.schedule.loops import Folded, Loops, Memory, Phase
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
-from dyn.schedule.nests import loop, present, row_write, stretched_stage, sweep_stage
+from dyn.schedule.nests import loop, present, row_write, stitch_nest, stretched_stage, sweep_stage
 from dyn.schedule.one_pass import one_pass_variance
 from dyn.schedule.order import Order
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.sweeps import Sweep, Sweeps
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product
+from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, product, substitute
 from dyn.stitch.groups import Group, Plan
+
+#: Parts whose states combine before those of others do.
+RUN = 64
+
+
+def steps_of_part(axes: Sequence[Axis], elements: int) -> Dim:
+    """The steps of the outermost of some axes that make a part of about so many elements."""
+    inner = product(a.extent for a in axes[1:])
+    return elements if inner == 1 else dim_max(floordiv(elements, dim_max(inner, 1)), 1)
+
+
+def cut_in_turn(loops: Loops, phase: Phase, elements: int) -> None:
+    """Fold parts of a phase one after the other, in the order in which launches in parts do."""
+    if not phase.folds or phase.axes[0].extent == 1:
+        return
+    steps = steps_of_part(phase.axes, elements)
+    extent = phase.axes[0].extent
+    if isinstance(extent, int) and isinstance(steps, int) and extent <= steps:
+        return
+    part, _ = loops.split(phase.axes[0], steps, phase, name="p")
+    _runs(loops, phase, part)
+
+
+def join_in_turn(loops: Loops, phase: Phase) -> None:
+    """Fold the states of parts, along a phase's axis, one after the other."""
+    _runs(loops, phase, phase.axes[0])
+
+
+def _runs(loops: Loops, phase: Phase, part: Axis) -> None:
+    if not isinstance(part.extent, int) or part.extent > RUN:
+        loops.split(part, RUN, phase, name="q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +84,30 @@ class _State:
 
 
 class Parts:
-    """A group of reductions in parts."""
+    """A group of reductions in parts; of at ``least`` so many results, or of one, where the sizes of kept axes are
+    those in ``one``."""
 
-    def __init__(self, plan: Plan, group: Group, cuts: LoopSchedule, order: Order | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        group: Group,
+        cuts: LoopSchedule,
+        order: Order | None = None,
+        one: Mapping[Symbol, Dim] | None = None,
+        least: int = 0,
+    ) -> None:
         self.plan, self.group, self.cuts, self.order = plan, group, cuts, order
+        self.one = {} if one is None else one
+        self.least = least
         space, self.reduced = group.space, sorted(group.reduced)
         self.size = product(space[a] for a in self.reduced)
-        kept = [space[a] for a in range(len(space)) if a not in group.reduced]
+        kept = [substitute(space[a], self.one) for a in range(len(space)) if a not in group.reduced]
         self.kept = product(kept)
         self.unknown = sum(not isinstance(d, int) for d in kept)
         self.alone = all(d == 1 for d in kept)
         #: Whether lanes lie along the reduced axes.
         self.by_rows = self.alone or self.reduced[-1] == len(space) - 1
+        self.elements = cuts.part if self.by_rows else cuts.part_rows
         self.sweeps = Sweeps(plan, group, scratch=self.by_rows and cuts.few_long_rows > 0)
         self.passes = self._passes()
         self.stretched = self.sweeps.stretched()
@@ -70,22 +118,24 @@ class Parts:
         #: Full-size values that later sweeps need, and their memory.
         self.kept_values: dict[Value, Value] = {}
 
-    def conditions(self) -> tuple[Condition, Condition] | None:
-        """The conditions that parts pay, and that they do not; None if they never do."""
+    def condition(self) -> Condition | None:
+        """The condition that parts pay; None if they never do."""
         simple, cuts, most = self.simple, self.cuts, self._most_kept()
         if not cuts.part or not (simple or (self.alone and not self.stretched) or cuts.few_long_rows):
             return None
+        if self.one:
+            results = product(d for a, d in enumerate(self.group.space) if a not in self.group.reduced)
+            return Condition(dim_min(self.size - cuts.part - 1, 1 - results, results - 1), 0, None)
         if most is None:
-            return Condition(self.size, cuts.part + 1, None), Condition(self.size, 0, cuts.part)
+            return Condition(self.size, cuts.part + 1, None)
         least = cuts.part + 1 if self.by_rows else cuts.many_rows
         facts = self.plan.function.facts
         if not simple and (facts.multiple(self.kept) > most or facts.divides(self.size, self.kept).proved):
             return None  # there are more where there are any: heads of attention, or as many rows as columns
         if not simple and self.unknown > 1:
             return None  # so seldom so few that kernels of their own would mostly be compiled for nothing
-        many = dim_min(self.size - least, most - self.kept)
-        few = dim_max(least - 1 - self.size, self.kept - most - 1)
-        return Condition(many, 0, None), Condition(few, 0, None)
+        some = (self.kept - self.least,) if self.least else ()
+        return Condition(dim_min(self.size - least, most - self.kept, *some), 0, None)
 
     def _most_kept(self) -> int | None:
         """The most rows, or columns, of which parts are made; None for any number.
@@ -98,7 +148,23 @@ class Parts:
 
     def choice(self) -> InParts:
         """The launches, and when they pay."""
-        return InParts(self.conditions(), self.launches, self.plan)
+        return InParts(self.condition(), self.launches, self.plan)
+
+    def one_by_one(self, whole: Launch, keep: Mapping[int, Sequence[Value]], schedule: Schedule) -> Variant | None:
+        """A kernel over the memory of a launch that folds as the launches in parts do; None if it reads something else.
+
+        ``keep`` is what the launch's own kernels keep on the chip; ``schedule`` folds parts one after the other.
+        """
+
+        def stages(axes: Sequence[Axis | None]) -> list[Stage]:
+            return [stage for sweeps in self.passes if (stage := self._stage(sweeps, axes)) is not None]
+
+        kept = {number: sweeps[0].kept for number, sweeps in enumerate(self.passes) if sweeps[0].kept and keep}
+        loops = Loops(stitch_nest(self.plan, self.group, self.sweeps, self.order, stages), keep=kept, equal=self.one)
+        schedule(loops)
+        if set(loops.buffers()) != set(whole.buffers):
+            return None
+        return loops.variant(f"{self.group.name}, parts one by one", order=whole.buffers)
 
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
         """Two launches for each pass that reduces, one for each that only stores, and for what is stretched."""
@@ -165,7 +231,8 @@ class Parts:
         for value, memory in self.kept_values.items():
             loaded[value] = memory, lambda index: linearize(index, self.group.space)
         folded = [Folded(state.reduction, state.whole, place) for state in self.states]
-        return Loops(Nest(self.plan, self.group, present(shared), stages, self.order), loaded=loaded, folded=folded)
+        nest = Nest(self.plan, self.group, present(shared), stages, self.order)
+        return Loops(nest, equal=self.one, loaded=loaded, folded=folded)
 
     def _parts(
         self,
@@ -188,9 +255,9 @@ class Parts:
         own = loops.fuse(phase.axes, phase)
         if self.by_rows and self.cuts.divided:
             own = [loops.flatten(own, phase)]
-        outer, _ = loops.split(own[0], self._steps(own), phase, name="p")
+        outer, _ = loops.split(own[0], steps_of_part(own, self.elements), phase, name="p")
         chunk = loops.hoist(outer, phase)
-        place = self._kept_place(axes) * chunk.extent + as_dim(chunk.var)
+        place = self._part_place(axes, chunk)
         writes: list[Write] = []
         states: list[_State] = []
         for reduction, fold in zip(stage.reductions, phase.folds, strict=True):
@@ -211,21 +278,24 @@ class Parts:
         temporaries = *(value for state in states for value in state.parts), *memory.values()
         return loops.launch(f"{self.group.name}, parts", temporaries=temporaries, when=when), states
 
-    def _steps(self, axes: list[Axis]) -> Dim:
-        """Of the outermost reduced axis, as many steps as make a part of the schedule's elements, or rows."""
-        inner = product(a.extent for a in axes[1:])
-        steps = self.cuts.part if self.by_rows else self.cuts.part_rows
-        return steps if inner == 1 else dim_max(floordiv(steps, dim_max(inner, 1)), 1)
+    def _part_place(self, axes: list[Axis | None], part: Axis) -> Dim:
+        """Place of a part's state: those that lanes fold side by side are neighbours."""
+        if self.by_rows or not self.cuts.in_turn:
+            return self._kept_place(axes) * part.extent + as_dim(part.var)
+        return as_dim(part.var) * self.kept + self._kept_place(axes)
 
     def _joined(self, states: list[_State], when: Condition | None, *, rows: bool, more: bool) -> Launch:
         """The parts' states folded, and with ``rows`` what is computed from all results of the group."""
         axes = self._axes()
         part = axis("p", states[0].parts[0].shape[1], AxisKind.REDUCE)
-        place = self._kept_place(axes) * part.extent + as_dim(part.var)
+        place = self._part_place(axes, part)
         fold = Stage((part,), reductions=tuple(_join(state, place) for state in states))
         loops = self._loops(axes, (fold,))
         (phase,) = loops.phases
-        loops.bind_lanes(phase)
+        if self.cuts.in_turn:
+            join_in_turn(loops, phase)
+        else:
+            loops.bind_lanes(phase)
         whole = self._kept_place(axes)
         writes: list[Write] = []
         if more:
@@ -235,6 +305,9 @@ class Parts:
             outputs = [v for v in self.group.outputs if not (self.sweeps.is_full(v) or self.sweeps.is_stretched(v))]
             writes += [row_write(v, self.group, axes) for v in outputs]
         loops.append(Stage(writes=tuple(writes)))
+        if self.cuts.in_turn and not self.by_rows:
+            _, lanes = loops.split(loops.shared[-1], self.cuts.columns)
+            loops.bind_lane(lanes)
         temporaries = tuple(value for state in states for value in state.whole) if more else ()
         return loops.launch(f"{self.group.name}, parts joined", temporaries=temporaries, when=when)
 
@@ -250,24 +323,35 @@ def _join(state: _State, place: Dim) -> Reduction:
 
 @dataclass(frozen=True, slots=True)
 class InParts:
-    """Launches that together do what one does: the conditions that they pay, and that they do not, and their maker."""
+    """Launches that together do what one does: the condition that they pay, and their maker."""
 
-    conditions: tuple[Condition, Condition] | None
+    condition: Condition | None
     launches: Callable[[Condition | None], tuple[Launch, ...]]
     plan: Plan
 
+    @property
+    def undecided(self) -> bool:
+        """Whether there are sizes for which they pay and others."""
+        return self.condition is not None and self.condition.decided(self.plan.function.facts) is None
 
-def in_parts(whole: Launch, parts: InParts) -> tuple[Launch, ...]:
-    """A launch for few elements, and launches in parts for many: those that may be needed."""
-    if parts.conditions is None:
-        return (whole,)
-    when, otherwise = parts.conditions
-    decided = when.decided(parts.plan.function.facts)
+
+def in_parts(whole: Launch, parts: InParts, alike: Variant | None = None) -> tuple[Launch, ...]:
+    """A launch for few elements, and launches in parts for many: those that may be needed.
+
+    ``alike`` is a kernel over the same memory as the whole that folds in the order of the parts, if there is one. It
+    runs for many elements until the launches in parts are made, which are deferred then.
+    """
+    when = parts.condition
+    decided = False if when is None else when.decided(parts.plan.function.facts)
     if decided is False:
         return (whole,)
     if decided:
         return parts.launches(None)
-    return (Launch(whole.group, whole.buffers, whole.variants, when=otherwise), *parts.launches(when))
+    made = parts.launches(when)
+    if alike is not None:
+        made = tuple(replace(la, variants=tuple(replace(v, deferred=True) for v in la.variants)) for la in made)
+        whole = replace(whole, variants=(replace(alike, condition=when), *whole.variants))
+    return (replace(whole, unless=(*whole.unless, when)), *made)
 
 
 def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:

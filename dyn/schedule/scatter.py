@@ -35,6 +35,9 @@ from dyn.schedule.sizes import LoopSchedule
 from dyn.shapes import Dim, as_dim, dim_max, product
 from dyn.stitch.groups import Group, Plan
 
+#: Up to how many neighbours are updated one by one: what lanes store for some of them cannot be read at once.
+_FEW_LANES = 4
+
 
 def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
     """The launch of a scatter: the wide form, and before it what is quicker where its condition holds."""
@@ -159,7 +162,9 @@ class Scatters:
                 free = [lanes]
             if copy.axes:
                 loops.bind_lanes(copy)
-            if self._are_neighbours(change, updates, along_own=bool(free)):
+            length = change.axes[-1].extent if change.axes else 0
+            few = isinstance(length, int) and length <= _FEW_LANES
+            if not few and self._are_neighbours(change, updates, along_own=bool(free)):
                 loops.bind_lanes(change)
 
         return schedule

@@ -1,4 +1,4 @@
-"""The sizes that loop nests are cut into."""
+"""The sizes that loop nests are cut into, and the tiles of contractions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dyn.dtypes import DType
+from dyn.schedule.kernel import Tile
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target
 
@@ -31,6 +32,8 @@ class LoopSchedule:
 
     Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
 
+    The states of parts are joined ``in_turn``, as a kernel does that goes through all parts itself, or else by lanes.
+
     Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
 
@@ -51,6 +54,7 @@ class LoopSchedule:
     few_rows: int = 0
     few_long_rows: int = 0
     divided: bool = False
+    in_turn: bool = False
     tile: int = 0
     tile_side: int = 0
     accumulators: int = 0
@@ -61,6 +65,23 @@ class LoopSchedule:
         if not (self.accumulators and widest):
             return None
         return Order(self.part, target.lanes(widest), self.accumulators)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractVariant:
+    """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
+
+    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
+    adds up in the order of the last variant, which is right for any number of rows.
+    """
+
+    tile: Tile
+    row_chunk: int
+    col_panel: int
+    min_rows: int
+    max_rows: int | None
+    note: str
+    adds_alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

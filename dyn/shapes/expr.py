@@ -110,11 +110,14 @@ class SymExpr(_Interned):
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
     constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
     where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height``, ``weight`` and
-    ``divides`` are as those of :class:`Opaque`; ``text`` is what people read. Made by arithmetic, :func:`as_dim` and
-    the functions of this package.
+    ``divides`` are as those of :class:`Opaque`; ``last_measured`` is the age of the youngest measured symbol, or -1;
+    ``text`` is what people read. Made by arithmetic, :func:`as_dim` and the functions of this package.
     """
 
-    __slots__ = ("atoms", "constant", "divides", "height", "is_large", "key", "symbols", "terms", "text", "weight")
+    __slots__ = (
+        "atoms", "constant", "divides", "height", "is_large", "key", "last_measured", "symbols", "terms", "text",
+        "weight",
+    )  # fmt: skip
     terms: tuple[tuple[Monomial, int], ...]
     constant: int
     atoms: frozenset[Atom]
@@ -124,9 +127,13 @@ class SymExpr(_Interned):
     divides: bool
     is_large: bool
     key: tuple[Any, ...]
+    last_measured: int
     text: str
 
     def __getattr__(self, name: str) -> Any:
+        if name == "last_measured":
+            self.last_measured = max([s.uid for s in self.symbols if s.measured], default=-1)
+            return self.last_measured
         if name == "text":  # which every demand of a size has in its reason, and most expressions are in no demand
             self.text = text_for_people(self)
             return self.text

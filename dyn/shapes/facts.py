@@ -401,8 +401,10 @@ class Facts:
             return Facts.none().ask(relation)
         key = _key(relation)
         hit = self._decided.get(key)
-        if hit is None and relation.last_measured() < self._last_measured:
-            return self.known_by(relation.last_measured()).ask(relation)
+        if hit is None and self._last_measured >= 0:
+            age = relation.last_measured()
+            if age < self._last_measured:
+                return self.known_by(age).ask(relation)
         if hit is None:
             asked = self._memo.get(("ask", key))
             hit = None if asked is None else asked[0]

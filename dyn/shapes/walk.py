@@ -62,7 +62,7 @@ def opaques_below(dim: Dim, known: Callable[[Opaque], bool] | None = None) -> li
 
 def last_measured(dim: Dim) -> int:
     """The age (``Symbol.uid``) of the youngest measured symbol in a dim; -1 where there is none."""
-    return max([s.uid for s in free_symbols(dim) if s.measured], default=-1)
+    return -1 if isinstance(dim, int) else dim.last_measured
 
 
 def evaluate(dim: Dim, env: Mapping[Symbol, int]) -> int:

@@ -19,6 +19,7 @@ from dyn.ir.nested import in_regions
 from dyn.ir.passes import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
+    order_by_use,
     refine_shapes,
     restate_demands,
     simplify,
@@ -39,6 +40,7 @@ _CANONICAL: tuple[Callable[[Function], Function], ...] = (
     in_regions(eliminate_common_subexpressions),
     in_regions(propagate_transposes),
     in_regions(eliminate_dead_code),
+    in_regions(order_by_use),
 )
 #: The constants of questions that tell a size of 0 or 1 from others, such as ``n > 1`` and ``n >= 2``.
 _SMALL = (0, 1, 2)
@@ -60,11 +62,15 @@ def loosened(traced: TracedFunction) -> TracedFunction:
 
 
 def _without(function: Function, needless: Collection[Relation]) -> Function | None:
-    """The function under facts without some; None where it is not well formed under them, or demands more."""
+    """The function under facts without some; None where it is not well formed under them, or demands more.
+
+    Its values stay, and each op is inferred again: what it demands then, and that its results have the types that they
+    had, is demanded.
+    """
     facts = function.facts
     kept = [one for one in facts.relations if one not in needless]
     try:
-        loose = verify(restate_demands(replace(function, facts=_facts(facts, kept))))
+        loose = restate_demands(replace(function, facts=_facts(facts, kept)))
     except DynError:  # the solver may find no proof, too
         return None
     known = set(kept)

@@ -121,8 +121,10 @@ def _carriers(trace: Trace, region: Region, residuals: Sequence[Value]) -> list[
 
 
 def _symbols(region: Region) -> Iterable[Symbol]:
-    """The symbols of the dims in a region."""
-    return Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
+    """The symbols of the dims in a region, and of what it demands of them."""
+    written = Function("half", region.params, region.ops, region.results, Facts.EMPTY, ()).symbols()
+    demanded = {symbol for relation in region.demands for symbol in relation.symbols()}
+    return dict.fromkeys([*written, *sorted(demanded, key=lambda symbol: symbol.uid)])
 
 
 def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any:

@@ -5,22 +5,22 @@ product by its factors, a copy in another order by the original. Copies in anoth
 take no time worth the memory: they join the kernels that read them. So the least number of bytes is kept from which all
 else follows by such operations: a minimum cut of the graph of values, as in Min-Cut rematerialization (He and Yu, 2023,
 "Transcending Runtime-Memory Tradeoffs in Checkpointing by being Fusion Aware"). Arguments cost nothing, since they are
-there anyway. Sizes are compared as they grow: each symbol counts as the same large number, so that what is kept does
-not depend on the shapes of the first call.
+there anyway. Sizes are compared as they grow, by a large number for each symbol, so that what is kept does not depend
+on the shapes of the first call; but where the formulas of two partitions cross (:mod:`dyn.trace.crossing`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from dyn.errors import ShapeError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
-from dyn.shapes import evaluate, free_symbols, product
+from dyn.shapes import dim_sum
 from dyn.trace.context import Trace
+from dyn.trace.crossing import Partition, Sizes, bytes_of, least_of
 from dyn.trace.segments import Segments, segments_of
 
 #: How much a second half computes again: what takes no time, or all that makes the peak of memory fall.
@@ -28,8 +28,6 @@ Memory: TypeAlias = Literal["default", "low"]
 
 #: Operations that are as quick as reading their result: they become part of the loops that read it.
 _CHEAP = frozenset({OpKind.POINTWISE, OpKind.VIEW, OpKind.GENERATE})
-#: The number that each symbol counts as.
-_LARGE = 4096
 _ENDLESS = 1 << 100
 
 
@@ -37,19 +35,46 @@ def recomputing(trace: Trace, region: Region, memory: Memory = "default") -> Reg
     """The region, with copies of those operations before it that make what it reads from less than that.
 
     They stand where the first of them is needed. With ``memory="low"`` all that is computed between few places is
-    computed again (:mod:`dyn.trace.segments`).
+    computed again (:mod:`dyn.trace.segments`). Where the least is another one for other sizes, the sizes of the call
+    decide, and leave a guard (:mod:`dyn.trace.crossing`).
     """
     reads = dict.fromkeys(region.reads())
-    producers = _producers(trace, reads)
-    again = _beyond_the_cut(trace, reads, producers) if producers else set[Value]()
+    cheap = _producers(trace, reads)
+    if not cheap and memory == "default":
+        return region
+
+    def partition(size: Sizes) -> Partition:
+        return _partition(trace, reads, cheap, memory, size)
+
+    values = [*reads, *cheap, *[v for op in cheap.values() for v in op.operands]]
     if memory == "low":
-        kept = {v for v in reads if v not in again}
-        kept.update([v for value in again for v in producers[value].operands if v not in again])
-        segments = segments_of(trace.builder.ops, kept, _is_cheap, _bytes)
-        if segments is not None:
-            producers = _producers(trace, reads, segments)
-            again = _beyond_the_cut(trace, reads, producers)
-    return _with_copies(region, {value: op for value, op in producers.items() if value in again})
+        values += [v for op in trace.builder.ops for v in op.results]
+    made = dict.fromkeys([v for v in values if _producer(trace, v) is not None])
+    return _with_copies(region, least_of(trace, partition, made).again)
+
+
+def _partition(
+    trace: Trace, reads: Iterable[Value], cheap: dict[Value, Op], memory: Memory, size: Sizes
+) -> Partition:  # fmt: skip
+    """The partition that is the least where sizes are such as ``size`` says."""
+    producers = cheap
+    again = _beyond_the_cut(trace, reads, producers, size) if producers else set[Value]()
+    kept = _kept(trace, reads, producers, again)
+    cost = bytes_of(trace, kept)
+    segments = segments_of(trace.builder.ops, kept, _is_cheap, size) if memory == "low" else None
+    if segments is not None:
+        producers = _producers(trace, reads, segments)
+        again = _beyond_the_cut(trace, reads, producers, size)
+        kept = _kept(trace, reads, producers, again)
+        cost = dim_sum([bytes_of(trace, part) for part in (segments.ends, segments.greatest, segments.last)])
+    return Partition({value: op for value, op in producers.items() if value in again}, kept, cost)
+
+
+def _kept(trace: Trace, reads: Iterable[Value], producers: Mapping[Value, Op], again: Collection[Value]) -> list[Value]:
+    """The values that are kept where ``again`` are computed again, beside arguments."""
+    wanted = [v for v in reads if v not in again]
+    wanted += [v for value in again for v in producers[value].operands if v not in again]
+    return [v for v in dict.fromkeys(wanted) if _producer(trace, v) is not None]
 
 
 def _with_copies(region: Region, producers: Mapping[Value, Op]) -> Region:
@@ -122,7 +147,7 @@ def _producer(trace: Trace, value: Value) -> Op | None:
     return None
 
 
-def _beyond_the_cut(trace: Trace, reads: Iterable[Value], producers: dict[Value, Op]) -> set[Value]:
+def _beyond_the_cut(trace: Trace, reads: Iterable[Value], producers: Mapping[Value, Op], size: Sizes) -> set[Value]:
     """The values that are computed again: those on the readers' side of the minimum cut, the nearest to the readers.
 
     Each value is two nodes, ``2 * i`` and ``2 * i + 1``, with its bytes as the capacity between them. Nothing leads to
@@ -138,7 +163,8 @@ def _beyond_the_cut(trace: Trace, reads: Iterable[Value], producers: dict[Value,
     source, sink = 2 * len(numbers), 2 * len(numbers) + 1
     for value, number in numbers.items():
         op = producers.get(value)
-        network.edge(2 * number, 2 * number + 1, _bytes(value) if _producer(trace, value) else 0)
+        # Of equal bytes the fewest arrays are kept: a whole one rather than its parts.
+        network.edge(2 * number, 2 * number + 1, size(value) + 1 if _producer(trace, value) else 0)
         if op is None:
             network.edge(source, 2 * number, _ENDLESS)
         else:
@@ -148,16 +174,6 @@ def _beyond_the_cut(trace: Trace, reads: Iterable[Value], producers: dict[Value,
         network.edge(2 * numbers[value] + 1, sink, _ENDLESS)
     beyond = network.sink_side(source, sink)
     return {value for value in producers if 2 * numbers[value] in beyond}
-
-
-def _bytes(value: Value) -> int:
-    """The bytes of a value where every symbol is the same large number."""
-    size = product(value.shape)
-    try:
-        count = evaluate(size, dict.fromkeys(free_symbols(size), _LARGE))
-    except ShapeError:  # such sizes cannot be
-        count = _LARGE ** len(value.shape)
-    return max(count, 1) * value.dtype.itemsize
 
 
 class _Network:

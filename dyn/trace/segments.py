@@ -32,6 +32,9 @@ class Segments:
 
     ends: frozenset[Value]
     within: Mapping[Value, Op]
+    #: What else is kept while the derivative is computed: of the greatest segment but the last, and of that.
+    greatest: Collection[Value]
+    last: Collection[Value]
 
 
 def segments_of(
@@ -58,7 +61,13 @@ def segments_of(
     within = {
         value: op for op in ops[: cuts[-1] + 1] if op.opdef.kind not in _ONCE and not op.regions for value in op.results
     }
-    return Segments(ends, within)
+    #: What each segment would keep.
+    parts: list[list[Value]] = [[] for _ in range(len(cuts) + 1)]
+    for value in kept:
+        if value in produced:
+            parts[bisect_left(cuts, produced[value])].append(value)
+    greatest = max(parts[:-1], key=lambda part: sum([size(value) for value in part]))
+    return Segments(ends, within, greatest, parts[-1])
 
 
 def _crossing(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import build
+from tests.shim import unit
 
 
 def main(arguments: list[str]) -> int:
@@ -16,11 +17,11 @@ def main(arguments: list[str]) -> int:
     (arch,) = [a.partition("=")[2] for a in arguments if a.startswith("--offload-arch=")]
     warp = 64 if arch.startswith("gfx9") else 32
     text = Path(source).read_text(encoding="utf-8")
-    kernels = [_kernel(name, warp) for name in build.kernels(text)]
+    kernels = [_kernel(name, warp) for name in unit.kernels(text)]
     note = _note(_pack({"amdhsa.kernels": kernels, "amdhsa.target": f"amdgcn-amd-amdhsa--{arch}"}))
     try:
         result.write_bytes(build.module(f"{text}\n{note}", warp))
-    except build.BuildError as error:
+    except unit.BuildError as error:
         print(str(error).replace("kernels:", f"{source}:"), file=sys.stderr)
         return 1
     return 0

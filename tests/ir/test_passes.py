@@ -465,6 +465,25 @@ def test_what_has_no_elements_is_folded_by_a_known_shape_alone() -> None:
     assert function.ops[-1].opdef.name == "reduce"
 
 
+def test_ops_stand_where_they_are_used() -> None:
+    text = """func @f(%x: f32[n] "x", %i: i64[m] "i") -> (f32[n], f32[n]) {
+  dim n: "x.shape[0]"
+  dim m: "i.shape[0]"
+  %0 = sine(%x) : f32[n]
+  %1 = cosine(%0) : f32[n]
+  %2 = exponential(%x) : f32[n]
+  %3 = subtract(%2, %0) : f32[n]
+  return %3, %1
+}
+"""
+    ordered = verify(passes.order_by_use(verify(parse_function(text))))
+    assert [op.opdef.name for op in ordered.ops] == ["exponential", "sine", "subtract", "cosine"]
+    assert passes.order_by_use(ordered).ops == ordered.ops
+    with registered("loop", lambda ctx, operands, attrs: operands[:1]):
+        function = verify(parse_function(REGION.format(inner=2)))
+        assert [op.opdef.name for op in verify(passes.order_by_use(function)).ops]
+
+
 def test_what_regions_read_is_alive() -> None:
     with registered("loop", lambda ctx, operands, attrs: operands[:1]):
         function = verify(parse_function(REGION.format(inner=2)))

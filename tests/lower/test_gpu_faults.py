@@ -88,7 +88,7 @@ _ARRAYS: dict[str, Callable[[Array, Array], list[Array]]] = {
 }
 
 
-def run(subject: Subject, text: KernelText, seed: int) -> list[bytes | str]:
+def run(subject: Subject, text: KernelText, seed: int, on: ShimModule | None = None) -> list[bytes | str]:
     """What launches of one block leave in the output, or their errors."""
     x = np.random.default_rng(1).standard_normal((ROWS, COLS)).astype(np.float32)
     results: list[bytes | str] = []
@@ -97,7 +97,7 @@ def run(subject: Subject, text: KernelText, seed: int) -> list[bytes | str]:
         shared = evaluate(text.scratch_bytes, dict(zip(subject.kernel.dims, dims, strict=True)))
         try:
             arrays = _ARRAYS.get(subject.kernel.name, lambda x, y: [x, y])(x, y)
-            module().run(text.symbol, arrays, dims, 1, text.threads, shared, seed)
+            (module() if on is None else on).run(text.symbol, arrays, dims, 1, text.threads, shared, seed)
             results.append(y.tobytes())
         except ShimError as error:
             results.append(str(error))

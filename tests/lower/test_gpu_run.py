@@ -43,12 +43,12 @@ class Machine:
 
 
 @lru_cache
-def machine_for(variant: str) -> Machine:
+def machine_for(variant: str, *, races: bool = False) -> Machine:
     target = gpu_target(*VARIANTS[variant])
     kernels = {k.name: (k, emit_kernel(k, target)) for k in gpu_kernels.all_kernels()}
     for kernel, _ in kernels.values():
         check(kernel)
-    module = ShimModule([text for _, text in kernels.values()], dialect_of(target), target.warp)
+    module = ShimModule([text for _, text in kernels.values()], dialect_of(target), target.warp, races=races)
     return Machine(module, kernels)
 
 
@@ -319,6 +319,18 @@ def test_scalars(machine: Machine, dtype: DType) -> None:
         assert y.dtype == expected.dtype
         rtol, atol = (2e-6 if dtype.bits == 32 else 1e-14, 1e-37) if dtype.is_float else (0, 0)
         np.testing.assert_allclose(y, expected, rtol, atol, err_msg=f"{fn} {dtype}")
+
+
+def test_any_byte_but_0_is_true(machine: Machine) -> None:
+    """What another library calls a bool may be any byte: results are of 0 and 1, and so is what is computed from it."""
+    a, b = (m.ravel().copy() for m in np.meshgrid(*[np.array([0, 1, 2, 255], np.uint8)] * 2, indexing="ij"))
+    kernel, _ = gpu_kernels.scalars(dtypes.bool_)
+    made: list[list[Array]] = []
+    for inputs in ([a, b, b], [a != 0, b != 0, b != 0]):
+        outputs = [np.empty(len(a), buffer.dtype.np) for buffer in kernel.buffers[3:]]
+        machine.run(kernel.name, [x.view(np.bool_) for x in inputs] + outputs, [len(a)])
+        made.append(outputs)
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(*made, strict=True))
 
 
 def test_maximum_of_zeros_and_nans(machine: Machine) -> None:

@@ -17,7 +17,7 @@ from dyn.lower.gpu.emit import emit_kernel
 from dyn.lower.gpu.indices import dim_text
 from dyn.lower.gpu.scalars import C_TYPES, TABLE, apply, literal
 from dyn.ops.scalar import COMPARISONS, Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, Tile, TileContract, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Operand, Ref, Role, Store, Tile, TileContract, check
 from dyn.schedule.target import Target
 from dyn.shapes import as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
 from dyn.shapes.expr import Atom
@@ -145,23 +145,22 @@ def test_index_expressions() -> None:
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def contraction() -> Kernel:
+def contraction(shape: Tile) -> Kernel:
     m, n, k, row, col, red = map(symbol, ("m", "n", "k", "row", "col", "red"))
     a, b, c, acc = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32), Ref("acc", F32)
     epilogue = (Store(c, as_dim(row) * as_dim(n) + as_dim(col), acc),)
     lhs = Load(a, as_dim(row) * as_dim(k) + as_dim(red))
     rhs = Load(b, as_dim(red) * as_dim(n) + as_dim(col))
-    tile = TileContract(row, col, red, as_dim(m), as_dim(n), as_dim(k), lhs, rhs, acc, epilogue, Tile(6, 64))
+    tile = TileContract(row, col, red, as_dim(m), as_dim(n), as_dim(k), lhs, rhs, acc, epilogue, shape)
     return Kernel("matmul", (a, b, c), (m, n, k), (), (tile,))
 
 
-def test_contractions_wait() -> None:
-    with pytest.raises(NotYetError) as caught:
-        emit_kernel(contraction(), TARGETS["cuda"])
-    assert str(caught.value) == (
-        "kernel matmul: a contraction is not generated for cuda:sm_90a yet.\n"
-        "  help: compile it for x86, or call a library for the product."
-    )
+def test_tiles_that_no_block_has() -> None:
+    with pytest.raises(ValueError, match="f32 has no blocks of threads with tiles of 6x64, rhs staged"):
+        emit_kernel(contraction(Tile(6, 64)), TARGETS["cuda"])
+    high = Tile(8, 8, (Operand.LHS, Operand.RHS))
+    with pytest.raises(ValueError, match="m results do not fit into a tile of 128x64"):
+        emit_kernel(contraction(high), TARGETS["cuda"])
 
 
 def test_complex_numbers_wait() -> None:

@@ -223,7 +223,8 @@ def steps(program: Callable[..., Any], *axes: int | str) -> list[str]:
 
 def test_a_choice_goes_in_lanes_and_in_parts() -> None:
     rows = steps(lambda x: lax.reduce((x, places(x, 1)), (-np.inf, 0), as_jax("maximum"), (1,)), "m", "n")
-    assert rows == ["bind r1 to lanes", "split r1 by 32768; hoist p; bind r1 to lanes", "bind p to lanes"]
+    whole = "split r1 by 32768; split p by 64; bind r1 to lanes"
+    assert rows == [whole, "bind r1 to lanes", "split r1 by 32768; hoist p; bind r1 to lanes", "split p by 64"]
 
 
 def test_places_that_may_not_increase_keep_their_order() -> None:

@@ -3,72 +3,16 @@ tiles, and compared with the reference; the same bits for any grid."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import dtypes
-from dyn.backends.base import Source
 from dyn.backends.cuda import CudaBackend
-from dyn.backends.reference import run_reference
 from dyn.backends.rocm import RocmBackend
-from dyn.lower.gpu.dialect import dialect_of
-from tests.lower.gpu_programs import TARGETS, Compiled, compile_function, run
-from tests.shim.run import ShimModule
-
-Array = np.ndarray[Any, Any]
-#: Around a few lanes, warps, tiles and blocks.
-EDGES = (0, 1, 2, 31, 33, 65, 257)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program, its arguments (a dtype and dims each), and the sizes of their dims that it is run at."""
-
-    function: Callable[..., Any]
-    arguments: str
-    sizes: tuple[tuple[int, ...], ...]
-
-    def structs(self) -> list[dyn.ShapeDtypeStruct]:
-        made: list[dyn.ShapeDtypeStruct] = []
-        for argument in self.arguments.split(", "):
-            dtype, *dims = argument.split()
-            made.append(dyn.ShapeDtypeStruct(tuple([int(d) if d.isdigit() else d for d in dims]), dtype))
-        return made
-
-    def arrays(self, sizes: Sequence[int]) -> list[Array]:
-        rng, names, free = np.random.default_rng(sum(sizes)), dict[str, int](), iter(sizes)
-        arrays: list[Array] = []
-        for argument in self.arguments.split(", "):
-            dtype, *dims = argument.split()
-            for d in dims:
-                if d not in names:
-                    names[d] = int(d) if d.isdigit() else next(free)
-            shape = [names[d] for d in dims]
-            values = rng.integers(-9, 10, shape) if dtype.startswith("int") else rng.standard_normal(shape)
-            arrays.append(np.asarray(values).astype(dtypes.dtype(dtype).np))
-        return arrays
-
-
-def at(text: str) -> tuple[tuple[int, ...], ...]:
-    """Sizes: ``at("1 1; 3 31")``."""
-    return tuple(tuple(map(int, sizes.split())) for sizes in text.split(";"))
-
-
-def edges(more: str = "") -> tuple[tuple[int, ...], ...]:
-    """Vectors around the edges."""
-    return (*[(n,) for n in EDGES], *at(more or "1023; 2049"))
-
-
-def both(more: str = "65 33") -> tuple[tuple[int, ...], ...]:
-    """Matrices of few rows around the edges, and more."""
-    return (*[(n, m) for n in (0, 1, 3) for m in EDGES], (33, 31), *at(more))
+from tests.schedule.gpu_cases import TARGETS, Case, Suite, at, both, edges
 
 
 def stitched(x: Any) -> Any:
@@ -138,58 +82,21 @@ CASES: dict[str, Case] = {
     ),
 }  # fmt: skip
 
-
-@lru_cache
-def programs_for(dialect: str) -> dict[str, Compiled]:
-    compiled: dict[str, Compiled] = {}
-    for number, (name, case) in enumerate(CASES.items()):
-        function = dyn.jit(case.function).trace(*case.structs()).traced.function
-        compiled[name] = compile_function(function, TARGETS[dialect], f"k{number}")
-    return compiled
-
-
-@lru_cache
-def machine(dialect: str) -> ShimModule:
-    """All programs for one dialect, in one translation unit."""
-    target = TARGETS[dialect]
-    texts = [text for each in programs_for(dialect).values() for text in each.texts.values()]
-    return ShimModule(texts, dialect_of(target), target.warp)
-
-
-def source(dialect: str) -> Source:
-    """The kernels of all programs."""
-    texts = [text for each in programs_for(dialect).values() for text in each.texts.values()]
-    return Source("\n".join(t.text for t in texts), tuple(t.symbol for t in texts))
+SUITE = Suite(CASES)
 
 
 def test_nvrtc_compiles_them(require_module: Callable[[str], Any]) -> None:
     require_module("cuda.bindings.nvrtc")
-    assert CudaBackend(TARGETS["cuda"]).compile(source("cuda")).data
+    assert CudaBackend(TARGETS["cuda"]).compile(SUITE.source(TARGETS["cuda"])).data
 
 
 def test_hipcc_compiles_them(require_tool: Callable[..., str]) -> None:
     require_tool("hipcc")
-    assert RocmBackend(TARGETS["hip64"]).compile(source("hip64")).data[:4] == b"\x7fELF"
+    assert RocmBackend(TARGETS["hip64"]).compile(SUITE.source(TARGETS["hip64"])).data[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize("dialect", TARGETS)
 @pytest.mark.parametrize("name", CASES)
 def test_classes(name: str, dialect: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
-    module, case, compiled = machine(dialect), CASES[name], programs_for(dialect)[name]
-    for sizes in case.sizes:
-        arrays = case.arrays(sizes)
-        expected = run_reference(compiled.program.function, arrays)
-        results = run(module, compiled, arrays)
-        for result, value in zip(results, expected, strict=True):
-            assert result is not None
-            tolerance = 2e-2 if result.dtype.itemsize == 2 else 2e-5
-            a, b = (np.asarray(v).astype(np.float64) for v in (result, value))
-            most = tolerance * (1 + np.abs(b[np.isfinite(b)]).max(initial=0))
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=most, err_msg=f"{name} at {sizes}")
-        for grid, seed in ((1, 2), (7, 3)):
-            again = run(module, compiled, arrays, grid, seed)
-            assert all(
-                a is not None and b is not None and a.tobytes() == b.tobytes()
-                for a, b in zip(results, again, strict=True)
-            )
+    SUITE.check(name, TARGETS[dialect])

@@ -19,6 +19,7 @@ from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.pipeline import Record, optimize
 from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
+from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Launch
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target
@@ -109,23 +110,87 @@ def launches(program: Callable[..., Any], *shapes: str) -> tuple[Launch, ...]:
     return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record()).launches
 
 
-def test_whole_and_parts_have_one_order() -> None:
-    """A size has the one or the other, and in both lanes take turns in the same way."""
+def _normal(x: Any, axis: int) -> Any:
+    """A row or a column by its moments."""
+    d = x - dnp.mean(x, axis=axis, keepdims=True)
+    return d / dnp.sqrt(dnp.mean(d * d, axis=axis, keepdims=True) + 1)
+
+
+#: Programs of a matrix whose launches in parts come later: each pass over rows, over columns, over all.
+_IN_PARTS: dict[str, Callable[[Any], Any]] = {
+    **PROGRAMS,
+    "normal rows": lambda x: _normal(x, -1),
+    "normal columns": lambda x: _normal(x, 0),
+    "argmax": lambda x: dnp.argmax(x, axis=-1),
+    "dot": lambda x: dnp.vdot(x, x + 1),
+    "half": lambda x: softmax(dnp.astype(x, dtypes.float16)),
+    "stretched": lambda x: dnp.sum(x * x[:1, :], axis=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", _IN_PARTS)
+def test_launches_in_parts_fold_as_one_kernel_does(name: str) -> None:
+    """Sizes below a part, of one and a bit, of more parts than one run has; few rows, and more than are cut."""
+    shapes = [(2, 7), (1, 32768), (3, 32769), (1, 2_200_000), (9, 40_000), (100_003, 1), (70_001, 3), (5000, 600)]
+    found: list[list[bytes]] = []
+    for when in ("none", "all"):
+        with dyn.config.override(variants=when):
+            run = dyn.jit(_IN_PARTS[name])
+            found.append([bits(run(draw(*shape))) for shape in shapes])
+    for shape, alone, in_parts in zip(shapes, *found, strict=True):
+        assert alone == in_parts, shape
+
+
+def test_one_column_none_and_several() -> None:
+    """A column alone is a row, of which there are kernels of their own; no column is nothing to read."""
+    programs: tuple[Callable[[Any], Any], ...] = (
+        lambda x: dnp.sum(x, axis=0),
+        lambda x: _normal(x, 0),
+        lambda x: dnp.sum(x.reshape(x.shape[0], x.shape[1], 1), axis=(0, 2)),
+    )
+    for program in programs:
+        shapes = [(0, 1), (1, 1), (5, 1), (5, 0), (70_001, 0), (70_001, 1), (70_001, 2)]
+        found: list[list[bytes]] = []
+        for when in ("none", "all"):
+            with dyn.config.override(variants=when):
+                run = dyn.jit(program)
+                results = [run(draw(*shape)) for shape in shapes]
+            found.append([bits(result) for result in results])
+        assert found[0] == found[1]
+    (whole, *_) = launches(lambda x: dnp.sum(x, axis=0), "n m")
+    assert [v.note for v in whole.variants] == [
+        "reduce, parts one by one", "stitch reduce", "stitch reduce, one column", "stitch reduce",
+    ]  # fmt: skip
+    assert len({kernel_text(v.kernel) for v in whole.variants}) == 3
+    assert len(whole.unless) == 2
+
+
+def test_whole_and_parts() -> None:
+    """One kernel is right for every size; those of parts run in its place where they pay, once they are there."""
     whole, parts, joined = launches(dnp.sum, "n")
-    trees = [v.trees for launch in (whole, parts, joined) for v in launch.variants]
-    assert trees == [("0 serial, lanes in 4 x 16",)] * 3
-    few, many = whole.when, parts.when
-    assert few is not None
-    assert many is not None
-    assert (few.dim, few.low, few.high, many.low, many.high) == (many.dim, 0, 32768, 32769, None)
+    assert whole.when is None
+    assert whole.unless == (parts.when,) == (joined.when,)
+    assert [[v.deferred for v in launch.variants] for launch in (whole, parts, joined)] == [
+        [False, False], [True], [True],
+    ]  # fmt: skip
+    assert (whole.variants[0].condition,) == whole.unless
+
+
+def test_moments_in_parts() -> None:
+    """A variance is one pass where there are parts, and two passes elsewhere."""
+    whole, *parts = launches(dnp.var, "n")
+    one_by_one, plain = (kernel_text(v.kernel) for v in whole.variants)
+    assert (one_by_one.count("lane"), plain.count("lane")) == (1, 2)
+    assert all(v.deferred for launch in parts for v in launch.variants)
 
 
 def test_forms_of_a_launch() -> None:
     """Axes that may be stretched apart are two loops, and one where they are not: two trees, for different sizes."""
     (launch,) = launches(lambda x, y: dnp.sum(x * y, axis=(1, 2)), "a b c", "d e f")[:1]
-    assert [v.trees for v in launch.variants] == [("0 serial, lanes in 4 x 16",), ("1 serial, lanes in 4 x 16",)]
-    rows = launches(lambda x, y: softmax(x + y), "a b", "c d")
-    assert all(len({v.trees for v in launch.variants}) == 1 for launch in rows)
+    assert [v.deferred for v in launch.variants] == [False, False, False]
+    assert (launch.variants[0].condition,) == launch.unless
+    (rows, *_) = launches(lambda x, y: softmax(x + y), "a b", "c d")
+    assert [v.deferred for v in rows.variants] == [False, True, False]
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

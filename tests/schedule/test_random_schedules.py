@@ -101,15 +101,18 @@ class _Drawn:
 
         return schedule
 
-    def along_rows(self, loops: Loops) -> None:
-        for phase in loops.phases:
-            if phase.axes:
-                _own_steps(loops, phase, self.rng)
-                if self.rng.random() < 0.8:
-                    loops.bind_lanes(phase)
-        _shared_steps(loops, self.rng)
+    def along_rows(self, part: int = 0) -> Callable[[Loops], None]:
+        def schedule(loops: Loops) -> None:
+            for phase in loops.phases:
+                if phase.axes:
+                    _own_steps(loops, phase, self.rng)
+                    if self.rng.random() < 0.8:
+                        loops.bind_lanes(phase)
+            _shared_steps(loops, self.rng)
 
-    def columns(self, sizes: object) -> Callable[[Loops], None]:
+        return schedule
+
+    def columns(self, sizes: object, part: int = 0) -> Callable[[Loops], None]:
         def schedule(loops: Loops) -> None:
             for phase in loops.phases:
                 if phase.axes:
@@ -121,14 +124,14 @@ class _Drawn:
 
         return schedule
 
-    def dots(self, loops: Loops) -> None:
-        self.along_rows(loops)
+    def dots(self, part: int = 0) -> Callable[[Loops], None]:
+        return self.along_rows(part)
 
     def in_tiles(self, variant: object, row: Axis, column: Axis) -> Callable[[Loops], None]:
         def schedule(loops: Loops) -> None:
             rng = self.rng
             if rng.random() < 0.3:  # a fold like any other
-                (self.along_rows if rng.random() < 0.5 else self.columns(None))(loops)
+                (self.along_rows() if rng.random() < 0.5 else self.columns(None))(loops)
                 return
             if rng.random() < 0.3:
                 loops.flatten(loops.phases[0].axes, loops.phases[0])

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dyn.lower.gpu.dialect import Dialect
 from dyn.lower.gpu.emit import KernelText
+from tests.shim import unit
 
-HERE = Path(__file__).resolve().parent
-FLAGS = (
-    "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-mf16c", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-fcf-protection=none", "-Wno-unknown-pragmas",
-)  # fmt: skip
-_serials = itertools.count()
+
+class ShimLaunch(ctypes.Structure):
+    """A launch, as ``abi.h`` has it."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t),
+        ("seed", ctypes.c_uint64), ("args", ctypes.POINTER(ctypes.c_void_p)), ("error", ctypes.c_char_p),
+        ("error_size", ctypes.c_size_t),
+    )  # fmt: skip
 
 
 class ShimLaunch(ctypes.Structure):
@@ -34,26 +34,17 @@ class ShimLaunch(ctypes.Structure):
 
 
 class ShimError(Exception):
-    """What a launch did wrong: a divergent barrier, shared memory overrun."""
+    """What a launch did wrong: a divergent barrier, shared memory overrun, a race."""
 
 
 class ShimModule:
     """Kernels of one dialect in one translation unit, compiled once for warps of ``warp`` lanes."""
 
-    def __init__(self, texts: Sequence[KernelText], dialect: Dialect, warp: int = 32) -> None:
+    def __init__(self, texts: Sequence[KernelText], dialect: Dialect, warp: int = 32, *, races: bool = False) -> None:
         self.dialect, self.warp = dialect, warp
         self.symbols = tuple([text.symbol for text in texts])
-        unit = [f'#include "{HERE / "shim.h"}"']
-        for text in texts:  # lines in messages are those of a kernel's own text
-            unit += [f'#line 1 "{text.symbol}"', text.text, f"SHIM_EXPORT({text.symbol})"]
-        with tempfile.TemporaryDirectory() as folder:
-            source, library = Path(folder, "unit.cpp"), Path(folder, f"unit{next(_serials)}.so")
-            source.write_text("\n".join(unit) + "\n", encoding="utf-8")
-            command = ["g++", *FLAGS, f"-DSHIM_WARP={warp}", f"-I{HERE / 'include'}", str(source), "-o", str(library)]
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode:
-                raise AssertionError(f"g++ refused the text:\n{result.stderr}")
-            self._library = ctypes.CDLL(str(library))
+        self._path = unit.build([(text.symbol, text.text) for text in texts], warp, races=races)
+        self._library = ctypes.CDLL(str(self._path))
 
     def run(
         self,
@@ -78,4 +69,4 @@ class ShimModule:
         address = ctypes.c_size_t.in_dll(self._library, f"shim_kernel_{symbol}").value  # what it begins with
         ctypes.CFUNCTYPE(None, ctypes.POINTER(ShimLaunch))(address)(ctypes.byref(launch))
         if error.value:
-            raise ShimError(f"{symbol}, {error.value.decode()}")
+            raise ShimError(f"{symbol}, {unit.with_lines(error.value.decode(), self._path)}")

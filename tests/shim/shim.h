@@ -28,12 +28,13 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ thread_local
 #define __syncthreads() shim::wait(shim::Waits::block, __LINE__)
 #define __syncwarp() shim::wait(shim::Waits::warp, __LINE__)
-#define __builtin_amdgcn_wave_barrier() shim::wait(shim::Waits::warp, __LINE__)
-#define __builtin_amdgcn_fence(order, scope) ((void)0)
+// A barrier alone keeps AMD's threads together; it takes a fence for them to see what the others have stored.
+#define __builtin_amdgcn_wave_barrier() shim::wait(shim::me->fenced ? shim::Waits::warp : shim::Waits::shuffle, __LINE__)
+#define __builtin_amdgcn_fence(order, scope) shim::fence()
 #define __shfl_xor_sync(lanes, value, mask) shim::exchange(value, mask, __LINE__)
 #define __shfl_xor(value, mask) shim::exchange(value, mask, __LINE__)
 #define threadIdx (shim::me->index)
@@ -53,9 +54,16 @@ shim_switch:
     ret
 )");
 
+#define SHIM_PLAIN __attribute__((no_sanitize("thread")))
+
 namespace shim {
 constexpr size_t max_shared = 256 << 10, guard = 64, stack_bytes = 64 << 10;
-enum class Waits { nothing, warp, block, ended };
+enum class Waits { nothing, warp, shuffle, block, ended };
+#ifdef SHIM_RACES
+constexpr bool one_worker = true; // blocks run one after the other
+#else
+constexpr bool one_worker = false;
+#endif
 struct Index { unsigned x, y, z; };
 struct Fiber {
     Index index;
@@ -63,6 +71,7 @@ struct Fiber {
     void* stack_pointer;
     Waits waits;
     int line;           // where it waits
+    bool fenced;        // since it last waited
     unsigned exchanges; // its shuffles so far: the parity picks the buffer, so that one may start before all have read
 };
 struct Launch {
@@ -79,31 +88,51 @@ static thread_local Index block_index, block_size, grid_size;
 static thread_local Launch* launch;
 static thread_local void* scheduler;
 static thread_local uint64_t slots[2][1024];
+} // namespace shim
 
-__attribute__((noinline)) inline void wait(Waits what, int line) {
+alignas(16) static thread_local unsigned char dyn_shared[shim::max_shared + shim::guard];
+
+#ifdef SHIM_RACES
+#include "races.h"
+#endif
+
+namespace shim {
+
+SHIM_PLAIN __attribute__((noinline)) inline void wait(Waits what, int line) {
     me->waits = what;
+    me->fenced = false;
     me->line = line;
     shim_switch(&me->stack_pointer, scheduler);
 }
 
-template <class T> T exchange(T value, int mask, int line) {
+SHIM_PLAIN inline void fence() { me->fenced = true; }
+
+template <class T> SHIM_PLAIN T exchange(T value, int mask, int line) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "vendors exchange words only");
     uint64_t* buffer = slots[me->exchanges++ % 2];
     std::memcpy(&buffer[me->number], &value, sizeof(T));
-    wait(Waits::warp, line);
+    wait(Waits::shuffle, line);
     std::memcpy(&value, &buffer[me->number ^ mask], sizeof(T));
     return value;
 }
 
-inline void enter() {
+SHIM_PLAIN inline void enter() {
     launch->kernel(launch->given.args);
     wait(Waits::ended, 0);
 }
 
 inline std::string describe(const Fiber& f) {
-    const char* where = f.waits == Waits::ended ? "has ended" : f.waits == Waits::warp ? "is in a shuffle" : "waits";
+    const char* where = f.waits == Waits::ended ? "has ended" : f.waits == Waits::shuffle ? "is in a shuffle" : "waits";
     std::string text = "thread " + std::to_string(f.number) + " " + where;
     return f.waits == Waits::ended ? text : text + " at line " + std::to_string(f.line);
+}
+
+// All threads of a warp or of the block have come to a barrier, and go on.
+inline void come_through([[maybe_unused]] Waits what, [[maybe_unused]] size_t warp) {
+#ifdef SHIM_RACES
+    if (what == Waits::warp) watch->syncs[warp] += 1;
+    if (what == Waits::block) watch->barriers += 1;
+#endif
 }
 
 // All fibers of [first, last) wait for one thing at one line: let them go on.
@@ -111,6 +140,7 @@ inline bool release(std::vector<Fiber>& fibers, size_t first, size_t last, Waits
     for (size_t i = first; i < last; ++i)
         if (fibers[i].waits != what || fibers[i].line != fibers[first].line) return false;
     for (size_t i = first; i < last; ++i) fibers[i].waits = Waits::nothing;
+    come_through(what, first / SHIM_WARP);
     return true;
 }
 
@@ -123,7 +153,7 @@ inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t&
     for (unsigned i = 0; i < fibers.size(); ++i) {
         void** top = (void**)(((uintptr_t)(stacks + (i + 1) * stack_bytes) & ~uintptr_t(15)) - 8);
         *--top = (void*)enter; // the address that the first switch returns to, below it six registers
-        fibers[i] = {unravel(i, block_size), i, top - 6, Waits::nothing, 0, 0};
+        fibers[i] = {unravel(i, block_size), i, top - 6, Waits::nothing, 0, false, 0};
         order[i] = i;
         if (i % SHIM_WARP == 0) warps.push_back(i);
     }
@@ -141,7 +171,7 @@ inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t&
                 shuffle(order.begin() + first, order.begin() + last);
                 for (unsigned i = first; i < last; ++i)
                     if ((me = &fibers[order[i]])->waits == Waits::nothing) shim_switch(&scheduler, me->stack_pointer);
-            } while (release(fibers, first, last, Waits::warp));
+            } while (release(fibers, first, last, Waits::shuffle) || release(fibers, first, last, Waits::warp));
         }
         if (release(fibers, 0, fibers.size(), Waits::ended)) return "";
         if (release(fibers, 0, fibers.size(), Waits::block)) continue;
@@ -151,22 +181,29 @@ inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t&
         return "divergent shuffle";
     }
 }
-} // namespace shim
-
-alignas(16) static thread_local unsigned char dyn_shared[shim::max_shared + shim::guard];
-
-namespace shim {
 inline void work(Launch& all) {
     launch = &all;
     grid_size = all.grid, block_size = all.block;
     const size_t threads = size_t(all.block.x) * all.block.y * all.block.z, shared = all.given.shared_bytes;
     std::vector<Fiber> fibers(threads);
     std::unique_ptr<char[]> stacks(new char[threads * stack_bytes]);
+#ifdef SHIM_RACES
+    Watch seen;
+    seen.stacks = stacks.get(), seen.stacks_end = stacks.get() + threads * stack_bytes;
+    watch = &seen;
+#endif
     for (uint64_t b; (b = all.next++) < all.blocks;) {
         block_index = unravel(b, all.grid);
         uint64_t random = all.given.seed * 0x9e3779b97f4a7c15u + b + 1;
         std::memset(dyn_shared, 0xcd, shared + guard); // NaN-like garbage: nothing is zero by luck
+#ifdef SHIM_RACES
+        seen.block = b + 1, seen.barriers = 0;
+        seen.syncs.assign((threads + SHIM_WARP - 1) / SHIM_WARP, 0);
+#endif
         std::string error = run_block(fibers, stacks.get(), random);
+#ifdef SHIM_RACES
+        if (error.empty()) error = seen.error;
+#endif
         for (size_t i = 0; i < guard; ++i)
             if (error.empty() && dyn_shared[shared + i] != 0xcd)
                 error = "shared memory is written past its " + std::to_string(shared) + " bytes";
@@ -175,13 +212,16 @@ inline void work(Launch& all) {
         all.error = "block " + std::to_string(b) + ": " + error;
         all.next = all.blocks;
     }
+#ifdef SHIM_RACES
+    watch = nullptr;
+#endif
 }
 
 inline void run(void (*kernel)(const void* const*), const ShimLaunch& given) {
     const unsigned *g = given.grid, *b = given.block;
     Launch all{kernel, given, {g[0], g[1], g[2]}, {b[0], b[1], b[2]}, uint64_t(g[0]) * g[1] * g[2]};
     std::thread other;
-    if (all.blocks >= 8) other = std::thread([&] { work(all); });
+    if (all.blocks >= 8 && !one_worker) other = std::thread([&] { work(all); });
     work(all);
     if (other.joinable()) other.join();
     std::snprintf(given.error, given.error_size, "%s", all.error.c_str());

@@ -43,6 +43,18 @@ def test_a_branch_whose_ways_are_equal() -> None:
     assert "an earlier program computes the same there, and its code runs" in str(f.explain())
 
 
+def test_the_same_ops_in_another_order() -> None:
+    @dyn.jit
+    def f(x: Any) -> Any:
+        if x.shape[0] > 1:
+            a, b = dnp.floor(x), dnp.abs(x)
+        else:
+            b, a = dnp.abs(x), dnp.floor(x)
+        return dnp.square(a) - b
+
+    assert compiles_after(f, lambda x: np.square(np.floor(x)) - np.abs(x)) == 1
+
+
 def test_a_program_for_one_size_alone_serves_no_other() -> None:
     @dyn.jit
     def f(x: Any) -> Any:

@@ -47,11 +47,13 @@ class Differentiable:
 class Derivative:
     """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals.
 
+    There is no ``half`` where PyTorch gives none of them a cotangent, though results depend on them: ``norm(x, 0)``.
+
     ``sources`` has for each input which of ``results`` depend on it, by their place there: one of which none has a
     cotangent gets none, as in PyTorch, where an optimizer leaves it alone.
     """
 
-    half: SecondHalf
+    half: SecondHalf | None
     residuals: tuple[Source, ...]
     results: tuple[int, ...]
     inputs: tuple[Origin, ...]
@@ -79,6 +81,8 @@ class Derivative:
         shapes: Sequence[tuple[torch.Size, torch.dtype]],
     ) -> Sequence[torch.Tensor | None]:  # fmt: skip
         """The cotangents of the inputs, where those of the results have the ``shapes``."""
+        if self.half is None:
+            return [None] * len(self.inputs)
         given = {number for number, one in enumerate(cotangents) if one is not None}
         whole = [
             torch.zeros(shape, dtype=dtype) if one is None else one
@@ -213,7 +217,7 @@ def differentiated(
     given = Leaves(values, flatten([0] * len(values))[1], "results")
     kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
     if not used:
-        return None
+        return Derivative(None, (), tuple(outputs), tuple(origins), (), tracing.memory) if origins else None
     residuals = _sources(tracing, arguments, results, kept)
     reached = [_reached(one.tensor) for one in outputs.values()]
     edges = [get_gradient_edge(leaves[number]).node for number in used]

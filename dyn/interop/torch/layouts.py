@@ -54,15 +54,20 @@ class Layout:
 
 
 def order_of(dims: Sequence[Dim], strides: Sequence[Dim]) -> Order | None:
-    """The order in which elements of these strides lie one after the other; rows where they do not."""
-    left, order, stride = list(range(len(dims))), list[int](), 1
+    """The order in which elements of these strides lie one after the other; rows where they do not.
+
+    Sizes of 0 count as 1 in strides that PyTorch makes, and as 0 in products that users write.
+    """
+    left, order = list(range(len(dims))), list[int]()
+    stride: Dim = 1
+    written: Dim = 1
     while left:
-        axis = next((axis for axis in reversed(left) if strides[axis] == stride), None)
+        axis = next((axis for axis in reversed(left) if strides[axis] in (stride, written)), None)
         if axis is None:
             return None
         left.remove(axis)
         order.insert(0, axis)
-        stride = stride * dim_max(dims[axis], 1)
+        stride, written = stride * dim_max(dims[axis], 1), written * dims[axis]
     return None if order == list(range(len(dims))) else tuple(order)
 
 

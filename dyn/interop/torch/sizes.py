@@ -3,7 +3,7 @@
 PyTorch's arithmetic on sizes, in C++ and in Python, calls methods of the node by their names (``SymNode`` in
 ``torch/fx/experimental/sym_node.py`` and ``c10/core/SymNodeImpl.h`` list them). With these nodes whatever PyTorch
 computes of a size is an expression over dyn's symbols, and whatever it asks is asked of dyn's solver
-(:mod:`dyn.interop.torch.conditions`): there is no second algebra of shapes, and nothing to translate.
+(:mod:`dyn.interop.conditions`): there is no second algebra of shapes, and nothing to translate.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, cast
 import torch
 
 from dyn.errors import NotYetError
-from dyn.interop.torch import conditions
-from dyn.interop.torch.conditions import Condition
+from dyn.interop import conditions
+from dyn.interop.conditions import Condition
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace

@@ -33,7 +33,7 @@ from torch.utils._pytree import tree_leaves
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
 from dyn.hosts import TORCH
-from dyn.interop.torch import conditions
+from dyn.interop import conditions
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
@@ -44,7 +44,7 @@ from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
 from dyn.shapes import Dim, RelKind
-from dyn.source import user_loc
+from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.partition import Memory
 from dyn.trace.tracer import Tracer
@@ -263,7 +263,8 @@ class Tracing(TorchDispatchMode):
     def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation as ops of dyn's. The function may catch what does not fit, as in PyTorch."""
         try:
-            return self._made(func, args, kwargs)
+            with anchored():
+                return self._made(func, args, kwargs)
         except ShapeError as error:
             raise torch_error(error) from None
 
@@ -464,7 +465,7 @@ class Tracing(TorchDispatchMode):
         """``x.t_()`` and its kin: the tensor becomes a view of what it was."""
         target, sibling = args[0], functional(func)
         view, name = VIEWS.get(sibling), func._schema.name.partition("::")[2]
-        if view is None:
+        if view is None and sibling not in IN_PLACE:
             raise NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="make a new tensor instead.")
         origin = record_of(target).storage.origin
         if origin is not None:
@@ -474,7 +475,10 @@ class Tracing(TorchDispatchMode):
                 loc=user_loc(),
                 remedy=f"call {name.removesuffix('_')}, which gives a new tensor.",
             )
-        record = self._view(sibling, view, args, kwargs)
+        if view is None:  # by strides
+            record = record_of(IN_PLACE[sibling](self, args, kwargs))
+        else:
+            record = self._view(sibling, view, args, kwargs)
         _ = record.value
         with self.maker.mode:
             func(*args, **kwargs)

@@ -27,8 +27,13 @@ class Dialect:
     float_to_half: str
     #: No lane of a warp goes on before all have come here, and sees what all had stored by then.
     team_barrier: str
-    #: The head of a kernel of ``{block}`` threads, and of a function that kernels call.
-    kernel: str = 'extern "C" __global__ void __launch_bounds__({block}) {symbol}'
+    #: Bounds of a kernel of ``{block}`` threads, of which ``{resident}`` blocks should be on a multiprocessor at once,
+    #: ``{warps}`` warps for each of its four schedulers.
+    resident_bounds: str
+    #: In front of the loop over the steps of a slice that are multiplied.
+    unroll_steps: str
+    #: The head of a kernel whose launches are bounded by ``{bounds}``, and of a function that kernels call.
+    kernel: str = 'extern "C" __global__ void __launch_bounds__({bounds}) {symbol}'
     function: str = "static __device__ __forceinline__"
     #: The block's shared memory, whose size the launch gives.
     shared: str = "alignas(16) extern __shared__ unsigned char {name}[];"
@@ -47,6 +52,8 @@ CUDA = Dialect(
     half_to_float="__half2float(__ushort_as_half(h.bits))",
     float_to_half="__half_as_ushort(__float2half_rn(x))",
     team_barrier="__syncwarp();",
+    resident_bounds="{block}, {resident}",
+    unroll_steps="#pragma unroll",
 )
 
 HIP = Dialect(
@@ -57,6 +64,8 @@ HIP = Dialect(
     half_to_float="(float)__builtin_bit_cast(_Float16, h.bits)",
     float_to_half="__builtin_bit_cast(unsigned short, (_Float16)x)",
     team_barrier='__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"); __builtin_amdgcn_wave_barrier();',
+    resident_bounds="{block}, {warps}",
+    unroll_steps="#pragma unroll 2",  # of more steps the compiler moves all loads to the front, and spills
 )
 
 _DIALECTS = {dialect.family: dialect for dialect in (CUDA, HIP)}

@@ -18,23 +18,23 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dyn.errors import NotYetError
 from dyn.lower.gpu.barriers import Barriers, Point
+from dyn.lower.gpu.contract import blocking_of, emit_contraction
 from dyn.lower.gpu.dialect import Dialect, dialect_of
+from dyn.lower.gpu.folds import combine, join_lanes, state_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
-from dyn.lower.gpu.memory import unroll_loop, update
+from dyn.lower.gpu.memory import SHARED, aligned, unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
-from dyn.lower.gpu.scalars import apply, c_type, literal
+from dyn.lower.gpu.scalars import apply, c_type, literal, memory_type
 from dyn.lower.routine import Routine
 from dyn.schedule.kernel import (
     Apply,
     Const,
     Expr,
-    Fold,
     Index,
     Kernel,
     Load,
@@ -43,7 +43,6 @@ from dyn.schedule.kernel import (
     Role,
     Stmt,
     Store,
-    TileContract,
     Update,
     children,
     most_iterations,
@@ -51,13 +50,11 @@ from dyn.schedule.kernel import (
     walk_stmts,
 )
 from dyn.schedule.target import Target
-from dyn.shapes import Dim, floordiv
+from dyn.shapes import Dim
 from dyn.shapes.expr import Atom
 
 #: Threads of a block, unless its loops are shorter: enough to hide latency, and few enough for any register need.
 BLOCK = 256
-_SHARED = "dyn_shared"
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +77,15 @@ class KernelText:
 def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> KernelText:
     """The C++ text of a kernel in the target's dialect, for blocks of ``block`` threads.
 
-    Unless given, a block has as many as its loops keep busy: a single warp where there is no LANE loop. Contractions
-    and complex numbers are not generated yet.
+    Unless given, a block has as many as its loops keep busy: a single warp where there is no LANE loop. A contraction's
+    block has as many threads as its tiles. Complex numbers are their parts by now: there is no type for them.
     """
-    for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, TileContract):
-            raise NotYetError(
-                f"kernel {kernel.name}: a contraction is not generated for {target} yet.",
-                remedy="compile it for x86, or call a library for the product.",
-            )
-    busy = _busy(kernel, target.warp)
-    block = busy if block is None else min(block, busy)
+    tiles = blocking_of(kernel)
+    if tiles is not None:  # which are for a number of threads
+        block = tiles.threads
+    else:
+        busy = _busy(kernel, target.warp)
+        block = busy if block is None else min(block, busy)
     if block % target.warp or not 0 < block <= 1024:
         raise ValueError(f"a block of {block} threads is not made of warps of {target.warp}, or too large")
     widest = max((loop.width for loop in walk_stmts(kernel.body) if isinstance(loop, Loop)), default=0)
@@ -180,17 +175,26 @@ class Emitter:
         inside = self.lines
         self.lines = []
         shared_bytes = self.shared_memory()
-        head = self.dialect.kernel.format(block=self.block, symbol=symbol)
+        head = self.dialect.kernel.format(bounds=self.bounds(), symbol=symbol)
         parameters = ",\n    ".join(self.parameters())
         text = "\n".join([f"{head}(\n    {parameters}) {{", *self.lines, *inside, "}", ""])
         note = f"// {self.kernel.note}\n" if self.kernel.note else ""
         return KernelText(prelude(self.dialect, text) + note + text, symbol, shared_bytes, self.block)
 
+    def bounds(self) -> str:
+        """What launches are bounded by."""
+        tiles = blocking_of(self.kernel)
+        if tiles is None:
+            return str(self.block)
+        resident = tiles.resident
+        warps = -(-resident * self.block // (4 * self.warp))
+        return self.dialect.resident_bounds.format(block=self.block, resident=resident, warps=warps)
+
     def parameters(self) -> Iterator[str]:
         stored = {id(s.buffer) for s in walk_stmts(self.kernel.body) if isinstance(s, Store | Update)}
         for buffer in self.kernel.buffers:
             const = "" if id(buffer) in stored else "const "
-            yield f"{const}{c_type(buffer.dtype)}* __restrict__ {self.buffers[id(buffer)]}"
+            yield f"{const}{memory_type(buffer.dtype)}* __restrict__ {self.buffers[id(buffer)]}"
         for dim in self.kernel.dims:
             yield f"long long {self.symbols[dim]}"
 
@@ -198,15 +202,15 @@ class Emitter:
         """Declare scratch and slots; how many bytes they take."""
         if not self.slot_bytes and not self.kernel.scratch:
             return 0
-        self.line(self.dialect.shared.format(name=_SHARED))
+        self.line(self.dialect.shared.format(name=SHARED))
         for declaration in self.slots:
             self.line(declaration)
         size: Dim = self.slot_bytes
         for buffer in self.kernel.scratch:
-            of = c_type(buffer.dtype)
-            offset = f"({_SHARED} + {self.dim(size)})" if not isinstance(size, int) or size else _SHARED
+            of = memory_type(buffer.dtype)
+            offset = f"({SHARED} + {self.dim(size)})" if not isinstance(size, int) or size else SHARED
             self.line(f"{of}* const {self.buffers[id(buffer)]} = ({of}*){offset};")
-            size = size + _aligned(buffer.size * buffer.dtype.itemsize)
+            size = size + aligned(buffer.size * buffer.dtype.itemsize)
         return size
 
     def grid_loops(self, grid: tuple[Loop, ...], body: tuple[Stmt, ...]) -> None:
@@ -233,6 +237,8 @@ class Emitter:
                 self.store(stmt)
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
+            else:
+                emit_contraction(self, stmt)
 
     def store(self, stmt: Store | Update) -> None:
         self.barrier(stmt, Point.BEFORE)
@@ -307,11 +313,11 @@ class Emitter:
             self.barrier(loop, Point.FOLDS)
             states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
             for fold, state in zip(loop.folds, states, strict=True):
-                self.combine(fold, self.names(fold), state)
+                combine(self, fold, state_of(self, fold), state)
             self.carry(loop)
         if lane:
             self.lane_loop = None
-            self.join_lanes(loop)
+            join_lanes(self, loop)
         if stores:
             self.forget_scratch()
 
@@ -324,91 +330,6 @@ class Emitter:
             self.line(f"const {c_type(carry.ref.dtype)} {following[-1]} = {value};")
         for carry, name in zip(loop.carries, following, strict=True):
             self.line(f"{self.refs[id(carry.state)]} = {name};")
-
-    def names(self, fold: Fold) -> list[str]:
-        """The variables of a fold's state."""
-        return [self.refs[id(ref)] for ref in fold.refs]
-
-    def combine(self, fold: Fold, left: Sequence[str], right: Sequence[str]) -> None:
-        """Make a fold's state what two states combine into: one of them may be the state itself."""
-        monoid, names = fold.monoid, self.names(fold)
-        done = {id(ref): name for ref, name in zip((*monoid.left, *monoid.right), (*left, *right), strict=True)}
-        if monoid.scalar is not None:
-            self.line(f"{names[0]} = {self.function(monoid.result[0], done)};")
-            return
-        for expr in walk_exprs(monoid.result):
-            if isinstance(expr, Const):
-                done[id(expr)] = literal(expr)
-            elif id(expr) not in done:
-                done[id(expr)] = self.fresh("m")
-                self.line(f"const {c_type(expr.dtype)} {done[id(expr)]} = {self.function(expr, done)};")
-        for name, result in zip(names, monoid.result, strict=True):
-            self.line(f"{name} = {done[id(result)]};")
-
-    def join_lanes(self, loop: Loop) -> None:
-        """Combine what the threads folded, so that every thread has the result."""
-        if not loop.folds:
-            return
-        together = self.warp if self.team is None else self.team.width
-        with self.braces(f"for (int m = {together // 2}; m > 0; m /= 2)"):
-            for fold in loop.folds:
-                for ref in fold.refs:
-                    self.line(f"const {c_type(ref.dtype)} other_{self.refs[id(ref)]} = {self.shuffled(ref)};")
-            for fold in loop.folds:
-                self.combine(fold, *self.partners(fold))
-        warps = self.block // self.warp
-        if warps == 1 or self.team is not None:
-            return
-        thread = self.dialect.thread
-        slots = [(ref, self.slot(ref)) for fold in loop.folds for ref in fold.refs]
-        self.barrier(loop, Point.SLOTS)
-        for ref, slot in slots:
-            name = self.refs[id(ref)]
-            self.line(f"if ({thread} % {self.warp} == 0) {slot}[{thread} / {self.warp}] = {name};")
-        self.line(self.dialect.barrier)
-        for ref, slot in slots:
-            self.line(f"{self.refs[id(ref)]} = {slot}[0];")
-        with self.braces(f"for (int w = 1; w < {warps}; ++w)"):
-            slot_of = {id(ref): slot for ref, slot in slots}
-            for fold in loop.folds:
-                for ref in fold.refs:
-                    self.line(f"const {c_type(ref.dtype)} other_{self.refs[id(ref)]} = {slot_of[id(ref)]}[w];")
-                self.combine(fold, self.names(fold), [f"other_{name}" for name in self.names(fold)])
-
-    def partners(self, fold: Fold) -> tuple[list[str], list[str]]:
-        """The states of a thread and of its partner, in an order that is the same for both.
-
-        A scalar function gives the same either way; of a tuple, rounding may depend on which comes first.
-        """
-        own = self.names(fold)
-        other = [f"other_{name}" for name in own]
-        if fold.monoid.scalar is not None:
-            return own, other
-        left, right = list[str](), list[str]()
-        for ref, a, b in zip(fold.refs, own, other, strict=True):
-            for names, (first, second) in ((left, (a, b)), (right, (b, a))):
-                names.append(self.fresh("h"))
-                chosen = f"{self.dialect.thread} & m ? {second} : {first}"
-                self.line(f"const {c_type(ref.dtype)} {names[-1]} = {chosen};")
-        return left, right
-
-    def shuffled(self, ref: Ref) -> str:
-        """The partner's value. Vendors exchange words; what is narrower travels in an int."""
-        name, dtype = self.refs[id(ref)], ref.dtype
-        if dtype.bits >= 32:
-            return self.dialect.shuffle.format(value=name, mask="m")
-        return f"({c_type(dtype)}){self.dialect.shuffle.format(value=f'(int){name}', mask='m')}"
-
-    def slot(self, ref: Ref) -> str:
-        """A place for a value of each warp. Each fold has its own, so that folds in a row need no second barrier."""
-        of = c_type(ref.dtype)
-        offset = f"({_SHARED} + {self.slot_bytes})" if self.slot_bytes else _SHARED
-        name = self.fresh("f")
-        self.slots.append(f"{of}* const {name} = ({of}*){offset};")
-        size = _aligned(self.block // self.warp * ref.dtype.itemsize)
-        assert isinstance(size, int)
-        self.slot_bytes += size
-        return name
 
     # --- expressions -------------------------------------------------------------------------------------------
 
@@ -458,10 +379,6 @@ class Emitter:
         for scope in self.values:
             for key in self.volatile & scope.keys():
                 del scope[key]
-
-
-def _aligned(size: Dim) -> Dim:
-    return floordiv(size + (_ALIGNMENT - 1), _ALIGNMENT) * _ALIGNMENT
 
 
 def _operand(text: str) -> str:

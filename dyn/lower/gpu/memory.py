@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dyn.lower.gpu.scalars import apply, c_type, cast
+from dyn.lower.gpu.scalars import apply, c_type, cast, memory_type
 from dyn.schedule.kernel import (
     Buffer,
     Expr,
@@ -22,10 +22,19 @@ from dyn.schedule.kernel import (
     stmt_exprs,
     walk_exprs,
 )
-from dyn.shapes import Dim, Symbol, free_symbols, linear_in, substitute
+from dyn.shapes import Dim, Symbol, floordiv, free_symbols, linear_in, substitute
 
 if TYPE_CHECKING:
     from dyn.lower.gpu.emit import Emitter
+
+#: The name of a block's shared memory, and the bytes that all in it begins at a multiple of.
+SHARED = "dyn_shared"
+ALIGNMENT = 16
+
+
+def aligned(size: Dim) -> Dim:
+    """A number of bytes, and what is left of its last ``ALIGNMENT``."""
+    return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
 
 
 def update(em: Emitter, stmt: Update) -> None:
@@ -35,11 +44,11 @@ def update(em: Emitter, stmt: Update) -> None:
     head = "" if stmt.mask is None else f"if ({em.eval(stmt.mask)})"
     with em.braces(head):
         dtype = stmt.buffer.dtype
-        of, place = c_type(dtype), em.fresh("p")
+        of, place = memory_type(dtype), em.fresh("p")
         em.line(f"{of}* const {place} = {em.buffers[id(stmt.buffer)]} + ({em.dim(stmt.index)});")
         if stmt.state is not None:
             em.refs[id(stmt.state)] = em.fresh("o")
-            em.line(f"const {of} {em.refs[id(stmt.state)]} = *{place};")
+            em.line(f"const {c_type(dtype)} {em.refs[id(stmt.state)]} = *{place};")
         value = em.eval(stmt.value)
         if stmt.combine is not None:
             wide = dtype.wide
@@ -113,7 +122,7 @@ class _Packs:
 
     def declare(self, buffer: Buffer, most: int) -> str:
         name = self.em.fresh("p")
-        self.em.line(f"dyn_pack<{c_type(buffer.dtype)}, {most}> {name};")
+        self.em.line(f"dyn_pack<{memory_type(buffer.dtype)}, {most}> {name};")
         return name
 
     def address(self, buffer: Buffer, index: Dim) -> str:

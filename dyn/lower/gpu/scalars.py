@@ -20,7 +20,7 @@ from dyn.schedule.kernel import Const
 
 Row = Callable[[DType, DType, tuple[str, ...]], str]
 
-#: How elements are declared. A byte is enough for a bool in all three compilers.
+#: How values are declared.
 C_TYPES = {
     dtypes.bool_: "bool", dtypes.int8: "signed char", dtypes.uint8: "unsigned char",
     dtypes.int16: "short", dtypes.uint16: "unsigned short", dtypes.int32: "int", dtypes.uint32: "unsigned int",
@@ -38,6 +38,11 @@ def c_type(dtype: DType) -> str:
             f"{dtype.name} is not generated for GPUs yet.", remedy="compute with the real and imaginary parts."
         )
     return found
+
+
+def memory_type(dtype: DType) -> str:
+    """The C++ type of an element in memory: a bool is a byte there, which is true for whatever is not 0."""
+    return "unsigned char" if dtype is dtypes.bool_ else c_type(dtype)
 
 
 def apply(fn: Scalar, source: DType, result: DType, args: tuple[str, ...]) -> str:

@@ -13,8 +13,9 @@ from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.layout import LoopPlaces, Row
 from dyn.lower.native_call import NO_MEMORY, TOO_LONG
-from dyn.schedule.launch import Body, Launch, Variant, dispatches, scaled, walk_launches
+from dyn.schedule.launch import Body, Condition, Launch, Variant, dispatches, scaled, walk_launches
 from dyn.shapes import Dim
+from dyn.stitch.groups import Group
 
 
 class Launches:
@@ -50,6 +51,12 @@ class Launches:
         self.dispatch: dict[Launch, int] = {}
         for number, one in enumerate(dispatches(program.launches)):
             self.dispatch.setdefault(one.launch, number)
+        #: The launches of each condition, and once it is known whether they run.
+        self._with: dict[tuple[Group, Condition], list[Launch]] = {}
+        self._runs: dict[tuple[Group, Condition], str] = {}
+        for launch in walk_launches(program.launches):
+            if launch.when is not None:
+                self._with.setdefault((launch.group, launch.when), []).append(launch)
 
     def run(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other."""
@@ -101,16 +108,17 @@ class Launches:
         for position, value in enumerate(launch.buffers):
             slot = text.value(f"getelementptr ptr, ptr %buffers, i64 {position}")
             text.emit(f"store ptr {self.memory.pointer(self.program.places[value])}, ptr {slot}, align 8")
+        skipped = self._skipped(launch)
         done = text.fresh("launched")
         nothing = self._all_empty(launch.written())
         if nothing is not None:
             some = text.fresh("some")
             text.emit(f"br i1 {nothing}, label %{done}, label %{some}")
             text.label(some)
-        if launch.when is not None:
-            wanted = text.fresh("wanted")
-            text.emit(f"br i1 {self.checks.holds(launch.when)}, label %{wanted}, label %{done}")
-            text.label(wanted)
+        if skipped is not None:
+            runs = text.fresh("runs")
+            text.emit(f"br i1 {skipped}, label %{done}, label %{runs}")
+            text.label(runs)
         for at, (variant, (number, scratch)) in enumerate(zip(launch.variants, kernels, strict=True)):
             holds, dispatch = self._chosen(variant), self.dispatch[launch] + at
             deferred = self.slots is not None and number >= self.slots
@@ -129,14 +137,49 @@ class Launches:
             text.emit(f"br label %{done}")
         text.label(done)
 
+    def _skipped(self, launch: Launch) -> str | None:
+        """An i1 that says whether a launch does not run; None where it always does."""
+        if launch.unless:
+            return self.text.any([self._instead(launch.group, condition) for condition in launch.unless])
+        if launch.when is None:
+            return None
+        runs = self._runs.get((launch.group, launch.when))
+        return self.text.value(f"xor i1 {self.checks.holds(launch.when) if runs is None else runs}, true")
+
+    def _instead(self, group: Group, when: Condition) -> str:
+        """An i1 that says whether the launches of a condition run in place of another one: where it holds and each has
+        a kernel. Those that are not made are wanted then."""
+        text, holds = self.text, self.checks.holds(when)
+        runs = holds
+        numbers = [self.regions.kernels[launch][-1][0] for launch in self._with[group, when]]
+        for number in dict.fromkeys(numbers):
+            if self.slots is None or number < self.slots:
+                continue
+            slot = self._code(number)
+            there = text.value(f"icmp ne ptr {self._address(slot)}, null")
+            missing = text.value(f"and i1 {holds}, {text.value(f'xor i1 {there}, true')}")
+            wanted, known = text.fresh("wanted"), text.fresh("known")
+            text.emit(f"br i1 {missing}, label %{wanted}, label %{known}")
+            text.label(wanted)
+            text.emit(f"call void {text.runtime(WANT)}(ptr %rt, ptr {slot})")
+            text.emit(f"br label %{known}")
+            text.label(known)
+            runs = text.value(f"and i1 {runs}, {there}")
+        self._runs[group, when] = runs
+        return runs
+
+    def _address(self, slot: str) -> str:
+        """The address of a deferred kernel, null where it is not made."""
+        at = self.text.value(f"getelementptr i8, ptr {slot}, i64 {KernelSlot.KERNEL}")
+        # Acquire: with the address comes what it points to, the code that another thread has loaded.
+        return self.text.value(f"load atomic ptr, ptr {at} acquire, align 8")
+
     def _made(self, number: int, following: str) -> str:
         """A deferred kernel; where it is not made yet, say that it is wanted and go on to ``following``."""
         text = self.text
         slot = self._code(number)
         wanted, made = text.fresh("wanted"), text.fresh("made")
-        at = text.value(f"getelementptr i8, ptr {slot}, i64 {KernelSlot.KERNEL}")
-        # Acquire: with the address comes what it points to, the code that another thread has loaded.
-        kernel = text.value(f"load atomic ptr, ptr {at} acquire, align 8")
+        kernel = self._address(slot)
         text.emit(f"br i1 {text.value(f'icmp eq ptr {kernel}, null')}, label %{wanted}, label %{made}")
         text.label(wanted)
         text.emit(f"call void {text.runtime(WANT)}(ptr %rt, ptr {slot})")

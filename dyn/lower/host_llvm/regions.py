@@ -122,8 +122,7 @@ def _dims_of(launch: Launch, kernels: Kernels) -> Iterator[Dim]:
         for value in (*launch.call.operands, *launch.call.results):
             yield from value.shape
         return
-    if launch.when is not None:
-        yield launch.when.dim
+    yield from (condition.dim for condition in (launch.when, *launch.unless) if condition is not None)
     for variant, (_, scratch) in zip(launch.variants, kernels, strict=True):
         if variant.condition is not None:
             yield variant.condition.dim

@@ -222,6 +222,8 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
+#: So many bytes before they are read masked loads are asked for.
+_AHEAD = 1024
 #: So many bytes of stack a kernel takes at most for elements that are spread or transposed; what is beyond is gathered.
 MOST_STACK = 16384
 
@@ -310,11 +312,17 @@ class _Place:
                 mask = self._reverse(ty.of("i1"), mask)
             if other is not None:
                 other = self._reverse(ty, other)
+        part_at = self._part(u)
         if mask is None:
-            part = fn.load(ty, self._part(u), self.size)
+            part = fn.load(ty, part_at, self.size)
         else:
-            part = fn.masked_load(ty, self._part(u), self.size, mask, other if other is not None else _zero(ty))
+            self._ask_ahead(part_at)
+            part = fn.masked_load(ty, part_at, self.size, mask, other if other is not None else _zero(ty))
         return part if self.step == 1 else self._reverse(ty, part)
+
+    def _ask_ahead(self, part: str) -> None:
+        """Ask for what a masked load some vectors further on will read: prefetchers follow no masked loads."""
+        self.fn.prefetch(self.fn.gep("i8", part, str(_AHEAD if self.step != -1 else -_AHEAD)))
 
     def _picked(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:
         """Every ``step``-th element of as many vectors. Only what is picked is read: the rest may not be there."""
@@ -331,6 +339,7 @@ class _Place:
             else:
                 wanted = fn.shuffle(bits, mask, "zeroinitializer", [w if at % step else at // step for at in places])
             first = self.fn.gep("i8", self.pointer, str((u * step + number) * w * self.size))
+            self._ask_ahead(first)
             part = fn.masked_load(ty, first, self.size, wanted, _zero(ty))
             if not result:
                 result = part

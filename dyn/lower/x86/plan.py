@@ -48,11 +48,13 @@ class LanePlan:
 def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     """A vector holds as many lanes as a register has of the widest float, or where there is none of the widest
     integer; narrower and wider values take parts of registers and several. Light bodies go four at a time to hide
-    latencies, heavy ones fewer, to stay in the registers."""
+    latencies, heavy ones fewer, to stay in the registers. Sums of columns and the like go eight at a time: each step
+    reads a piece of a row, and the longer that is, the sooner prefetchers follow."""
     floats, integers = 0, 1
     weight, scattered = 0, False
     seen: set[int] = set()
     unrolled: dict[int, Symbol] = {}
+    columns = False
 
     def is_scattered(index: Dim, stmt: Stmt) -> bool:
         copies = unrolled.get(id(stmt))
@@ -86,11 +88,14 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 scattered |= any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
             weight += sum(map(_monoid_weight, stmt.folds)) + len(stmt.carries)
+            columns |= stmt is not loop and bool(stmt.folds)
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
     room = em.target.registers // 16  # how many bodies' values fit
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
+    if columns and weight <= 4 * room:
+        unroll = 8
     return LanePlan(width, min(unroll, 2) if scattered else unroll)
 
 

@@ -143,10 +143,10 @@ class Micro:
                 p = fn.gep(elem, b, offset)
                 if self.rhs is Rhs.PACKED:
                     if self.ahead:
-                        prefetch(fn, fn.gep(elem, b, str(self.ahead * self.stride + v * vec.lanes)))
+                        fn.prefetch(fn.gep(elem, b, str(self.ahead * self.stride + v * vec.lanes)))
                     columns.append(fn.load(vec, p, size))
                     continue
-                prefetch(fn, fn.gep(elem, ahead, offset))
+                fn.prefetch(fn.gep(elem, ahead, offset))
                 columns.append(fn.masked_load(vec, p, size, masks[v], constant(0, vec)))
                 if self.rhs is Rhs.PACKING:
                     fn.store(vec, columns[-1], fn.gep(elem, pointers[1], str(self._packed(v))), size)
@@ -188,12 +188,6 @@ def column_mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:
     """The lanes of a vector of columns that lie below an extent."""
     wide = vtype("i64", vec.lanes)
     return fn.op("icmp slt", wide, iota("i64", vec.lanes, vector * vec.lanes), fn.splat(wide, extent))
-
-
-def prefetch(fn: FunctionText, pointer: str) -> None:
-    """Ask for a line that is read soon; any address will do."""
-    fn.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    fn.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
 @lru_cache(maxsize=64)
@@ -243,7 +237,7 @@ def transpose_leaf(vec: VType) -> Leaf:
     for t in range(inner):
         j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(t)), last)
         source = fn.gep(elem, src, fn.op("mul nsw", I64, j, "%sj"))
-        prefetch(fn, fn.gep("i8", source, "256"))
+        fn.prefetch(fn.gep("i8", source, "256"))
         block.append(fn.masked_load(vec, source, size, mask, constant(0, vec)))
     block = transposed(fn, vec, block)
     at = cols.carried[0]

@@ -17,7 +17,7 @@ from dyn.schedule.scatter import Dealt, Scatters
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
-from dyn.shapes import dim_max, dim_min, product
+from dyn.shapes import dim_min, product
 from dyn.stitch.groups import Group, Plan
 
 #: Columns are few to a block, so that there are many blocks. Parts keep all threads busy for a few rounds.
@@ -29,6 +29,9 @@ SIZES = LoopSchedule(
     part_rows=256,
     many_rows=1024,
     few_columns=16384,
+    long=2048,
+    part_steps=1024,
+    few_results=1 << 18,
     divided=True,
 )
 #: Threads of a block, and how often they go round.
@@ -303,8 +306,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     side_by_side = product(running.rest)
     fewest, most = (PART_OF_RUN + 1, MANY_RUNS) if by_rows else (SIZES.many_rows, SIZES.few_columns)
     many = Condition(dim_min(length - fewest, most - side_by_side), 0, None)
-    few = Condition(dim_max(fewest - 1 - length, side_by_side - most - 1), 0, None)
-    return in_parts(whole, InParts((many, few), lambda when: _running_in_parts(running, schedule, note, when), plan))
+    return in_parts(whole, InParts(many, lambda when: _running_in_parts(running, schedule, note, when), plan))
 
 
 def _running_in_parts(running: Running, schedule: Schedule, note: str, when: Condition | None) -> tuple[Launch, ...]:

@@ -13,10 +13,9 @@ the caches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
+from dyn.schedule.sizes import ContractVariant
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import blocking
 from dyn.shapes import Dim
@@ -28,23 +27,6 @@ PACKED_VECTORS = 12
 
 #: Up to how many rows dot products beat transposing the right operand.
 DOT_ROWS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class ContractVariant:
-    """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
-
-    One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
-    adds up in the order of the last variant, which is right for any number of rows.
-    """
-
-    tile: Tile
-    row_chunk: int
-    col_panel: int
-    min_rows: int
-    max_rows: int | None
-    note: str
-    adds_alike: bool = False
 
 
 def contract_schedules(

@@ -9,13 +9,13 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
-from dyn.schedule.parts import Parts, in_parts
+from dyn.schedule.parts import Parts, cut_in_turn, in_parts
 from dyn.schedule.running import Running
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
-from dyn.shapes import dim_max, dim_min, floordiv, free_symbols, product
+from dyn.shapes import Dim, Symbol, SymExpr, dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.ordered import is_ordered
 
@@ -34,6 +34,7 @@ SIZES = LoopSchedule(
     few_results=16384,
     few_rows=8,
     few_long_rows=7,
+    in_turn=True,
     tile=512,
     tile_side=256,
     accumulators=4,
@@ -144,21 +145,29 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
 # Stitched reductions ------------------------------------------------------------------------------------------------
 
 
-def along_rows(loops: Loops) -> None:
-    """The last axis is reduced: a GRID iteration a row, lanes along it in each phase."""
-    for phase in loops.phases:
-        if phase.axes:
-            loops.fuse(phase.axes, phase)
-            loops.bind_lanes(phase)
-    loops.fuse(loops.shared)
+def along_rows(part: int = 0) -> Schedule:
+    """The last axis is reduced: a GRID iteration a row, lanes along it in each phase, in parts one after the other."""
+
+    def schedule(loops: Loops) -> None:
+        for phase in loops.phases:
+            if phase.axes:
+                loops.fuse(phase.axes, phase)
+                if part:
+                    cut_in_turn(loops, phase, part)
+                loops.bind_lanes(phase)
+        loops.fuse(loops.shared)
+
+    return schedule
 
 
-def columns(sizes: LoopSchedule) -> Schedule:
-    """The last axis is kept: lanes along it, each going through all phases."""
+def columns(sizes: LoopSchedule, part: int = 0) -> Schedule:
+    """The last axis is kept: lanes along it, each going through all phases, in parts one after the other."""
 
     def schedule(loops: Loops) -> None:
         for phase in loops.phases:
             loops.fuse(phase.axes, phase)
+            if part:
+                cut_in_turn(loops, phase, part)
         if loops.nest.group.space[-1] == 1:
             loops.shared.append(axis("i", 1))
         _, lanes = loops.split(loops.shared[-1], sizes.columns)
@@ -190,7 +199,8 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
     sizes = SIZES
     ordered = any(is_ordered(op, plan.producers) for op in group.ops)
-    by_rows = len(group.space) - 1 in group.reduced
+    by_rows = all(d == 1 for a, d in enumerate(group.space) if a not in group.reduced)
+    by_rows = by_rows or len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
     states = [v.dtype.wide for op in group.ops if op.opdef.kind is OpKind.REDUCE for v in op.results]
     order = sizes.order(states, target)
@@ -205,10 +215,37 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
             few = Condition(results, 0, sizes.few_rows - 1)
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
-    schedule = along_rows if by_rows else columns(sizes)
+    if by_rows:
+        parts = Parts(plan, group, sizes, order)
+        schedule, choice = along_rows(), parts.choice()
+        forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
+        whole = launch_nest(general, schedule, forms, note)
+        alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
+        return in_parts(whole, choice, alike)
+    one = _one_column(group)
+    parts = Parts(plan, group, sizes, order, least=2 if one else 0)
+    choice = parts.choice()
+    schedule = columns(sizes, parts.elements if choice.undecided else 0)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
-    whole = launch_nest(general, schedule, forms, note)
-    return in_parts(whole, Parts(plan, group, sizes, order).choice())
+    if not one:
+        whole = launch_nest(general, schedule, forms, note)
+        return in_parts(whole, choice, whole.variants[-1])
+    column = Parts(plan, group, sizes, order, one=one)
+    results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
+    form = Form("one column", Condition(results, 1, 1), lambda: Loops(nest, equal=one), along_rows(column.elements))
+    whole = launch_nest(general, schedule, [form, *forms], note)
+    whole, *made = in_parts(whole, choice, whole.variants[-1])
+    alone = column.one_by_one(whole, keep, along_rows(column.elements)) if column.choice().undecided else None
+    return (*in_parts(whole, column.choice(), alone), *made)
+
+
+def _one_column(group: Group) -> dict[Symbol, Dim]:
+    """The sizes of kept axes, each of them 1, where they are unknown, and no size of a reduced axis is of them."""
+    kept = [d for a, d in enumerate(group.space) if a not in group.reduced and d != 1]
+    symbols = [d.is_symbol if isinstance(d, SymExpr) else None for d in kept]
+    one: dict[Symbol, Dim] = {symbol: 1 for symbol in symbols if symbol is not None}
+    reduced = {symbol for a in group.reduced for symbol in free_symbols(group.space[a])}
+    return one if None not in symbols and reduced.isdisjoint(one) else {}
 
 
 # Windows ------------------------------------------------------------------------------------------------------------

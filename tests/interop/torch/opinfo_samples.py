@@ -166,6 +166,12 @@ def _in_float64(value: Any) -> Any:
     return value.detach().double().requires_grad_(value.requires_grad)
 
 
+def _of_eigenvectors(results: Any) -> Any:
+    """Eigenvalues, and of each vector its product with itself: it may be turned by any number of size 1."""
+    values, vectors = results
+    return values, vectors[..., :, None, :] * vectors[..., None, :, :].conj()
+
+
 def _of_svd(results: Any) -> Any:
     u, s, v = results
     columns = s.shape[-1]
@@ -180,6 +186,7 @@ _DETERMINED: dict[str, Callable[[Any], Any]] = {
     "mode": lambda results: results[0],
     "kthvalue": lambda results: results[0],
     "topk": lambda results: results[0],
+    "linalg_eig": _of_eigenvectors,
     "linalg_eigh": lambda results: (results[0], (results[1] * results[0][..., None, :]) @ results[1].mH),
 }
 

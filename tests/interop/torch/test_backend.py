@@ -515,3 +515,16 @@ def test_graphs_that_cannot_be_saved_say_so(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.warns(UserWarning, match=r"is not saved by caching_precompile: no"):
             compiled(torch.ones(3))
     torch._dynamo.reset()
+
+
+def test_numbers_of_a_convolution_that_are_arguments() -> None:
+    """Dynamo makes sizes of them; there is a program for each."""
+    convolved = torch.nn.functional.conv_transpose1d
+    compiled = torch.compile(
+        lambda x, weight, stride: convolved(x, weight, stride=stride), backend="dyn", dynamic=True,
+        options={"strict": True},
+    )  # fmt: skip
+    weight = torch.randn(3, 3, 3)
+    for length, stride in ((4, 2), (5, 3), (6, 2), (4, 1)):
+        x = torch.randn(1, 3, length)
+        torch.testing.assert_close(compiled(x, weight, stride), convolved(x, weight, stride=stride))

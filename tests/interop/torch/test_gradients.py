@@ -33,6 +33,13 @@ MODULES: dict[str, tuple[Callable[[], Any], list[Shape]]] = {
         [(2, 5, 8), (1, 3, 8), (1, 1, 8)],
     ),
     "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU()), [(2, 4, 5), (1, 4, 3)]),
+    "weight norm": (
+        lambda: nn.Sequential(
+            nn.utils.parametrizations.weight_norm(nn.Conv1d(2, 3, 2)),
+            nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 3, 2), dim=2),
+        ),
+        [(2, 2, 5), (1, 2, 3)],
+    ),
     "prelu": (lambda: nn.Sequential(nn.Linear(3, 3), nn.PReLU()), [(2, 3), (1, 3)]),
 }
 
@@ -49,7 +56,7 @@ def test_modules(name: str) -> None:
     torch.manual_seed(0)
     module = make()
     again = copy.deepcopy(module)
-    compiled = dyn_torch.jit(again)
+    compiled = dyn_torch.jit(again, strict=True)
     for shape in shapes:
         x = torch.randn(shape, requires_grad=True)
         y = x.detach().clone().requires_grad_()
@@ -353,3 +360,52 @@ def test_a_size_that_is_known_to_be_1_is_so_in_the_second_half() -> None:
         given = torch.randn(n, k, requires_grad=True), torch.randn(m, k), torch.randn(m, 1), torch.randn(m)
         wanted, found = (torch.autograd.grad(run(*given).square().sum(), given[0]) for run in (f, compiled))
         torch.testing.assert_close(found, wanted)
+
+
+PLACE, PLACES = torch.tensor(0), torch.zeros(1, dtype=torch.int64)
+
+#: Functions of a tensor of these shapes, of which PyTorch's own formulas meet what their forward forms do not.
+CORNERS: dict[str, tuple[Callable[[Any], Any], list[Shape]]] = {
+    "topk of a number": (lambda x: x.topk(1, 0)[0], [()]),
+    "kthvalue of a number": (lambda x: x.kthvalue(1, 0)[0], [()]),
+    "scatter of a number": (lambda x: x.scatter(0, PLACE, x * 2), [()]),
+    "scatter_add of a number": (lambda x: x.scatter_add(0, PLACE, x * 2), [()]),
+    "scatter_reduce of a number": (lambda x: x.scatter_reduce(0, PLACE, x * 2, "amax", include_self=False), [()]),
+    "gather at no places": (lambda x: x.gather(0, torch.zeros(2, 0, dtype=torch.int64)), [(5,), (1,)]),
+    "index_add of a part": (lambda x: x.index_add(0, PLACES, x[:1], alpha=-1), [(1,), (3,)]),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners_of_formulas(name: str) -> None:
+    function, shapes = CORNERS[name]
+    compiled = dyn_torch.jit(function, strict=True)
+    for shape in shapes:
+        x = torch.randn(shape, requires_grad=True)
+        found, wanted = compiled(x), function(x)
+        same(wanted.detach(), found.detach())
+        cotangent = torch.randn(wanted.shape)
+        same(*[torch.autograd.grad(one, x, cotangent, retain_graph=True)[0] for one in (wanted, found)])
+
+
+def test_a_source_of_its_own_size_is_known_in_the_second_half() -> None:
+    compiled = dyn_torch.jit(lambda x, at, source: x.index_add(0, at, source, alpha=-1), strict=True)
+    for count in (1, 3):
+        x, source = torch.randn(count, requires_grad=True), torch.randn(count, requires_grad=True)
+        compiled(x, torch.arange(count), source).sum().backward()
+        same([torch.ones(count), -torch.ones(count)], [x.grad, source.grad])
+
+
+def test_results_that_get_no_cotangent_anywhere_require_gradients() -> None:
+    """As in PyTorch, where ``backward()`` through them leaves no gradients; beside others they have some."""
+    compiled = dyn_torch.jit(lambda x, y: (torch.linalg.vector_norm(x, 0), y * 2), strict=True)
+    alone = dyn_torch.jit(lambda x: torch.linalg.vector_norm(x, 0), strict=True)
+    x, y = torch.randn(3, requires_grad=True), torch.randn(2, requires_grad=True)
+    result = alone(x)
+    assert result.requires_grad
+    result.backward()
+    assert x.grad is None
+    first, second = compiled(x, y)
+    (first + second.sum()).backward()
+    assert x.grad is None
+    same(y.grad, torch.full((2,), 2.0))

@@ -58,6 +58,10 @@ def text_without_mask(batch: int, length: int) -> dict[str, Any]:
     return {"input_ids": words(batch, length), "use_cache": False}
 
 
+def text_alone(batch: int, length: int) -> dict[str, Any]:
+    return {"input_ids": words(batch, length)}
+
+
 def pair(batch: int, source: int, target: int) -> dict[str, Any]:
     return {**text(batch, source), "decoder_input_ids": words(batch, target)}
 
@@ -87,6 +91,22 @@ def gpt2() -> Any:
 
 def llama() -> Any:
     return hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA))
+
+
+class WithCache(torch.nn.Module):
+    """A model of texts whose result has the tensors of its cache."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Any) -> dict[str, Any]:
+        made = self.model(input_ids)
+        return {"logits": made.logits, "cache": [(one.keys, one.values) for one in made.past_key_values.layers]}
+
+
+def qwen2() -> Any:
+    return WithCache(hf.Qwen2ForCausalLM(hf.Qwen2Config(**LLAMA)))
 
 
 def mixtral() -> Any:
@@ -131,6 +151,7 @@ MODELS = {
     "gpt2": Model(gpt2, text),
     "gpt2 without mask": Model(gpt2, text_without_mask),
     "llama": Model(llama, text),
+    "qwen2 and its cache": Model(qwen2, text_alone),
     "mixtral": Model(mixtral, text),
     # Where a length is not 1, a mask of one element fits it too: what differs by that is another program.
     "t5": Model(t5, pair, ((2, 7, 4), (1, 5, 3), (7, 1, 1), (3, 9, 1), (1, 1, 5)), programs=1),

@@ -1,5 +1,6 @@
 declare <16 x float> @llvm.maximum.v16f32(<16 x float>, <16 x float>)
 declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, <16 x i1>, <16 x float>)
 declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, <16 x i1>)
 define void @bias_relu(ptr %dims, ptr %buffers, ptr %scratch, i64 %begin, i64 %end) nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" {
@@ -18,7 +19,7 @@ entry:
 run8:
   br label %grid11
 grid11:
-  %i13 = phi i64 [ %begin, %run8 ], [ %i74, %none15 ]
+  %i13 = phi i64 [ %begin, %run8 ], [ %i76, %none15 ]
   %v22 = mul nsw i64 %i13, %v2
   %p23 = getelementptr float, ptr %b3, i64 %v22
   %p48 = getelementptr float, ptr %b7, i64 %v22
@@ -68,7 +69,7 @@ lanes.end19:
   %v57 = icmp slt i64 %v17, %v2
   br i1 %v57, label %tail55, label %tail.end56
 tail55:
-  %i58 = phi i64 [ %v17, %lanes.end19 ], [ %i72, %tail55 ]
+  %i58 = phi i64 [ %v17, %lanes.end19 ], [ %i74, %tail55 ]
   %v59 = sub i64 %v2, %i58
   %v60 = call i64 @llvm.umin.i64(i64 %v59, i64 16)
   %v61 = trunc i64 %v60 to i8
@@ -76,22 +77,26 @@ tail55:
   %v63 = shufflevector <16 x i8> %v62, <16 x i8> poison, <16 x i32> zeroinitializer
   %v64 = icmp ult <16 x i8> <i8 0, i8 1, i8 2, i8 3, i8 4, i8 5, i8 6, i8 7, i8 8, i8 9, i8 10, i8 11, i8 12, i8 13, i8 14, i8 15>, %v63
   %p65 = getelementptr float, ptr %p23, i64 %i58
-  %v66 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr align 4 %p65, <16 x i1> %v64, <16 x float> zeroinitializer)
-  %p67 = getelementptr float, ptr %b5, i64 %i58
-  %v68 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr align 4 %p67, <16 x i1> %v64, <16 x float> zeroinitializer)
-  %v69 = fadd <16 x float> %v66, %v68
-  %v70 = call <16 x float> @llvm.maximum.v16f32(<16 x float> %v69, <16 x float> splat (float 0x0000000000000000))
-  %p71 = getelementptr float, ptr %p48, i64 %i58
-  call void @llvm.masked.store.v16f32.p0(<16 x float> %v70, ptr align 4 %p71, <16 x i1> %v64)
-  %i72 = add nsw i64 %i58, 16
-  %v73 = icmp slt i64 %i72, %v2
-  br i1 %v73, label %tail55, label %tail.end56
+  %p66 = getelementptr i8, ptr %p65, i64 1024
+  call void @llvm.prefetch.p0(ptr %p66, i32 0, i32 3, i32 1)
+  %v67 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr align 4 %p65, <16 x i1> %v64, <16 x float> zeroinitializer)
+  %p68 = getelementptr float, ptr %b5, i64 %i58
+  %p69 = getelementptr i8, ptr %p68, i64 1024
+  call void @llvm.prefetch.p0(ptr %p69, i32 0, i32 3, i32 1)
+  %v70 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr align 4 %p68, <16 x i1> %v64, <16 x float> zeroinitializer)
+  %v71 = fadd <16 x float> %v67, %v70
+  %v72 = call <16 x float> @llvm.maximum.v16f32(<16 x float> %v71, <16 x float> splat (float 0x0000000000000000))
+  %p73 = getelementptr float, ptr %p48, i64 %i58
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %v72, ptr align 4 %p73, <16 x i1> %v64)
+  %i74 = add nsw i64 %i58, 16
+  %v75 = icmp slt i64 %i74, %v2
+  br i1 %v75, label %tail55, label %tail.end56
 tail.end56:
   br label %none15
 none15:
-  %i74 = add nsw i64 %i13, 1
-  %v75 = icmp slt i64 %i74, %end
-  br i1 %v75, label %grid11, label %grid.end12
+  %i76 = add nsw i64 %i13, 1
+  %v77 = icmp slt i64 %i76, %end
+  br i1 %v77, label %grid11, label %grid.end12
 grid.end12:
   br label %done9
 done9:

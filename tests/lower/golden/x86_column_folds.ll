@@ -1,6 +1,7 @@
 declare <8 x i32> @llvm.smax.v8i32(<8 x i32>, <8 x i32>)
 declare <8 x i32> @llvm.smin.v8i32(<8 x i32>, <8 x i32>)
 declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare <8 x i32> @llvm.masked.load.v8i32.p0(ptr, <8 x i1>, <8 x i32>)
 declare void @llvm.masked.store.v8i32.p0(<8 x i32>, ptr, <8 x i1>)
 define void @columns_i32(ptr %dims, ptr %buffers, ptr %scratch, i64 %begin, i64 %end) nounwind "prefer-vector-width"="256" "min-legal-vector-width"="256" {
@@ -22,7 +23,7 @@ entry:
 run10:
   br label %grid13
 grid13:
-  %i15 = phi i64 [ %begin, %run10 ], [ %i159, %none17 ]
+  %i15 = phi i64 [ %begin, %run10 ], [ %i160, %none17 ]
   %v18 = icmp sgt i64 %v2, 0
   br i1 %v18, label %some16, label %none17
 some16:
@@ -158,7 +159,7 @@ lanes.end94:
   %v125 = icmp slt i64 %v92, %v2
   br i1 %v125, label %tail123, label %tail.end124
 tail123:
-  %i126 = phi i64 [ %v92, %lanes.end94 ], [ %i157, %none134 ]
+  %i126 = phi i64 [ %v92, %lanes.end94 ], [ %i158, %none134 ]
   %v127 = sub i64 %v2, %i126
   %v128 = call i64 @llvm.umin.i64(i64 %v127, i64 8)
   %v129 = trunc i64 %v128 to i16
@@ -171,40 +172,42 @@ tail123:
 some133:
   br label %serial136
 serial136:
-  %i138 = phi i64 [ 0, %some133 ], [ %i149, %serial136 ]
-  %c139 = phi <8 x i32> [ splat (i32 0), %some133 ], [ %v146, %serial136 ]
-  %c140 = phi <8 x i32> [ splat (i32 -2147483648), %some133 ], [ %v147, %serial136 ]
-  %c141 = phi <8 x i32> [ splat (i32 2147483647), %some133 ], [ %v148, %serial136 ]
+  %i138 = phi i64 [ 0, %some133 ], [ %i150, %serial136 ]
+  %c139 = phi <8 x i32> [ splat (i32 0), %some133 ], [ %v147, %serial136 ]
+  %c140 = phi <8 x i32> [ splat (i32 -2147483648), %some133 ], [ %v148, %serial136 ]
+  %c141 = phi <8 x i32> [ splat (i32 2147483647), %some133 ], [ %v149, %serial136 ]
   %v143 = mul nsw i64 %i138, %v2
   %p144 = getelementptr i32, ptr %p142, i64 %v143
-  %v145 = call <8 x i32> @llvm.masked.load.v8i32.p0(ptr align 4 %p144, <8 x i1> %v132, <8 x i32> zeroinitializer)
-  %v146 = add <8 x i32> %c139, %v145
-  %v147 = call <8 x i32> @llvm.smax.v8i32(<8 x i32> %c140, <8 x i32> %v145)
-  %v148 = call <8 x i32> @llvm.smin.v8i32(<8 x i32> %c141, <8 x i32> %v145)
-  %i149 = add nsw i64 %i138, 1
-  %v150 = icmp slt i64 %i149, %v0
-  br i1 %v150, label %serial136, label %serial.end137
+  %p145 = getelementptr i8, ptr %p144, i64 1024
+  call void @llvm.prefetch.p0(ptr %p145, i32 0, i32 3, i32 1)
+  %v146 = call <8 x i32> @llvm.masked.load.v8i32.p0(ptr align 4 %p144, <8 x i1> %v132, <8 x i32> zeroinitializer)
+  %v147 = add <8 x i32> %c139, %v146
+  %v148 = call <8 x i32> @llvm.smax.v8i32(<8 x i32> %c140, <8 x i32> %v146)
+  %v149 = call <8 x i32> @llvm.smin.v8i32(<8 x i32> %c141, <8 x i32> %v146)
+  %i150 = add nsw i64 %i138, 1
+  %v151 = icmp slt i64 %i150, %v0
+  br i1 %v151, label %serial136, label %serial.end137
 serial.end137:
   br label %none134
 none134:
-  %v151 = phi <8 x i32> [ splat (i32 0), %tail123 ], [ %v146, %serial.end137 ]
-  %v152 = phi <8 x i32> [ splat (i32 -2147483648), %tail123 ], [ %v147, %serial.end137 ]
-  %v153 = phi <8 x i32> [ splat (i32 2147483647), %tail123 ], [ %v148, %serial.end137 ]
-  %p154 = getelementptr i32, ptr %b5, i64 %i126
-  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v151, ptr align 4 %p154, <8 x i1> %v132)
-  %p155 = getelementptr i32, ptr %b7, i64 %i126
+  %v152 = phi <8 x i32> [ splat (i32 0), %tail123 ], [ %v147, %serial.end137 ]
+  %v153 = phi <8 x i32> [ splat (i32 -2147483648), %tail123 ], [ %v148, %serial.end137 ]
+  %v154 = phi <8 x i32> [ splat (i32 2147483647), %tail123 ], [ %v149, %serial.end137 ]
+  %p155 = getelementptr i32, ptr %b5, i64 %i126
   call void @llvm.masked.store.v8i32.p0(<8 x i32> %v152, ptr align 4 %p155, <8 x i1> %v132)
-  %p156 = getelementptr i32, ptr %b9, i64 %i126
+  %p156 = getelementptr i32, ptr %b7, i64 %i126
   call void @llvm.masked.store.v8i32.p0(<8 x i32> %v153, ptr align 4 %p156, <8 x i1> %v132)
-  %i157 = add nsw i64 %i126, 8
-  %v158 = icmp slt i64 %i157, %v2
-  br i1 %v158, label %tail123, label %tail.end124
+  %p157 = getelementptr i32, ptr %b9, i64 %i126
+  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v154, ptr align 4 %p157, <8 x i1> %v132)
+  %i158 = add nsw i64 %i126, 8
+  %v159 = icmp slt i64 %i158, %v2
+  br i1 %v159, label %tail123, label %tail.end124
 tail.end124:
   br label %none17
 none17:
-  %i159 = add nsw i64 %i15, 1
-  %v160 = icmp slt i64 %i159, %end
-  br i1 %v160, label %grid13, label %grid.end14
+  %i160 = add nsw i64 %i15, 1
+  %v161 = icmp slt i64 %i160, %end
+  br i1 %v161, label %grid13, label %grid.end14
 grid.end14:
   br label %done11
 done11:

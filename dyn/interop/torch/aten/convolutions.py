@@ -18,7 +18,7 @@ def spread(values: Sequence[Any], rank: int) -> list[Any]:
     return given * rank if len(given) == 1 else given
 
 
-@converts("convolution.default", order=lambda args, kwargs: common_order(args[:1], kwargs))
+@converts("convolution.default", order=lambda args, kwargs: common_order(args[:1], kwargs), numbers=(3, 5))
 def convolution(
     a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
     dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
@@ -56,7 +56,7 @@ def convolution(
     return made if batched else made[0]
 
 
-@converts("convolution_backward.default")
+@converts("convolution_backward.default", numbers=(4, 6))
 def convolution_backward(
     cotangent: Tracer, a: Tracer, weight: Tracer, bias_sizes: Any, stride: Sequence[Any], padding: Sequence[Any],
     dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int, wanted: Sequence[bool],

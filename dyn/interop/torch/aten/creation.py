@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 
 import dyn.numpy as dnp
+from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order
 from dyn.interop.torch.layouts import Order, order_of
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import Tracing
-from dyn.shapes import Dim, RelKind
+from dyn.shapes import Dim, RelKind, SymExpr
+from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim
 from dyn.trace.tracer import Tracer
@@ -106,15 +111,48 @@ def fill(a: Tracer, value: Any) -> Tracer:
     return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)
 
 
+#: The numerators of steps between sizes: their products with sizes are exact in float64.
+_MOST_PARTS = 1 << 20
+
+
 def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
     start, end, step = [int(n) if isinstance(n, bool) else n for n in (start, end, step)]
     integers = all(not isinstance(n, float) for n in (start, end, step))
     dtype = _dtype(dtype, torch.int64 if integers else None)
+    if dtype == np.int64 and not integers:  # PyTorch counts by what is left of the numbers
+        start, end, step = [int(n) if isinstance(n, float) else n for n in (start, end, step)]
+        integers = True
+    between_sizes = any(isinstance(unwrap_dim(n), SymExpr) for n in (start, end, step))
+    if between_sizes and not integers:
+        return _arange_of_fractions(start, end, step, dtype)
     if not isinstance(step, int | float):  # a size
         return (dnp.arange(max_dim(-((start - end) // step), 0)) * step + start).astype(dtype)
     if integers and isinstance(step, int) and step > 0:
         _demand_order(unwrap_dim(start), unwrap_dim(end))
     return dnp.arange(start, end, step, dtype=dtype)
+
+
+def _arange_of_fractions(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) -> Tracer:
+    """Numbers in a row between sizes in steps such as 0.5 or -1.0. How many there are is a formula of the sizes.
+
+    UnsupportedOpError for steps that are sizes, and for fractions that integers are no good for, such as 0.1.
+    """
+    finite = all(math.isfinite(n) for n in (start, end, step) if isinstance(n, float))
+    parts = [Fraction(n) if isinstance(n, int | float) else n for n in (start, end, step)] if finite else []
+    scale = math.lcm(*[n.denominator for n in parts if isinstance(n, Fraction)])
+    by = int(parts[2] * scale) if parts and isinstance(parts[2], Fraction) else 0
+    if not 0 < abs(by) <= _MOST_PARTS or scale > _MOST_PARTS:
+        raise UnsupportedOpError(
+            f"arange between sizes in steps of {step}.", loc=user_loc(), remedy="compute arange(n) * step + start."
+        )
+    first, last = [int(n * scale) if isinstance(n, Fraction) else n * scale for n in parts[:2]]
+    ends = unwrap_dim(first), unwrap_dim(last)
+    _demand_order(*(ends if by > 0 else reversed(ends)))
+    numbers = dnp.arange(-((first - last) // by))
+    if np.issubdtype(dtype, np.integer):
+        start, step = [int(n) if isinstance(n, float) else n for n in (start, step)]
+        return (numbers * step + start).astype(dtype)
+    return (numbers.astype("float64") * step + start).astype(dtype)
 
 
 def _demand_order(start: Dim | None, end: Dim | None) -> None:

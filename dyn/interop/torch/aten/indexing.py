@@ -37,7 +37,8 @@ def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Trace
         require_in_range(at, 1, "gather(): " + OUT.format(0))
         return dnp.broadcast_to(a, at.shape)
     if at.ndim != a.ndim and at.ndim:
-        return _gathered_nothing(a, at)
+        _require_nothing(at, a)
+        return dnp.zeros(at.shape, dtype=a.dtype)
     axis = axis_of(axis, a.ndim)
     require_in_range(at, a.shape[axis], "gather(): " + OUT.format(axis))
     if at.ndim == 0:
@@ -46,14 +47,13 @@ def gather(a: Tracer, axis: int, at: Tracer, sparse_grad: bool = False) -> Trace
     return dnp.take_along_axis(a[first], at, axis=axis)
 
 
-def _gathered_nothing(a: Tracer, at: Tracer) -> Tracer:
-    """The result of gathering at no places, which PyTorch takes in any number of axes."""
+def _require_nothing(at: Tracer, a: Tracer) -> None:
+    """Demand that an index has no places: of none PyTorch takes any number of axes."""
     text = f"the index of gather has {at.ndim} axes and the tensor {a.ndim}, and so it has to be empty"
     trace, count = current_trace(), product(at.dims)
     if trace is None or (isinstance(count, int) and count != 0):
         raise ShapeError(f"{text}.", loc=user_loc(), remedy="give the index as many axes as the tensor has.")
     trace.demand(RelKind.EQ, count, 0, text)
-    return dnp.zeros(at.shape, dtype=a.dtype)
 
 
 def _places(a: Tracer, indices: Sequence[Any]) -> tuple[Any, ...]:
@@ -100,8 +100,17 @@ def along(a: Tracer, axis: int, at: Tracer) -> tuple[Any, ...]:
     return tuple(places)
 
 
+def _one_element(a: Tracer, at: Tracer, source: Any) -> tuple[Tracer, Tracer, Any]:
+    """A tensor without axes, with what is written to it, as tensors of one axis."""
+    one = dnp.reshape(source, (-1,)) if isinstance(source, Tracer) else source
+    return dnp.reshape(a, (1,)), dnp.reshape(at, (-1,)), one
+
+
 @converts("scatter.src", "scatter.value")
 def scatter(a: Tracer, axis: int, at: Tracer, source: Any) -> Tracer:
+    if a.ndim == 0:
+        a, at, source = _one_element(a, at, source)
+        return scatter(a, 0, at, source)[0]
     if isinstance(source, Tracer) and source.ndim:
         source = source[tuple([slice(0, n) for n in at.shape])]
     return a.at[along(a, axis, at)].set(dnp.broadcast_to(dnp.asarray(source).astype(a.dtype), at.shape))
@@ -110,7 +119,11 @@ def scatter(a: Tracer, axis: int, at: Tracer, source: Any) -> Tracer:
 @converts("scatter_add.default")
 def scatter_add(a: Tracer, axis: int, at: Tracer, source: Tracer) -> Tracer:
     if a.ndim == 0:
-        return dnp.add(a, source)
+        a, at, source = _one_element(a, at, source)
+        return scatter_add(a, 0, at, source)[0]
+    if at.ndim != a.ndim:  # the cotangents of what was gathered at no places
+        _require_nothing(at, a)
+        return a
     return added(a.at[along(a, axis, at)], source[tuple([slice(0, n) for n in at.shape])])
 
 

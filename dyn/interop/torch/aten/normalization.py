@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.aten.tables import common_order, converts
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.trace.tracer import Tracer
 
@@ -62,3 +62,11 @@ def group_norm(
     if bias is not None:
         result = result + dnp.reshape(bias, per_channel)
     return result, mean[:, :, 0, 0], scale[:, :, 0, 0]
+
+
+@converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [common_order(args[1:2], kwargs), None])
+def weight_norm_backward(grad: Any, direction: Any, length: Any, norms: Any, axis: int) -> tuple[Tracer, Tracer]:
+    """Gradients of direction and length of a weight, ``direction * length / norms``, with norms over all other axes."""
+    axes = tuple(other for other in range(direction.ndim) if other != axis % direction.ndim)
+    along = dnp.sum(grad * direction, axis=axes, keepdims=True) / norms
+    return (grad - direction * (along / norms)) * (length / norms), along

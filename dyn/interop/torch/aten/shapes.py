@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
-from dyn.interop.torch import conditions
+from dyn.interop import conditions
 from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, view
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import Record, inverse

@@ -10,8 +10,9 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop.torch import conditions
+from dyn.interop import conditions
 from dyn.interop.torch.aten.tables import in_place, takes_call
+from dyn.interop.torch.layouts import order_of
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import Record, Step, ViewCall, inverse, record_of
 from dyn.interop.torch.tracing import Tracing
@@ -87,7 +88,8 @@ def as_strided(tracing: Tracing, a: Any, size: Any, stride: Any, storage_offset:
 
     step = Step(lambda value: dnp.take(flat(value), _places(sizes, strides, start)), write)
     call = ViewCall(_again, (list(size), list(stride), offset), {})
-    return tracing.strided(a, Record(whole.storage, whole, step, None, False, call), size, stride, offset)
+    order = order_of([as_dim(n) for n in size], [as_dim(n) for n in stride])
+    return tracing.strided(a, Record(whole.storage, whole, step, order, False, call), size, stride, offset)
 
 
 @takes_call("as_strided_scatter.default", "prims::as_strided_scatter.default")

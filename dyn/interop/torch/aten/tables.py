@@ -41,12 +41,17 @@ def axis_of(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def converts(*names: str, order: Any = None) -> Callable[[Function], Function]:
-    """Register a function of values and sizes as the converter of operations."""
+def converts(*names: str, order: Any = None, numbers: Sequence[int] = ()) -> Callable[[Function], Function]:
+    """Register a function of values and sizes as the converter of operations.
+
+    Of the arguments in the positions ``numbers``, lists of sizes, it takes numbers: a guard says which.
+    """
 
     def register(function: Function) -> Function:
         @functools.wraps(function)
         def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if numbers:
+                args = tuple([[int(n) for n in arg] if i in numbers else arg for i, arg in enumerate(args)])
             return function(*tracing.value(args), **{name: tracing.value(arg) for name, arg in kwargs.items()})
 
         for name in names:

@@ -1,8 +1,8 @@
-"""Truth values of symbolic sizes in PyTorch's hands: comparisons, and what ``and``, ``or`` and ``not`` make of them.
+"""Truth values of symbolic sizes in a front end's hands: comparisons, and their ``and``, ``or`` and ``not``.
 
-PyTorch asks in three ways, and each has an answer that is right for every size that the program is used for:
+Front ends ask in three ways, and each has an answer that is right for every size that the program is used for:
 
-- *is it known?* (``guard_or_false``, ``statically_known_true``): the proof, or the answer that PyTorch says is as good
+- *is it known?* (PyTorch's ``guard_or_false``): the proof, or the answer that PyTorch says is as good
   (:class:`dyn.interop.torch.sizes.Environment`);
 - *which is it?* (``bool``): the proof, or the way of this call's sizes and a guard;
 - *it has to be* (``torch._check``): as the second; of sizes that are known at run time only, a check there.
@@ -24,7 +24,7 @@ from dyn.trace.context import Trace
 from dyn.trace.measured import measure
 from dyn.trace.relations import ComparisonSymbol, OrderSymbol, branch, comparison
 
-#: Guards that are made here answer questions of PyTorch's and of its users, not of dyn's own code.
+#: Guards that are made here answer questions of other libraries and of their users, not of dyn's own code.
 ASKS_FOR_OTHERS = True
 
 

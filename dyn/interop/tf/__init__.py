@@ -1,0 +1,10 @@
+"""TensorFlow and Keras: ``jit`` compiles their functions and models, once for every shape."""
+
+from dyn.interop.tf.installed import check
+
+check()
+
+from dyn.interop.tf.fallback import FallbackWarning  # noqa: E402  # TensorFlow is there
+from dyn.interop.tf.jit import TfJitted, jit  # noqa: E402
+
+__all__ = ["FallbackWarning", "TfJitted", "jit"]

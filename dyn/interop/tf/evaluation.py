@@ -1,0 +1,222 @@
+"""The reading of a TensorFlow graph into a trace of dyn's: node after node, by the tables of ``dyn.interop.tf.ops``.
+
+An operation whose inputs are known beforehand is done at once, where it folds: so sizes stay dims through whatever
+TensorFlow does with them. All others become ops of the program. Functions are read where they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dyn import lax
+from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
+from dyn.interop.tf.graphs import Graph, Library, Node, constant
+from dyn.interop.tf.tables import CONVERTERS, FOLDS
+from dyn.interop.tf.values import Array, Sizes, data, elements_of, is_known, known_dtype, settled
+from dyn.shapes import Dim, RelKind, format_dim
+from dyn.trace.context import Trace, current_trace
+from dyn.trace.dims import wrap_dim
+from dyn.trace.tracer import Tracer
+
+#: Rules of operations ask of sizes what the function asks that the user calls.
+ASKS_FOR_OTHERS = True
+
+
+@dataclass
+class State:
+    """The state that operations have effects on, as data: variables by number, and how often numbers were drawn.
+
+    A region has a state of its own, which begins as that around it.
+    """
+
+    values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    written: set[Any] = field(default_factory=set[Any])
+    outer: State | None = None
+
+    def get(self, key: Any) -> Any:
+        if key in self.values or self.outer is None:
+            return self.values[key]
+        return self.outer.get(key)
+
+    def set(self, key: Any, value: Any) -> None:
+        self.values[key] = value
+        self.written.add(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An operation that TensorFlow runs in the midst of a program: its name in the graph, and the reason."""
+
+    operation: str
+    name: str
+    reason: str
+
+
+class Evaluation:
+    """A graph that is read in a trace.
+
+    ``otherwise(call, reason)`` takes operations for which there is no converter; without, they raise.
+    """
+
+    def __init__(
+        self, library: Library, state: State, otherwise: Callable[[Call, str], Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.library, self.state, self.otherwise = library, state, otherwise
+        #: What ``otherwise`` has taken.
+        self.pieces: list[Piece] = []
+
+    @property
+    def trace(self) -> Trace:
+        trace = current_trace()
+        assert trace is not None, "graphs are read in traces"
+        return trace
+
+    def run(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
+        """The values of a graph's outputs."""
+        known: dict[str, Sequence[Any]] = {
+            name: (value,) for name, value in zip(graph.arguments, arguments, strict=True)
+        }
+        for node in graph.needed:
+            inputs = [known[name][number] for name, number in node.inputs]
+            known[node.name] = self._node(Call(self, graph, node, inputs))
+        return [known[name][number] for name, number in graph.outputs]
+
+    def within(self, state: State) -> Evaluation:
+        """The reading of a region, which has a state of its own."""
+        inner = Evaluation(self.library, state, self.otherwise)
+        inner.pieces = self.pieces
+        return inner
+
+    def _node(self, call: Call) -> Sequence[Any]:
+        try:
+            made = self._made(call)
+        except DynError as error:
+            note = f"in the operation {call.node.name} ({call.node.op}) of TensorFlow's graph"
+            if not any(one.startswith("in the operation") for one in error.notes):
+                again = type(error)(error.problem, loc=error.loc, remedy=error.remedy, notes=(*error.notes, note))
+                raise again.with_traceback(error.__traceback__) from None
+            raise
+        results = list(made) if isinstance(made, list | tuple) else [made]
+        for value, shape in zip(results, call.node.output_shapes, strict=False):
+            if shape is not None:
+                self.claim(value, shape)
+        return results
+
+    def _made(self, call: Call) -> Any:
+        node = call.node
+        if node.op == "Const":
+            return constant(node)
+        if node.op == "NoOp":
+            return ()
+        fold = FOLDS.get(node.op)
+        if fold is not None and all(map(is_known, call.inputs)):
+            made = fold.run(*[elements_of(value) for value in call.inputs], **call.attributes(fold.attrs))
+            if made is not NotImplemented:
+                name = node.attr(fold.dtype) if node.has(fold.dtype) else fold.dtype
+                return _settled(made, name)
+        converter = CONVERTERS.get(node.op)
+        if converter is None and node.op in self.library:
+            return self.run(self.library[node.op], call.inputs)
+        if converter is None:
+            return self._otherwise(call, f"{node.op} has no converter.")
+        if self.otherwise is None:
+            return converter(call)
+        try:
+            return converter(call)
+        except (UnsupportedOpError, NotYetError) as error:
+            return self._otherwise(call, problem_of(error))
+
+    def _otherwise(self, call: Call, reason: str) -> Any:
+        if self.otherwise is None:
+            raise NotYetError(reason, remedy="compute it outside of the function.")
+        made = self.otherwise(call, reason)
+        self.pieces.append(Piece(call.node.op, call.node.name, reason))
+        return made
+
+    def claim(self, value: Any, shape: Sequence[Any]) -> None:
+        """Demand that a value has the sizes that TensorFlow knows or asserts; those that are None are open."""
+        if not isinstance(value, Tracer) or len(shape) != len(value.dims):
+            return
+        for axis, (dim, size) in enumerate(zip(value.dims, shape, strict=True)):
+            if size is not None and dim is not size:
+                text = f"TensorFlow's graph says that axis {axis} has the size {format_dim(size)}"
+                self.trace.demand(RelKind.EQ, dim, size, text)
+
+
+def _settled(made: Any, dtype: str) -> Any:
+    """What an operation on known values gives, as one or several values."""
+    if isinstance(made, list):
+        return [_settled(one, dtype) for one in made]
+    if made.dtype.kind in "SUO" and dtype == "string":
+        return made
+    return settled(made, known_dtype(dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An operation with its inputs."""
+
+    evaluation: Evaluation
+    graph: Graph
+    node: Node
+    inputs: Sequence[Any]
+
+    @property
+    def trace(self) -> Trace:
+        return self.evaluation.trace
+
+    def attr(self, name: str) -> Any:
+        return self.node.attr(name)
+
+    def attributes(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Those of the attributes that the operation has."""
+        return {name: self.node.attr(name) for name in names if self.node.has(name)}
+
+    def value(self, number: int) -> Tracer:
+        """An input as data."""
+        return data(self.trace, self.inputs[number])
+
+    def values(self, start: int = 0, stop: int | None = None) -> list[Tracer]:
+        return [data(self.trace, value) for value in self.inputs[start:stop]]
+
+    def dims(self, number: int) -> tuple[Dim, ...]:
+        """The shape of an input."""
+        value = self.inputs[number]
+        if isinstance(value, Tracer):
+            return value.dims
+        if is_known(value):
+            return tuple(elements_of(value).shape)
+        raise UnsupportedOpError(f"the shape of a {type(value).__name__}.")
+
+    def numbers(self, number: int) -> Array:
+        """An input that is the same in each call."""
+        value = self.inputs[number]
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, Sizes):
+            simplified = [self.trace.facts.simplify(one) for one in value.elements.flat]
+            if all(isinstance(one, int) for one in simplified):
+                return np.reshape(np.array(simplified, value.dtype.np), value.elements.shape)
+        raise UnsupportedOpError(
+            f"input {number} of {self.node.op} is computed by the program, and has to be known while it is compiled.",
+            remedy="pass a constant.",
+        )
+
+    def sizes(self, number: int) -> Any:
+        """An input as a dim, or as a list of dims: integers that the program computes are measured by it."""
+        value, trace = self.inputs[number], self.trace
+        if is_known(value):
+            found = elements_of(value)
+            faces = [wrap_dim(trace, one if not isinstance(one, np.integer) else int(one)) for one in found.flat]
+            return faces[0] if found.ndim == 0 else faces
+        if isinstance(value, Tracer):
+            if not value.dims:
+                return lax.as_dim(value)
+            count = trace.facts.simplify(value.dims[0])
+            if len(value.dims) == 1 and isinstance(count, int):
+                return [lax.as_dim(value[n]) for n in range(count)]
+        raise UnsupportedOpError(f"input {number} of {self.node.op} does not say how many sizes it has.")

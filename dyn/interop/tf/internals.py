@@ -1,0 +1,20 @@
+"""TensorFlow, and those parts of it that have no public name.
+
+What it says of its types is not complete, so that all are ``Any``. Imported once
+:func:`dyn.interop.tf.installed.check` has found the version that these are parts of.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+tf: Any = importlib.import_module("tensorflow")
+#: Eager operations, and what tapes record.
+pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
+context: Any = importlib.import_module("tensorflow.python.eager.context")
+record: Any = importlib.import_module("tensorflow.python.eager.record")
+#: The definitions of operations.
+op_def_registry: Any = importlib.import_module("tensorflow.python.framework.op_def_registry")
+resource_variable_ops: Any = importlib.import_module("tensorflow.python.ops.resource_variable_ops")
+EagerTensor: Any = importlib.import_module("tensorflow.python.framework.ops").EagerTensor

@@ -1,0 +1,296 @@
+"""``dyn.interop.tf.jit``: functions and models of TensorFlow's and Keras's, compiled by dyn once for every shape."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dyn.api import CacheInfo
+from dyn.errors import ArgumentError, DynError, UnsupportedOpError
+from dyn.forking import lock
+from dyn.interop.tf.fallback import OF_CALLERS, Failure, pieces_text, warn_of_failure, warn_of_pieces
+from dyn.interop.tf.gradients import recorded
+from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
+from dyn.interop.tf.programs import Program
+from dyn.interop.tf.values import dyn_dtype
+from dyn.source import user_loc
+from dyn.trace.pytree import TreeSpec, flatten, unflatten
+from dyn.trace.static import Static
+
+#: What is asked of sizes below is asked by the function that is called here.
+CALLS_USERS = True
+
+
+def jit(function: Any = None, /, *, strict: bool = False) -> Any:
+    """In place of ``tf.function``: TensorFlow traces once, dyn compiles once, and every shape runs.
+
+    Each axis of each tensor is open, those of a batch above all: TensorFlow traces the function for tensors of which it
+    knows ranks and dtypes alone, as it does for ``tf.TensorSpec([None, None])``. Where it cannot, a tensor's last axis
+    is fixed, and then all of them: other sizes get another program there, and ``explain()`` says so.
+
+    Args:
+        function: a function, a ``tf.function``, a Keras model or layer, a ``tf.Module`` that can be called. Arguments
+            are tensors, NumPy arrays, and trees of them; anything else is static, and has to have a hash.
+        strict: whether what dyn cannot compile is an error, instead of TensorFlow's.
+
+    Returns:
+        A function with the results of the given one: tensors, in the memory that dyn computed them in. Variables are
+        read where they lie at each call, and assigned in TensorFlow. ``tf.GradientTape`` sees through calls.
+
+    Raises:
+        BackendUnavailableError: without TensorFlow, or with another version.
+    """
+    if function is None:
+        return functools.partial(jit, strict=strict)
+    if not callable(function):
+        raise ArgumentError(f"jit takes a function or a model, not a {type(function).__name__}.", loc=user_loc())
+    return TfJitted(function, strict=strict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Version:
+    """A program with the sizes that it is for; None for those that are open. ``failure`` is why it is none."""
+
+    program: Program | None
+    fixed: tuple[tuple[int | None, ...], ...]
+    failure: Failure | None = None
+    #: Why sizes are fixed.
+    why: str = ""
+
+    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        return all(
+            own is None or own == size
+            for fixed, shape in zip(self.fixed, shapes, strict=True)
+            for own, size in zip(fixed, shape, strict=True)
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return all(size is None for sizes in self.fixed for size in sizes)
+
+
+class TfJitted:
+    """A function or a model of TensorFlow's that dyn compiles. Made by :func:`jit`."""
+
+    def __init__(self, function: Callable[..., Any], *, strict: bool) -> None:
+        self._function, self._strict = function, strict
+        self._name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
+        functools.update_wrapper(self, function, updated=())
+        self._lock = lock()
+        self._versions: dict[Any, tuple[_Version, ...]] = {}
+        #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
+        self._plain: dict[Any, Program] = {}
+        self._said: set[Any] = set()
+        self._traces = 0
+
+    def __repr__(self) -> str:
+        return f"dyn.interop.tf.jit({self._name})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_function" or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._function, name)
+
+    # Calling
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and pywrap_tfe.TFE_Py_TapeSetIsEmpty() and context.executing_eagerly():
+            try:
+                key = [(array.dtype, array.ndim) for array in [tensor._numpy() for tensor in args]]
+            except (AttributeError, TypeError, tf.errors.OpError):
+                key = None
+            program = None if key is None else self._plain.get(tuple(key))
+            if program is not None:
+                return program(args)
+        return self._call_slow(args, kwargs)
+
+    def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not context.executing_eagerly():
+            self._say(Failure("a call inside of a tf.function is a part of that function.", user_loc()), warns=False)
+            return self._function(*args, **kwargs)
+        leaves, tree = flatten((args, kwargs))
+        try:
+            tensors, rest = self._apart(leaves)
+        except UnsupportedOpError as error:
+            if self._strict:
+                raise
+            return self._by_tensorflow(Failure.of(error), args, kwargs)
+        version = self._version(tensors, rest, tree)
+        if version.program is None:
+            assert version.failure is not None, "a version without a program says why"
+            return self._by_tensorflow(version.failure, args, kwargs)
+        known = len(version.program.pieces)
+        try:
+            result = recorded(version.program, tensors)
+        except OF_CALLERS:
+            raise
+        except DynError as error:
+            if self._strict or len(version.program.pieces) != known:
+                raise
+            failure = Failure.of(error)
+            result = self._by_tensorflow(failure, args, kwargs)
+            self._replace(version, failure)
+            return result
+        for pieces in version.program.pieces[known:]:
+            if pieces:
+                self._report(pieces)
+        is_plain = version.is_open and not kwargs and len(args) == len(leaves) == len(tensors)
+        if is_plain and all(type(one) is EagerTensor for one in args):
+            arrays = [tensor._numpy() for tensor in tensors]
+            self._plain.setdefault(tuple([(array.dtype, array.ndim) for array in arrays]), version.program)
+        return result
+
+    def _apart(self, leaves: Sequence[Any]) -> tuple[list[Any], tuple[Static | None, ...]]:
+        """The tensors among the leaves of a call, and the others. UnsupportedOpError for tensors that are no arrays."""
+        tensors: list[Any] = []
+        rest: list[Static | None] = []
+        for leaf in leaves:
+            if isinstance(leaf, np.ndarray | np.generic):
+                leaf = tf.convert_to_tensor(leaf)
+            if isinstance(leaf, tf.Tensor):
+                _check(leaf)
+                tensors.append(leaf)
+                rest.append(None)
+            elif isinstance(leaf, tf.__internal__.CompositeTensor) and not isinstance(leaf, tf.Variable):
+                raise UnsupportedOpError(
+                    f"an argument that is a {type(leaf).__name__}, whose elements do not lie in an array.",
+                    loc=user_loc(),
+                    remedy="pass tf.sparse.to_dense(x) or x.to_tensor().",
+                )
+            else:
+                rest.append(Static("argument", leaf))
+        return tensors, tuple(rest)
+
+    def _by_tensorflow(self, failure: Failure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
+        result = self._function(*args, **kwargs)
+        self._say(failure)
+        return result
+
+    def _say(self, failure: Failure, *, warns: bool = True) -> None:
+        if failure not in self._said:
+            self._said.add(failure)
+            if warns:
+                warn_of_failure(self._name, failure)
+
+    def _report(self, pieces: Sequence[Any]) -> None:
+        if not self._said.issuperset(pieces):
+            self._said.update(pieces)
+            warn_of_pieces(self._name, pieces)
+
+    # Programs
+
+    def _version(self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec) -> _Version:
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        key = (tree, rest, tuple([(tensor.dtype, len(shape)) for tensor, shape in zip(tensors, shapes, strict=True)]))
+        try:
+            hash(key)
+        except TypeError:
+            raise ArgumentError(
+                f"{self._name}(): an argument is neither a tensor nor has a hash.",
+                loc=user_loc(),
+                remedy="pass a tensor, or a tuple.",
+            ) from None
+        with self._lock:
+            known = self._versions.get(key, ())
+            found = next((one for one in known if one.fits(shapes)), None)
+            if found is None:
+                found = self._made(tensors, rest, tree, shapes)
+                self._versions[key] = (*known, found)
+            return found
+
+    def _made(
+        self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec, shapes: list[tuple[int, ...]]
+    ) -> _Version:
+        """The program for as many sizes as TensorFlow traces the function for."""
+        why = ""
+        for fixed in _ladder(shapes):
+            specs = [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(fixed, tensors, strict=True)]
+            self._traces += 1
+            try:
+                concrete = tf.function(self._flat(rest, tree)).get_concrete_function(*specs)
+            except Exception as error:  # whatever it is: with numbers for sizes it may not come
+                if fixed == tuple(shapes):
+                    raise
+                why = why or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+                continue
+            try:
+                return _Version(Program(concrete, self._name, strict=self._strict), fixed, None, why)
+            except DynError as error:
+                if self._strict:
+                    raise
+                return _Version(None, fixed, Failure.of(error))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _flat(self, rest: tuple[Static | None, ...], tree: TreeSpec) -> Callable[..., Any]:
+        """The function of its tensors alone."""
+        function = self._function
+
+        def flat(*tensors: Any) -> Any:
+            left = iter(tensors)
+            args, kwargs = unflatten(tree, [next(left) if one is None else one.value for one in rest])
+            return function(*args, **kwargs)
+
+        flat.__name__ = self._name if self._name.isidentifier() else "function"
+        return flat
+
+    def _replace(self, version: _Version, failure: Failure) -> None:
+        with self._lock:
+            for key, known in self._versions.items():
+                if version in known:
+                    made = _Version(None, version.fixed, failure)
+                    self._versions[key] = tuple([made if one is version else one for one in known])
+
+    # What there is
+
+    def cache_info(self) -> CacheInfo:
+        """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
+        infos = [program.function.cache_info() for program in self._programs()]
+        return CacheInfo(*[sum(column) for column in zip(CacheInfo(0, 0, 0, 0.0), *infos, strict=True)])
+
+    def explain(self) -> str:
+        """What was traced, assumed, proved, stitched and generated, for each way in which it was called."""
+        parts: list[str] = []
+        for known in list(self._versions.values()):
+            for version in known:
+                if version.program is None:
+                    continue
+                if not version.is_open:
+                    parts.append(f"sizes are fixed to {version.fixed}, for TensorFlow cannot trace it: {version.why}")
+                parts.append(str(version.program.function.explain()))
+                parts += [pieces_text(pieces) for pieces in version.program.pieces if pieces]
+        failures = [said for said in self._said if isinstance(said, Failure)]
+        return "\n\n".join([*parts, *[f"calls in TensorFlow: {failure}" for failure in failures]])
+
+    def _programs(self) -> list[Program]:
+        versions = [version for known in list(self._versions.values()) for version in known]
+        return [version.program for version in versions if version.program is not None]
+
+
+def _ladder(shapes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int | None, ...], ...]]:
+    """The sizes that are fixed, from none to all: None for those that are open."""
+    none = tuple([(None,) * len(shape) for shape in shapes])
+    last = tuple(
+        [(None,) * (len(shape) - 1) + shape[-1:] if len(shape) > 1 else (None,) * len(shape) for shape in shapes]
+    )
+    return list(dict.fromkeys([none, last, tuple(shapes)]))
+
+
+def _check(tensor: Any) -> None:
+    """Raise UnsupportedOpError for a tensor that is no array of numbers on the CPU."""
+    if dyn_dtype(tensor.dtype.name) is None:
+        raise UnsupportedOpError(
+            f"a tensor of {tensor.dtype.name}, of which dyn has no arrays.",
+            loc=user_loc(),
+            remedy="convert it to a tensor of numbers before the call.",
+        )
+    if "CPU" not in tensor.device and tensor.device:
+        raise UnsupportedOpError(
+            f"a tensor on {tensor.device}: this version computes on the CPU.",
+            loc=user_loc(),
+            remedy="compute it under tf.device('CPU').",
+        )

@@ -1,0 +1,49 @@
+"""What a graph asserts: facts where sizes are asserted, checks of the program where data is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import ShapeError
+from dyn.interop import conditions
+from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.values import Sizes, data
+from dyn.shapes import RelKind
+from dyn.source import user_loc
+from dyn.trace.measured import measure
+
+ASKS_FOR_OTHERS = True
+
+
+def claim(call: Any, condition: Any, texts: Any) -> None:
+    """Demand a truth value: known, of sizes, or computed."""
+    message = message_of(texts) or f"the assertion {call.node.name}"
+    if isinstance(condition, Sizes):
+        condition = condition.elements.item()
+        known = conditions.known(condition, call.trace)
+        if known is None:
+            condition.require(call.trace)
+        condition = np.array(True if known is None else known)
+    if isinstance(condition, np.ndarray):
+        if not condition.all():
+            raise ShapeError(f"an assertion of TensorFlow's graph does not hold: {message}", loc=user_loc())
+        return
+    count = data(call.trace, condition).astype("int64")._value
+    holds = measure(call.trace, count, "holds", f"whether this holds: {message}")
+    call.trace.demand(RelKind.EQ, holds, 1, f"TensorFlow's graph asserts it: {message}")
+
+
+def message_of(texts: Any) -> str:
+    """The texts among what an assertion shows."""
+    found = [
+        text for one in texts if isinstance(one, np.ndarray) and one.dtype.kind in "SUO" for text in one.reshape(-1)
+    ]
+    return " ".join([text.decode() if isinstance(text, bytes) else str(text) for text in found])
+
+
+@takes_call("Assert")
+def assert_(call: Any) -> Any:
+    claim(call, call.inputs[0], call.inputs[1:])
+    return ()

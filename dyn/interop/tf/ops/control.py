@@ -1,0 +1,239 @@
+"""Functions that are called, branches, and loops.
+
+A region (a branch, the body of a loop) gives data alone. What is known beforehand and stays what it is in a loop, sizes
+and variables above all, is known inside, too. Variables that a region assigns are carried along with the rest; which
+they are, and of what shape lists are that a loop fills, is found by tracing it: it is traced again until nothing new
+turns up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import ShapeError, TraceError, UnsupportedOpError
+from dyn.interop import conditions
+from dyn.interop.tf.evaluation import Call, Evaluation, State
+from dyn.interop.tf.graphs import Graph
+from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.ops.assertions import claim
+from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.values import Resource, Sizes, data
+from dyn.trace.context import Trace
+from dyn.trace.tracer import Tracer
+
+ASKS_FOR_OTHERS = True
+
+
+@takes_call("PartitionedCall", "StatefulPartitionedCall")
+def partitioned_call(call: Call) -> Any:
+    return call.evaluation.run(call.evaluation.library[call.attr("f")], call.inputs)
+
+
+# ---- what a region carries -------------------------------------------------------------------------------------------
+
+
+class _Again(Exception):  # nobody but the rule sees it
+    """Ends the trace of a region that has to be given more than it was."""
+
+
+@dataclass
+class _Carried:
+    """What regions give beside the values of their outputs: variables that they assign, and shapes of lists."""
+
+    keys: list[Any] = field(default_factory=list[Any])
+    shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
+
+    def note(self, state: State) -> None:
+        """Have the variables carried that were assigned. Raises _Again for new ones."""
+        new = [key for key in state.written if key not in self.keys]
+        if new:
+            self.keys += sorted(new, key=repr)
+            raise _Again
+
+    def note_lists(self, given: Sequence[Any], made: Sequence[Any]) -> None:
+        """Have lists filled with zeros of the shape that is written to them. Raises _Again for new ones."""
+        found = False
+        for number, (before, after) in enumerate(zip(given, made, strict=True)):
+            is_list = isinstance(before, TensorList) and isinstance(after, TensorList)
+            if is_list and before.elements is None and after.elements is not None:
+                self.shapes[number] = tuple(after.elements.shape[1:])
+                found = True
+        if found:
+            raise _Again
+
+    def filled(self, values: Sequence[Any]) -> list[Any]:
+        return [value.of(self.shapes[n]) if n in self.shapes else value for n, value in enumerate(values)]
+
+
+def _leaves(trace: Trace, value: Any) -> list[Tracer]:
+    """A value as data, for a region."""
+    return value.leaves() if isinstance(value, TensorList) else [data(trace, value)]
+
+
+def _rebuilt(like: Sequence[Any], leaves: Sequence[Tracer]) -> list[Any]:
+    """Values such as these, of this data."""
+    made: list[Any] = []
+    start = 0
+    for value in like:
+        count = len(value.leaves()) if isinstance(value, TensorList) else 1
+        own = leaves[start : start + count]
+        made.append(value.with_leaves(own) if isinstance(value, TensorList) else own[0])
+        start += count
+    return made
+
+
+def _retried(run: Callable[[], Any]) -> Any:
+    while True:
+        try:
+            return run()
+        except _Again:
+            continue
+
+
+# ---- branches --------------------------------------------------------------------------------------------------------
+
+
+def _truth(call: Call, value: Any) -> Any:
+    """A predicate as a bool where it is known, as a condition on sizes, or as data."""
+    if isinstance(value, Tracer):
+        if value.dims:
+            return dnp.reshape(value, ()) if value.dims == (1,) else dnp.asarray(value.shape[0] != 0)
+        return value if value.dtype.kind == "b" else value != 0
+    if isinstance(value, np.ndarray):
+        return bool(value) if value.ndim == 0 else value.size > 0
+    if isinstance(value, Sizes) and value.elements.ndim == 0:
+        element = value.elements.item()
+        condition = element if value.dtype.name == "bool" else conditions.negated(conditions.equal(element, 0))
+        known = conditions.known(condition, call.trace)
+        return condition if known is None else known
+    raise UnsupportedOpError(f"a branch on a {type(value).__name__}.")
+
+
+@takes_call("If", "StatelessIf")
+def if_(call: Call) -> Any:
+    evaluation, arguments = call.evaluation, list(call.inputs[1:])
+    branches = [evaluation.library[call.attr(name)] for name in ("then_branch", "else_branch")]
+    truth = _truth(call, call.inputs[0])
+    if isinstance(truth, bool):
+        return evaluation.run(branches[0 if truth else 1], arguments)
+    asserted = _asserted(call, branches[1])
+    if asserted is not None:  # the other branch ends the program
+        claim(call, call.inputs[0], asserted)
+        return evaluation.run(branches[0], arguments)
+    is_of_sizes = not isinstance(truth, Tracer)
+    predicate = truth.computed(call.trace) if is_of_sizes else truth
+    try:
+        return _choice(evaluation, lambda functions: lax.cond(predicate, *functions), branches, arguments)
+    except (TraceError, ShapeError):
+        if not is_of_sizes:
+            raise
+    # The branches give other shapes: which one it is, is decided for this program, by a guard.
+    return evaluation.run(branches[0 if conditions.decide(truth, call.trace) else 1], arguments)
+
+
+def _asserted(call: Call, graph: Graph) -> Sequence[Any] | None:
+    """What a branch shows that asserts the branch's own condition, which is false there; None for others."""
+    for node in graph.needed:
+        if node.op == "Assert":
+            name, number = graph.source(node.inputs[0])
+            if name in graph.arguments and number == 0:
+                given = call.inputs[1 + graph.arguments.index(name)]
+                if given is call.inputs[0]:
+                    return [
+                        graph.nodes[one].attr("value") for one, _ in node.inputs[1:] if graph.nodes[one].op == "Const"
+                    ]
+    return None
+
+
+@takes_call("Case", "StatelessCase")
+def case(call: Call) -> Any:
+    evaluation, arguments = call.evaluation, list(call.inputs[1:])
+    branches = [evaluation.library[name] for name in call.attr("branches")]
+    index = call.inputs[0]
+    if isinstance(index, np.ndarray):
+        number = int(index)
+        return evaluation.run(branches[number if 0 <= number < len(branches) else -1], arguments)
+    index: Any = call.value(0)
+    index = dnp.where(index < 0, len(branches) - 1, index)  # as those above: the last one
+    return _choice(evaluation, lambda functions: lax.switch(index, functions), branches, arguments)
+
+
+def _choice(
+    evaluation: Evaluation, choose: Callable[[list[Callable[[], Any]]], Any], branches: Sequence[Graph],
+    arguments: Sequence[Any],
+) -> list[Any]:  # fmt: skip
+    """The results of the branch that the program chooses."""
+    carried = _Carried()
+    likes: list[list[Any]] = []
+
+    def branch(graph: Graph) -> Callable[[], Any]:
+        def run() -> Any:
+            state = State(outer=evaluation.state)
+            inner = evaluation.within(state)
+            made = inner.run(graph, arguments)
+            carried.note(state)
+            likes.append(made)
+            leaves = [leaf for value in made for leaf in _leaves(inner.trace, value)]
+            return [*leaves, *[data(inner.trace, state.get(key)) for key in carried.keys]]
+
+        return run
+
+    made = _retried(lambda: choose([branch(graph) for graph in branches]))
+    count = len(made) - len(carried.keys)
+    for key, value in zip(carried.keys, made[count:], strict=True):
+        evaluation.state.set(key, value)
+    return _rebuilt(likes[-1], made[:count])
+
+
+# ---- loops -----------------------------------------------------------------------------------------------------------
+
+
+@takes_call("While", "StatelessWhile")
+def while_(call: Call) -> Any:
+    evaluation, trace = call.evaluation, call.trace
+    condition, body = (evaluation.library[call.attr(name)] for name in ("cond", "body"))
+    same = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
+    same = [one or isinstance(value, Resource) for one, value in zip(same, call.inputs, strict=True)]
+    carried = _Carried()
+
+    def loop() -> Any:
+        starts = [value for value, is_same in zip(carried.filled(call.inputs), same, strict=True) if not is_same]
+        count = sum([len(_leaves(trace, value)) for value in starts])
+        leaves = [leaf for value in starts for leaf in _leaves(trace, value)]
+        leaves += [data(trace, evaluation.state.get(key)) for key in carried.keys]
+
+        def given(leaves: Sequence[Tracer]) -> tuple[list[Any], State]:
+            changing = iter(_rebuilt(starts, leaves[:count]))
+            arguments = [value if is_same else next(changing) for value, is_same in zip(call.inputs, same, strict=True)]
+            state = State(dict(zip(carried.keys, leaves[count:], strict=True)), outer=evaluation.state)
+            return arguments, state
+
+        def continues(leaves: Sequence[Tracer]) -> Any:
+            arguments, state = given(leaves)
+            inner = evaluation.within(state)
+            made = inner.run(condition, arguments)[0]
+            return dnp.reshape(data(inner.trace, made), ())
+
+        def step(leaves: Sequence[Tracer]) -> list[Tracer]:
+            arguments, state = given(leaves)
+            inner = evaluation.within(state)
+            results = inner.run(body, arguments)
+            carried.note_lists(arguments, results)
+            carried.note(state)
+            made = [value for value, is_same in zip(results, same, strict=True) if not is_same]
+            kept = [leaf for value in made for leaf in _leaves(inner.trace, value)]
+            return [*kept, *[data(inner.trace, state.get(key)) for key in carried.keys]]
+
+        made = lax.while_loop(continues, step, leaves)
+        for key, value in zip(carried.keys, made[count:], strict=True):
+            evaluation.state.set(key, value)
+        changed = iter(_rebuilt(starts, made[:count]))
+        return [value if is_same else next(changed) for value, is_same in zip(call.inputs, same, strict=True)]
+
+    return _retried(loop)

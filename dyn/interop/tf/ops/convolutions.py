@@ -1,0 +1,315 @@
+"""Convolutions, pools and what goes with them, with their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dyn.numpy as dnp
+from dyn import lax, nn
+from dyn.interop import conditions
+from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
+from dyn.shapes import floordiv
+from dyn.trace.dims import wrap_dim
+from dyn.transforms import vjp
+
+ASKS_FOR_OTHERS = True
+
+#: The attributes of windows, for the derivatives, which take them as the operations do.
+_WINDOWS = ("strides", "padding", "explicit_paddings", "data_format", "dilations", "ksize")
+
+
+def _spatial(values: Sequence[Any], layout: str) -> list[Any]:
+    """What is said of the axes of an image that are neither examples nor channels."""
+    return [value for value, letter in zip(values, layout, strict=True) if letter not in "NC"]
+
+
+def _pads(padding: str, explicit: Sequence[int] | None, layout: str) -> Any:
+    if padding != "EXPLICIT":
+        return padding
+    return _spatial(list(zip((explicit or ())[::2], (explicit or ())[1::2], strict=True)), layout)
+
+
+def _letters(layout: str) -> str:
+    return "".join([letter for letter in layout if letter not in "NC"])
+
+
+def _conv(
+    image: Data, kernel: Data, strides: Sequence[int], padding: Any, dilations: Sequence[int] | None, layout: str
+) -> Any:
+    groups: Any = 1
+    channels, own, trace = image.dims[layout.index("C")], kernel.dims[-2], image._trace.here
+    condition = conditions.equal(channels, own)
+    if conditions.for_this_call(condition, trace) is False and not conditions.decide(condition, trace):
+        groups = wrap_dim(trace, floordiv(channels, own))
+    return nn.conv(
+        image, kernel, _spatial(strides, layout), padding,
+        rhs_dilation=_spatial(dilations, layout) if dilations else None,
+        dimension_numbers=(layout, f"{_letters(layout)}IO", layout), feature_group_count=groups,
+    )  # fmt: skip
+
+
+@converts("Conv2D")
+def conv2d(
+    image: Data, kernel: Data, *, strides: Any, padding: str, explicit_paddings: Any = None,
+    data_format: str = "NHWC", dilations: Any = None,
+) -> Any:  # fmt: skip
+    return _conv(image, kernel, strides, _pads(padding, explicit_paddings, data_format), dilations, data_format)
+
+
+@converts("Conv3D")
+def conv3d(
+    image: Data, kernel: Data, *, strides: Any, padding: str, data_format: str = "NDHWC", dilations: Any = None
+) -> Any:
+    return _conv(image, kernel, strides, padding, dilations, data_format)
+
+
+@converts("DepthwiseConv2dNative")
+def depthwise_conv2d(
+    image: Data, kernel: Data, *, strides: Any, padding: str, explicit_paddings: Any = None,
+    data_format: str = "NHWC", dilations: Any = None,
+) -> Any:  # fmt: skip
+    height, width, channels, multiplier = kernel.shape
+    kernel = dnp.reshape(kernel, (height, width, 1, channels * multiplier))
+    return nn.conv(
+        image, kernel, _spatial(strides, data_format), _pads(padding, explicit_paddings, data_format),
+        rhs_dilation=_spatial(dilations, data_format) if dilations else None,
+        dimension_numbers=(data_format, "HWIO", data_format), feature_group_count=channels,
+    )  # fmt: skip
+
+
+def _derivatives(
+    of_image: Sequence[str], of_kernel: Sequence[str], forward: Callable[..., Any], *, by_value: bool = False
+) -> None:
+    """Register the derivatives of a convolution: by the image, of which the sizes are given, and by the kernel."""
+
+    @takes_call(*of_image)
+    def by_image(call: Any) -> Any:
+        kernel, cotangent = call.value(1), call.value(2)
+        shape = call.dims(0) if by_value else call.sizes(0)
+        zeros = dnp.zeros(tuple(shape), dtype=cotangent.dtype)
+        attrs = call.attributes(_WINDOWS[:-1])
+        return vjp(lambda image: forward(image, kernel, **attrs), zeros)[1](cotangent)[0]
+
+    @takes_call(*of_kernel)
+    def by_kernel(call: Any) -> Any:
+        image, cotangent = call.value(0), call.value(2)
+        zeros = dnp.zeros(tuple(call.sizes(1)), dtype=cotangent.dtype)
+        attrs = call.attributes(_WINDOWS[:-1])
+        return vjp(lambda kernel: forward(image, kernel, **attrs), zeros)[1](cotangent)[0]
+
+
+_derivatives(["Conv2DBackpropInput"], ["Conv2DBackpropFilter"], conv2d)
+_derivatives(["Conv3DBackpropInputV2"], ["Conv3DBackpropFilterV2"], conv3d)
+_derivatives(
+    ["DepthwiseConv2dNativeBackpropInput"], ["DepthwiseConv2dNativeBackpropFilter"], depthwise_conv2d
+)  # fmt: skip
+
+
+@converts("BiasAdd", "BiasAddV1")
+def bias_add(a: Data, bias: Data, *, data_format: str = "NHWC") -> Any:
+    if data_format.startswith("NC") and rank_of(a) > 2:
+        bias = dnp.reshape(bias, (-1, *[1] * (rank_of(a) - 2)))
+    else:
+        bias = dnp.reshape(bias, (*[1] * (rank_of(a) - 1), -1))
+    return dnp.add(a, dnp.broadcast_to(bias, _with_channels(a, bias, data_format)))
+
+
+def _with_channels(a: Data, bias: Data, data_format: str) -> tuple[Any, ...]:
+    """The shape of an image whose channels are as many as there are of a bias: it is not repeated."""
+    axis = 1 if data_format.startswith("NC") and rank_of(a) > 2 else rank_of(a) - 1
+    shape = list(a.shape)
+    shape[axis] = bias.size
+    return tuple(shape)
+
+
+@converts("BiasAddGrad")
+def bias_add_grad(cotangent: Data, *, data_format: str = "NHWC") -> Any:
+    axis = 1 if data_format.startswith("NC") else rank_of(cotangent) - 1
+    return dnp.sum(cotangent, axis=tuple([n for n in range(rank_of(cotangent)) if n != axis]), dtype=cotangent.dtype)
+
+
+# ---- pools -----------------------------------------------------------------------------------------------------------
+
+
+@converts("MaxPool", "MaxPool3D")
+def max_pool(
+    a: Data, *, ksize: Any, strides: Any, padding: str, explicit_paddings: Any = None, data_format: str = "NHWC"
+) -> Any:
+    return nn.max_pool(
+        a, _spatial(ksize, data_format), _spatial(strides, data_format),
+        _pads(padding, explicit_paddings, data_format), dimension_numbers=data_format,
+    )  # fmt: skip
+
+
+@converts("AvgPool", "AvgPool3D")
+def avg_pool(a: Data, *, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC") -> Any:
+    return nn.avg_pool(
+        a, _spatial(ksize, data_format), _spatial(strides, data_format), padding, count_include_pad=False,
+        dimension_numbers=data_format,
+    )  # fmt: skip
+
+
+@takes_call("MaxPoolGrad", "MaxPool3DGrad")
+def max_pool_grad(call: Any) -> Any:
+    """Each window's cotangent goes to its greatest element, the first of equal ones."""
+    a, cotangent = call.value(0), call.value(2)
+    attrs = call.attributes(("ksize", "strides", "padding", "explicit_paddings", "data_format"))
+    return vjp(lambda a: max_pool(a, **attrs), a)[1](cotangent)[0]
+
+
+@takes_call("AvgPoolGrad", "AvgPool3DGrad")
+def avg_pool_grad(call: Any) -> Any:
+    cotangent = call.value(1)
+    attrs = call.attributes(("ksize", "strides", "padding", "data_format"))
+    zeros = dnp.zeros(tuple(call.sizes(0)), dtype=cotangent.dtype)
+    return vjp(lambda a: avg_pool(a, **attrs), zeros)[1](cotangent)[0]
+
+
+# ---- normalization ---------------------------------------------------------------------------------------------------
+
+
+def _channels(values: Sequence[Data], a: Data, data_format: str) -> list[Any]:
+    if data_format.startswith("NC"):
+        return [dnp.reshape(value, (-1, *[1] * (rank_of(a) - 2))) for value in values]
+    return list(values)
+
+
+@converts("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def fused_batch_norm(
+    a: Data, scale: Data, offset: Data, mean: Data, variance: Data, *, epsilon: float = 1e-4,
+    data_format: str = "NHWC", is_training: bool = True, exponential_avg_factor: float = 1.0,
+) -> Any:  # fmt: skip
+    wide = a.astype(scale.dtype)
+    if not is_training:
+        m, v, s, o = _channels([mean, variance, scale, offset], a, data_format)
+        made = (wide - m) * (lax.rsqrt(v + epsilon) * s) + o
+        return [made.astype(a.dtype), mean, variance, mean, variance, dnp.zeros((0,), dtype=scale.dtype)]
+    channel = 1 if data_format.startswith("NC") else rank_of(a) - 1
+    axes = tuple([axis for axis in range(rank_of(a)) if axis != channel])
+    own_mean = dnp.mean(wide, axis=axes)
+    (m, s, o) = _channels([own_mean, scale, offset], a, data_format)
+    own_variance = dnp.mean(dnp.square(wide - m), axis=axes)
+    (v,) = _channels([own_variance], a, data_format)
+    made = (wide - m) * (lax.rsqrt(v + epsilon) * s) + o
+    count: Any = 1
+    for axis in axes:
+        count = count * a.shape[axis]
+    total = dnp.asarray(count).astype(scale.dtype)
+    unbiased = own_variance * (total / dnp.maximum(total - 1, 1))
+    new_mean, new_variance = own_mean, unbiased
+    if exponential_avg_factor != 1.0:
+        keep = 1 - exponential_avg_factor
+        new_mean = mean * keep + own_mean * exponential_avg_factor
+        new_variance = variance * keep + unbiased * exponential_avg_factor
+    return [made.astype(a.dtype), new_mean, new_variance, own_mean, own_variance, dnp.zeros((0,), dtype=scale.dtype)]
+
+
+@takes_call("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+def fused_batch_norm_grad(call: Any) -> Any:
+    cotangent, a, scale = call.value(0), call.value(1), call.value(2)
+    attrs = dict(call.attributes(("epsilon", "data_format", "is_training")))
+    saved = call.value(3), call.value(4)
+
+    def forward(a: Data, scale: Data, offset: Data) -> Any:
+        return fused_batch_norm(a, scale, offset, *saved, **attrs)[0]
+
+    made = vjp(forward, a, scale, dnp.zeros_like(scale))[1](cotangent.astype(a.dtype))
+    nothing = dnp.zeros((0,), dtype=scale.dtype)
+    return [made[0], made[1], made[2], nothing, nothing]
+
+
+# ---- images ----------------------------------------------------------------------------------------------------------
+
+
+@converts("ResizeNearestNeighbor", sizes=(1,))
+def resize_nearest(
+    a: Data, sizes: Sequence[Any], *, align_corners: bool = False, half_pixel_centers: bool = False
+) -> Any:
+    for axis, size in zip((1, 2), sizes, strict=True):
+        places = _places(a.shape[axis], size, align_corners, half_pixel_centers)
+        places = dnp.floor(places + 0.5) if align_corners else dnp.floor(places)
+        if half_pixel_centers:
+            whole = dnp.arange(size).astype("float32")
+            scale = dnp.asarray(a.shape[axis]).astype("float32") / dnp.asarray(size).astype("float32")
+            places = dnp.floor((whole + 0.5) * scale)
+        a = dnp.take(a, dnp.clip(places.astype("int64"), 0, a.shape[axis] - 1), axis=axis)
+    return a
+
+
+@converts("ResizeBilinear", sizes=(1,))
+def resize_bilinear(
+    a: Data, sizes: Sequence[Any], *, align_corners: bool = False, half_pixel_centers: bool = False
+) -> Any:
+    made = a.astype("float32")
+    for axis, size in zip((1, 2), sizes, strict=True):
+        last = a.shape[axis] - 1
+        places = _places(a.shape[axis], size, align_corners, half_pixel_centers)
+        low = dnp.floor(places)
+        weight = dnp.reshape(places - low, (-1, *[1] * (3 - axis)))
+        under = dnp.take(made, dnp.clip(low.astype("int64"), 0, last), axis=axis)
+        over = dnp.take(made, dnp.clip(dnp.ceil(places).astype("int64"), 0, last), axis=axis)
+        made = under + (over - under) * weight
+    return made
+
+
+def _places(own: Any, size: Any, align_corners: bool, half_pixel_centers: bool) -> Any:
+    """Where along an axis of ``own`` elements ``size`` of them are taken."""
+    whole = dnp.arange(size).astype("float32")
+    numerator, denominator = dnp.asarray(own).astype("float32"), dnp.asarray(size).astype("float32")
+    if align_corners:
+        scale = dnp.where(denominator > 1, (numerator - 1) / dnp.maximum(denominator - 1, 1), numerator / denominator)
+        return whole * scale
+    scale = numerator / denominator
+    return (whole + 0.5) * scale - 0.5 if half_pixel_centers else whole * scale
+
+
+@converts("SpaceToBatchND", numbers=(1, 2))
+def space_to_batch(a: Data, block: Any, paddings: Any) -> Any:
+    count = len(block)
+    pads = [(0, 0, 0), *[(int(low), int(high), 0) for low, high in paddings], *[(0, 0, 0)] * (rank_of(a) - 1 - count)]
+    a = lax.pad(a, dnp.zeros((), dtype=a.dtype), pads)
+    shape: list[Any] = [a.shape[0]]
+    for axis, size in enumerate(block):
+        shape += [a.shape[axis + 1] // int(size), int(size)]
+    rest = a.shape[count + 1 :]
+    made = dnp.reshape(a, (*shape, *rest))
+    order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), *range(2 * count + 1, rank_of(made))]
+    made = dnp.transpose(made, order)
+    blocks = 1
+    for size in block:
+        blocks *= int(size)
+    return dnp.reshape(made, (a.shape[0] * blocks, *[shape[2 * n + 1] for n in range(count)], *rest))
+
+
+@converts("BatchToSpaceND", numbers=(1, 2))
+def batch_to_space(a: Data, block: Any, crops: Any) -> Any:
+    count, blocks = len(block), 1
+    for size in block:
+        blocks *= int(size)
+    batch, rest = a.shape[0] // blocks, a.shape[count + 1 :]
+    made = dnp.reshape(a, (*map(int, block), batch, *a.shape[1:]))
+    order = [count]
+    for axis in range(count):
+        order += [count + 1 + axis, axis]
+    made = dnp.transpose(made, [*order, *range(2 * count + 1, rank_of(made))])
+    sizes = [a.shape[axis + 1] * int(block[axis]) for axis in range(count)]
+    made = dnp.reshape(made, (batch, *sizes, *rest))
+    index = [slice(None)] + [slice(int(low), size - int(high)) for (low, high), size in zip(crops, sizes, strict=True)]
+    return made[tuple(index)]
+
+
+@converts("SpaceToDepth")
+def space_to_depth(a: Data, *, block_size: int, data_format: str = "NHWC") -> Any:
+    n, height, width, channels = a.shape
+    made = dnp.reshape(a, (n, height // block_size, block_size, width // block_size, block_size, channels))
+    made = dnp.transpose(made, (0, 1, 3, 2, 4, 5))
+    return dnp.reshape(made, (n, height // block_size, width // block_size, channels * block_size**2))
+
+
+@converts("DepthToSpace")
+def depth_to_space(a: Data, *, block_size: int, data_format: str = "NHWC") -> Any:
+    n, height, width, channels = a.shape
+    made = dnp.reshape(a, (n, height, width, block_size, block_size, channels // block_size**2))
+    made = dnp.transpose(made, (0, 1, 3, 2, 4, 5))
+    return dnp.reshape(made, (n, height * block_size, width * block_size, channels // block_size**2))

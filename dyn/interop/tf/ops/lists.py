@@ -1,0 +1,123 @@
+"""Operations of lists of tensors: what ``tf.TensorArray`` and loops write to and read from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.values import boxed, data, elements_of, is_known, is_symbolic, known_dtype, settled
+from dyn.trace.dims import unwrap_dim, wrap_dim
+
+
+def _list(call: Any, number: int = 0) -> TensorList:
+    found = call.inputs[number]
+    if not isinstance(found, TensorList):
+        raise UnsupportedOpError(f"{call.node.op} of a {type(found).__name__}.")
+    return found
+
+
+def _element_shape(call: Any, number: int) -> tuple[Any, ...] | None:
+    """A shape with None for open sizes; None for an open rank."""
+    value = call.inputs[number]
+    if not is_known(value):
+        return None
+    found = elements_of(value)
+    if found.ndim == 0:
+        return None
+    sizes = [wrap_dim(call.trace, one) if is_symbolic(one) else int(one) for one in found]
+    return tuple([None if isinstance(size, int) and size < 0 else size for size in sizes])
+
+
+@takes_call("TensorListReserve")
+def reserve(call: Any) -> Any:
+    dtype = known_dtype(call.attr("element_dtype"))
+    return TensorList(None, call.sizes(1), _element_shape(call, 0), dtype).known()
+
+
+@takes_call("EmptyTensorList")
+def empty(call: Any) -> Any:
+    most = call.sizes(1)
+    capacity = None if isinstance(most, int) and most < 0 else most
+    count = dnp.zeros((), dtype="int32")
+    return TensorList(None, capacity, _element_shape(call, 0), known_dtype(call.attr("element_dtype")), count)
+
+
+@takes_call("TensorListFromTensor")
+def from_tensor(call: Any) -> Any:
+    elements = call.value(0)
+    return TensorList(elements, elements.shape[0], tuple(elements.shape[1:]), elements.element_type)
+
+
+@takes_call("TensorListSetItem")
+def set_item(call: Any) -> Any:
+    item = call.value(2)
+    found = _list(call).of(item.shape)
+    return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, call.value(1), 0))
+
+
+@takes_call("TensorListGetItem")
+def get_item(call: Any) -> Any:
+    return lax.dynamic_index_in_dim(_list(call).filled(), call.value(1), 0, keepdims=False)
+
+
+@takes_call("TensorListStack")
+def stack(call: Any) -> Any:
+    found, shape = _list(call), _element_shape(call, 1)
+    if found.elements is None and shape is not None and all(size is not None for size in shape):
+        found = found.of(shape)
+    if found.count is not None:
+        raise UnsupportedOpError("a list that grows, stacked: its length is known when the program runs.")
+    return found.filled()
+
+
+@takes_call("TensorListLength")
+def length(call: Any) -> Any:
+    found = _list(call)
+    if found.count is not None:
+        return found.count
+    return settled(boxed(unwrap_dim(found.capacity)), known_dtype("int32"))
+
+
+@takes_call("TensorListPushBack")
+def push_back(call: Any) -> Any:
+    item = call.value(1)
+    found = _list(call)
+    if found.count is None:
+        raise UnsupportedOpError("an element added to a list of a fixed length.")
+    found = found.of(item.shape)
+    elements = lax.dynamic_update_index_in_dim(found.elements, item, found.count, 0)
+    count: Any = found.count
+    return replace(found, elements=elements, count=count + np.int32(1))
+
+
+@takes_call("TensorListPopBack")
+def pop_back(call: Any) -> Any:
+    found = _list(call)
+    count: Any = found.count
+    if count is None:
+        count = data(call.trace, settled(boxed(unwrap_dim(found.capacity)), known_dtype("int32")))
+    item = lax.dynamic_index_in_dim(found.filled(), count - np.int32(1), 0, keepdims=False)
+    return [replace(found, count=count - np.int32(1)), item]
+
+
+@takes_call("TensorListElementShape")
+def element_shape(call: Any) -> Any:
+    dims = _list(call).filled().dims[1:]
+    made = np.empty(len(dims), object)
+    made[:] = dims
+    return settled(made, known_dtype(call.attr("shape_type")))
+
+
+@takes_call("TensorListConcatV2")
+def concat(call: Any) -> Any:
+    elements = _list(call).filled()
+    count, size = elements.shape[:2]
+    lengths = dnp.broadcast_to(dnp.asarray(size).astype("int64"), (count,))
+    return [dnp.reshape(elements, (count * size, *elements.shape[2:])), lengths]

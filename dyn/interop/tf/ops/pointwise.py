@@ -1,0 +1,238 @@
+"""Operations of one element of each operand, broadcast together as NumPy does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dyn.numpy as dnp
+from dyn import lax, nn
+from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.tables import Data, converts, takes_call
+from dyn.interop.tf.values import known_dtype
+
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "Abs": dnp.abs, "ComplexAbs": dnp.abs, "Neg": dnp.negative, "Sign": dnp.sign, "Exp": dnp.exp, "Expm1": dnp.expm1,
+    "Log": dnp.log, "Log1p": dnp.log1p, "Sqrt": dnp.sqrt, "Rsqrt": lax.rsqrt, "Square": dnp.square,
+    "Reciprocal": dnp.reciprocal, "Inv": dnp.reciprocal, "Sin": dnp.sin, "Cos": dnp.cos, "Tan": dnp.tan,
+    "Asin": dnp.arcsin, "Acos": dnp.arccos, "Atan": dnp.arctan, "Sinh": dnp.sinh, "Cosh": dnp.cosh, "Tanh": dnp.tanh,
+    "Asinh": dnp.arcsinh, "Acosh": dnp.arccosh, "Atanh": dnp.arctanh, "Erf": lax.erf, "Erfc": lax.erfc,
+    "Erfinv": lax.erf_inv, "Lgamma": lax.lgamma, "Digamma": lax.digamma, "Floor": dnp.floor, "Ceil": dnp.ceil,
+    "Rint": dnp.rint, "Round": dnp.rint, "IsNan": dnp.isnan, "IsInf": dnp.isinf, "IsFinite": dnp.isfinite,
+    "Conj": dnp.conj, "Invert": dnp.bitwise_invert, "LogicalNot": dnp.logical_not, "Relu": nn.relu, "Relu6": nn.relu6,
+    "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign,
+    "Add": dnp.add, "AddV2": dnp.add, "Sub": dnp.subtract, "Mul": dnp.multiply, "RealDiv": dnp.true_divide,
+    "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder, "Maximum": dnp.maximum, "Minimum": dnp.minimum,
+    "Atan2": dnp.arctan2, "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less,
+    "LessEqual": dnp.less_equal, "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
+    "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
+    "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
+    "Igamma": lax.igamma, "Igammac": lax.igammac, "Zeta": lax.zeta, "Polygamma": lax.polygamma,
+    "TruncateMod": dnp.fmod, "Real": dnp.real, "Imag": dnp.imag, "Complex": lax.complex, "Angle": dnp.angle,
+}  # fmt: skip
+
+for _name, _function in _PLAIN.items():
+    converts(_name)(_function)
+
+
+@converts("Div", "TruncateDiv")
+def divide(a: Data, b: Data) -> Any:
+    if not a.element_type.is_integer:
+        return dnp.true_divide(a, b)
+    return dnp.floor_divide(a - dnp.fmod(a, b), b)
+
+
+@converts("DivNoNan")
+def div_no_nan(a: Data, b: Data) -> Any:
+    is_zero = dnp.equal(b, 0)
+    return dnp.where(is_zero, dnp.zeros_like(b), dnp.true_divide(a, dnp.where(is_zero, dnp.ones_like(b), b)))
+
+
+@converts("MulNoNan")
+def mul_no_nan(a: Data, b: Data) -> Any:
+    return dnp.where(dnp.equal(b, 0), dnp.zeros_like(b), dnp.multiply(a, b))
+
+
+@converts("Xlogy")
+def xlogy(a: Data, b: Data) -> Any:
+    is_zero = dnp.equal(a, 0)
+    return dnp.where(is_zero, dnp.zeros_like(a), a * dnp.log(dnp.where(is_zero, dnp.ones_like(b), b)))
+
+
+@converts("Xlog1py")
+def xlog1py(a: Data, b: Data) -> Any:
+    is_zero = dnp.equal(a, 0)
+    return dnp.where(is_zero, dnp.zeros_like(a), a * dnp.log1p(dnp.where(is_zero, dnp.zeros_like(b), b)))
+
+
+@converts("Xdivy")
+def xdivy(a: Data, b: Data) -> Any:
+    is_zero = dnp.equal(a, 0)
+    return dnp.where(is_zero, dnp.zeros_like(a), dnp.true_divide(a, dnp.where(is_zero, dnp.ones_like(b), b)))
+
+
+@converts("Equal")
+def equal(a: Data, b: Data, *, incompatible_shape_error: bool = True) -> Any:
+    _check_shapes(incompatible_shape_error)
+    return dnp.equal(a, b)
+
+
+@converts("NotEqual")
+def not_equal(a: Data, b: Data, *, incompatible_shape_error: bool = True) -> Any:
+    _check_shapes(incompatible_shape_error)
+    return dnp.not_equal(a, b)
+
+
+def _check_shapes(incompatible_shape_error: bool) -> None:
+    if not incompatible_shape_error:
+        raise UnsupportedOpError(
+            "a comparison that is one truth value where shapes do not fit.", remedy="write tf.equal(a, b) for a == b."
+        )
+
+
+@converts("SquaredDifference")
+def squared_difference(a: Data, b: Data) -> Any:
+    return dnp.square(dnp.subtract(a, b))
+
+
+@converts("Pow")
+def power(a: Data, b: Data) -> Any:
+    return dnp.power(a, b)
+
+
+@converts("AddN")
+def add_n(*values: Data) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total = dnp.add(total, value)
+    return total
+
+
+@converts("Cast")
+def cast(a: Data, *, DstT: str) -> Any:  # TensorFlow's name
+    return a.astype(known_dtype(DstT).np)
+
+
+@converts("Bitcast")
+def bitcast(a: Data, *, type: str) -> Any:
+    return lax.bitcast_convert_type(a, known_dtype(type).np)
+
+
+@converts("SelectV2")
+def select(condition: Data, a: Data, b: Data) -> Any:
+    return dnp.where(condition, a, b)
+
+
+@converts("Select")
+def select_rows(condition: Data, a: Data, b: Data) -> Any:
+    """The old choice: a vector of conditions is one for each row."""
+    if len(condition.dims) == 1 and len(a.dims) > 1:
+        condition = dnp.reshape(condition, (-1, *[1] * (len(a.dims) - 1)))
+    return dnp.where(condition, a, b)
+
+
+@converts("ClipByValue")
+def clip(a: Data, low: Data, high: Data) -> Any:
+    return dnp.minimum(dnp.maximum(a, low), high)
+
+
+@converts("LeakyRelu")
+def leaky_relu(a: Data, *, alpha: float = 0.2) -> Any:
+    return dnp.where(a > 0, a, a * alpha)
+
+
+@converts("Elu")
+def elu(a: Data) -> Any:
+    return dnp.where(a > 0, a, dnp.expm1(dnp.minimum(a, 0)))
+
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+@converts("Selu")
+def selu(a: Data) -> Any:
+    return dnp.where(a > 0, a * _SELU_SCALE, dnp.expm1(dnp.minimum(a, 0)) * (_SELU_SCALE * _SELU_ALPHA))
+
+
+@takes_call("ZerosLike")
+def zeros_like(call: Any) -> Any:
+    return dnp.zeros_like(call.value(0))
+
+
+@converts("OnesLike")
+def ones_like(a: Data) -> Any:
+    return dnp.ones_like(a)
+
+
+@takes_call("IdentityN")
+def identity_n(call: Any) -> Any:
+    return list(call.inputs)
+
+
+@takes_call("Identity", "StopGradient", "PreventGradient", "Snapshot")
+def identity(call: Any) -> Any:
+    return call.inputs[0]
+
+
+# ---- derivatives that TensorFlow has operations for ------------------------------------------------------------------
+
+
+@converts("ReluGrad")
+def relu_grad(cotangent: Data, a: Data) -> Any:
+    return dnp.where(a > 0, cotangent, dnp.zeros_like(cotangent))
+
+
+@converts("Relu6Grad")
+def relu6_grad(cotangent: Data, a: Data) -> Any:
+    return dnp.where((a > 0) & (a < 6), cotangent, dnp.zeros_like(cotangent))
+
+
+@converts("LeakyReluGrad")
+def leaky_relu_grad(cotangent: Data, a: Data, *, alpha: float = 0.2) -> Any:
+    return dnp.where(a > 0, cotangent, cotangent * alpha)
+
+
+@converts("EluGrad")
+def elu_grad(cotangent: Data, result: Data) -> Any:
+    return dnp.where(result < 0, cotangent * (result + 1), cotangent)
+
+
+@converts("SeluGrad")
+def selu_grad(cotangent: Data, result: Data) -> Any:
+    slope = result + _SELU_SCALE * _SELU_ALPHA
+    return dnp.where(result < 0, cotangent * slope, cotangent * _SELU_SCALE)
+
+
+@converts("SigmoidGrad")
+def sigmoid_grad(result: Data, cotangent: Data) -> Any:
+    return cotangent * result * (1 - result)
+
+
+@converts("TanhGrad")
+def tanh_grad(result: Data, cotangent: Data) -> Any:
+    return cotangent * (1 - dnp.square(result))
+
+
+@converts("RsqrtGrad")
+def rsqrt_grad(result: Data, cotangent: Data) -> Any:
+    return cotangent * -0.5 * (result * result * result)
+
+
+@converts("SqrtGrad")
+def sqrt_grad(result: Data, cotangent: Data) -> Any:
+    return cotangent * 0.5 / result
+
+
+@converts("ReciprocalGrad", "InvGrad")
+def reciprocal_grad(result: Data, cotangent: Data) -> Any:
+    return -cotangent * result * result
+
+
+@converts("SoftplusGrad")
+def softplus_grad(cotangent: Data, a: Data) -> Any:
+    return cotangent * nn.sigmoid(a)
+
+
+@converts("SoftsignGrad")
+def softsign_grad(cotangent: Data, a: Data) -> Any:
+    return cotangent / dnp.square(1 + dnp.abs(a))

@@ -1,0 +1,178 @@
+"""Operations that move elements: shapes, slices, joins, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.subscripts import Subscripts
+from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
+from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
+from dyn.trace.dims import wrap_dim
+
+
+@converts("Reshape", sizes=(1,))
+def reshape(a: Data, shape: Sequence[Any]) -> Any:
+    return dnp.reshape(a, tuple(shape))
+
+
+@converts("Squeeze")
+def squeeze(a: Data, *, squeeze_dims: Sequence[int] | None = None) -> Any:
+    if not squeeze_dims:
+        axes = [axis for axis, dim in enumerate(a.dims) if a._trace.facts.simplify(dim) == 1]
+        if any(a._trace.facts.simplify(dim) != 1 and not isinstance(dim, int) for dim in a.dims):
+            raise UnsupportedOpError("tf.squeeze without axes of a tensor of unknown sizes.", remedy="name the axes.")
+        return dnp.squeeze(a, axis=tuple(axes))
+    return dnp.squeeze(a, axis=tuple(squeeze_dims))
+
+
+@converts("ExpandDims", numbers=(1,))
+def expand_dims(a: Data, axis: Any) -> Any:
+    return dnp.expand_dims(a, int(axis.reshape(-1)[0]))
+
+
+@converts("Transpose", numbers=(1,))
+def transpose(a: Data, permutation: Any) -> Any:
+    return dnp.transpose(a, tuple(map(int, permutation)))
+
+
+@converts("BroadcastTo", sizes=(1,))
+def broadcast_to(a: Data, shape: Sequence[Any]) -> Any:
+    return dnp.broadcast_to(a, tuple(shape))
+
+
+@converts("Fill", sizes=(0,))
+def fill(shape: Sequence[Any], value: Data) -> Any:
+    return dnp.broadcast_to(value, tuple(shape))
+
+
+@converts("Tile", sizes=(1,))
+def tile(a: Data, multiples: Sequence[Any]) -> Any:
+    return lax.tile(a, multiples)
+
+
+@converts("Pack")
+def pack(*values: Data, axis: int = 0) -> Any:
+    return dnp.stack(values, axis=axis)
+
+
+@converts("Unpack")
+def unpack(a: Data, *, num: int, axis: int = 0) -> Any:
+    return [lax.index_in_dim(a, number, axis % rank_of(a), keepdims=False) for number in range(num)]
+
+
+@converts("ConcatV2", numbers=(-1,))
+def concat(*values: Any) -> Any:
+    return dnp.concatenate(values[:-1], axis=int(values[-1]))
+
+
+@converts("Split", numbers=(0,))
+def split(axis: Any, a: Data, *, num_split: int) -> Any:
+    axis = int(axis) % rank_of(a)
+    return lax.split(a, [a.shape[axis] // num_split] * num_split, axis)
+
+
+@converts("SplitV", sizes=(1,), numbers=(2,))
+def split_v(a: Data, sizes: Sequence[Any], axis: Any) -> Any:
+    axis = int(axis) % rank_of(a)
+    known = [size for size in sizes if not (isinstance(size, int) and size < 0)]
+    if len(known) < len(sizes):
+        rest = a.shape[axis] - sum(known)
+        sizes = [rest if isinstance(size, int) and size < 0 else size for size in sizes]
+    return lax.split(a, sizes, axis)
+
+
+@takes_call("Pad", "PadV2")
+def pad(call: Any) -> Any:
+    a = call.value(0)
+    value = call.value(2) if len(call.inputs) > 2 else dnp.zeros((), dtype=a.dtype)
+    return lax.pad(a, value, [(low, high, 0) for low, high in _pairs(call, 1)])
+
+
+def _pairs(call: Any, number: int) -> list[tuple[Any, Any]]:
+    value = call.inputs[number]
+    if not is_known(value):
+        raise UnsupportedOpError(f"input {number} of {call.node.op} is computed by the program.")
+    found = elements_of(value)
+    faces = [wrap_dim(call.trace, one.item() if isinstance(one, np.generic) else one) for one in found.flat]
+    return list(zip(faces[::2], faces[1::2], strict=True))
+
+
+@takes_call("MirrorPad")
+def mirror_pad(call: Any) -> Any:
+    mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[call.attr("mode")]
+    return dnp.pad(call.value(0), _pairs(call, 1), mode=mode)
+
+
+@converts("ReverseV2", numbers=(1,))
+def reverse(a: Data, axes: Any) -> Any:
+    return dnp.flip(a, axis=tuple(map(int, axes))) if axes.size else a
+
+
+@takes_call("Slice")
+def slice_of(call: Any) -> Any:
+    a, sizes = call.value(0), call.sizes(2)
+    if not is_known(call.inputs[1]):
+        starts = call.value(1)
+        return lax.dynamic_slice(a, [starts[n] for n in range(rank_of(a))], _taken(a, [0] * rank_of(a), sizes))
+    starts = call.sizes(1)
+    taken = _taken(a, starts, sizes)
+    return lax.slice(a, starts, [start + size for start, size in zip(starts, taken, strict=True)])
+
+
+def _taken(a: Data, starts: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
+    return [
+        whole - start if isinstance(size, int) and size == -1 else size
+        for whole, start, size in zip(a.shape, starts, sizes, strict=True)
+    ]
+
+
+@takes_call("StridedSlice")
+def strided_slice(call: Any) -> Any:
+    return call.value(0)[subscript(call)]
+
+
+def subscript(call: Any, first: int = 1) -> tuple[Any, ...]:
+    """The subscript of an operation whose vectors are the inputs from ``first`` on."""
+    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    masks = [call.attr(name) for name in names]
+    begin, end, strides = [_vector(call, first + number) for number in range(3)]
+    return Subscripts.of(begin, end, strides, masks).as_index()
+
+
+def _vector(call: Any, number: int) -> list[Any]:
+    """Places of a subscript: numbers and dims, or scalars that the program computes."""
+    value = call.inputs[number]
+    if is_known(value):
+        return [wrap_dim(call.trace, one) if is_symbolic(one) else int(one) for one in elements_of(value)]
+    count = value.dims[0]
+    if not isinstance(count, int):
+        raise UnsupportedOpError(f"{call.node.op} with a subscript of an unknown number of parts.")
+    return [value[axis] for axis in range(count)]
+
+
+@converts("Range", sizes=(0, 1, 2))
+def range_(start: Any, limit: Any, delta: Any, *, Tidx: str) -> Any:  # TensorFlow's name
+    return dnp.arange(start, limit, delta, dtype=known_dtype(Tidx).np)
+
+
+@converts("Roll", numbers=(1, 2))
+def roll(a: Data, shift: Any, axis: Any) -> Any:
+    return dnp.roll(a, tuple(map(int, shift.reshape(-1))), axis=tuple(map(int, axis.reshape(-1))))
+
+
+@takes_call("DynamicStitch", "ParallelDynamicStitch")
+def dynamic_stitch(call: Any) -> Any:
+    """Rows put together by their numbers, which have to be known."""
+    count = len(call.inputs) // 2
+    rows: dict[int, Any] = {}
+    for number in range(count):
+        places, values = call.numbers(number), call.value(count + number)
+        flat = dnp.reshape(values, (places.size, *values.shape[places.ndim :]))
+        rows.update({int(place): flat[k] for k, place in enumerate(places.reshape(-1))})
+    return dnp.stack([rows[place] for place in sorted(rows)], axis=0)

@@ -1,0 +1,94 @@
+"""Variables: what operations read of them and assign to them, in the order that the graph says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.ops.shapes import subscript
+from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.values import Resource, known_dtype, settled, vector
+
+
+def _variable(call: Any, number: int = 0) -> Resource:
+    found = call.inputs[number]
+    if not isinstance(found, Resource):
+        raise UnsupportedOpError(f"{call.node.op} of what is no variable of the function.")
+    return found
+
+
+def _read(call: Any, number: int = 0) -> Any:
+    return call.evaluation.state.get(_variable(call, number))
+
+
+@takes_call("ReadVariableOp")
+def read(call: Any) -> Any:
+    return _read(call)
+
+
+@takes_call("DisableCopyOnRead")
+def disable_copy_on_read(call: Any) -> Any:
+    return ()
+
+
+@takes_call("VarIsInitializedOp")
+def is_initialized(call: Any) -> Any:
+    _variable(call)
+    return np.array(True)
+
+
+@takes_call("VariableShape")
+def variable_shape(call: Any) -> Any:
+    return settled(vector(_read(call).dims), known_dtype(call.attr("out_type")))
+
+
+def _assign(name: str, function: Callable[[Any, Any], Any]) -> None:
+    @takes_call(name)
+    def assign(call: Any) -> Any:
+        old, new = _read(call), call.value(1)
+        made = function(old, new)
+        if made.dims != old.dims:
+            made = dnp.broadcast_to(made, old.shape)
+        call.evaluation.state.set(_variable(call), made)
+        return ()
+
+
+_assign("AssignVariableOp", lambda old, new: new)
+_assign("AssignAddVariableOp", dnp.add)
+_assign("AssignSubVariableOp", dnp.subtract)
+
+
+@takes_call("ResourceGather")
+def gather(call: Any) -> Any:
+    return dnp.take(_read(call), call.value(1), axis=0)
+
+
+def _scatter(name: str, method: str) -> None:
+    @takes_call(name)
+    def scatter(call: Any) -> Any:
+        made = getattr(_read(call).at[call.value(1)], method)(call.value(2))
+        call.evaluation.state.set(_variable(call), made)
+        return ()
+
+
+for _name, _method in {
+    "ResourceScatterUpdate": "set", "ResourceScatterAdd": "add", "ResourceScatterMul": "multiply",
+    "ResourceScatterMax": "max", "ResourceScatterMin": "min",
+}.items():  # fmt: skip
+    _scatter(_name, _method)
+
+
+@takes_call("ResourceScatterSub")
+def scatter_sub(call: Any) -> Any:
+    call.evaluation.state.set(_variable(call), _read(call).at[call.value(1)].add(-call.value(2)))
+    return ()
+
+
+@takes_call("ResourceStridedSliceAssign")
+def strided_slice_assign(call: Any) -> Any:
+    call.evaluation.state.set(_variable(call), _read(call).at[subscript(call)].set(call.value(4)))
+    return ()

@@ -1,0 +1,203 @@
+"""Programs of TensorFlow functions: of tensors of one rank and dtype each, for every size.
+
+A program is a concrete function of TensorFlow's, traced once for open sizes, that is read into dyn. Variables are read
+where they lie at each call, and assigned in TensorFlow once the program has run, which takes its result's memory over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import api
+from dyn.errors import NotYetError
+from dyn.interop.tf import graphs
+from dyn.interop.tf.arrays import from_array, to_array
+from dyn.interop.tf.evaluation import Evaluation, Piece, State
+from dyn.interop.tf.internals import context, pywrap_tfe, resource_variable_ops, tf
+from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
+from dyn.interop.tf.pieces import cut
+from dyn.interop.tf.values import Foreign, Resource, Sizes, data, dyn_dtype
+from dyn.trace.context import current_trace
+from dyn.trace.pytree import register_node
+from dyn.trace.tracer import Tracer
+
+#: What is asked of sizes right below is asked by the graph of the function that is called.
+CALLS_USERS = True
+ASKS_FOR_OTHERS = True
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variable:
+    """A variable of TensorFlow's, by its handle, with the sizes that it has for good; None for those that change."""
+
+    handle: Any
+    dtype: Any
+    shape: tuple[int | None, ...]
+
+    @staticmethod
+    def of(handle: Any) -> Variable | None:
+        """The variable of a resource; None for one of another kind, and for a variable that dyn has no arrays for."""
+        known = resource_variable_ops.get_eager_safe_handle_data(handle)
+        if known is None or not known.is_set or len(known.shape_and_type) != 1:
+            return None
+        dtype = tf.as_dtype(known.shape_and_type[0].dtype)
+        shape = tf.TensorShape(known.shape_and_type[0].shape)
+        if dyn_dtype(dtype.name) is None or shape.rank is None:
+            return None
+        return Variable(handle, dtype, tuple(shape))
+
+    def axes(self, number: int) -> tuple[int | str, ...]:
+        """What is declared of its axes: those that change have a name of their own."""
+        return tuple([f"v{number}_{axis}" if size is None else size for axis, size in enumerate(self.shape)])
+
+    def read(self, eager: Any) -> Any:
+        return pywrap_tfe.TFE_Py_FastPathExecute(eager, "ReadVariableOp", None, self.handle, "dtype", self.dtype)
+
+    def assign(self, eager: Any, value: Any) -> None:
+        pywrap_tfe.TFE_Py_FastPathExecute(
+            eager, "AssignVariableOp", None, self.handle, value, "dtype", self.dtype, "validate_shape", False
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """How results become what the function returns: ``("result", n)``, ``("argument", n)`` or ``("constant", tensor)``
+    for each output; and the variables that are assigned, each with its result."""
+
+    outputs: tuple[tuple[str, Any], ...]
+    writes: tuple[tuple[int, int], ...]
+
+
+class Outputs:
+    """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
+
+    __slots__ = ("plan", "results")
+
+    def __init__(self, plan: Plan, results: Sequence[Any]) -> None:
+        self.plan, self.results = plan, results
+
+
+register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
+
+
+class Program:
+    """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow."""
+
+    def __init__(self, concrete: Any, name: str, *, strict: bool) -> None:
+        self.concrete, self.name = concrete, name
+        graph = concrete.graph
+        effects = [op.name for op in graph.control_outputs]
+        self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
+        self._otherwise = None if strict else cut
+        #: The operations that TensorFlow runs, of each version.
+        self.pieces: list[tuple[Piece, ...]] = []
+        self.variables: list[Variable] = []
+        self._captured: list[Any] = []
+        numbers: dict[int, int] = {}
+        for tensor in concrete.captured_inputs:
+            found = Variable.of(tensor) if tensor.dtype == tf.resource else None
+            if found is not None:
+                number = numbers.setdefault(id(tensor), len(self.variables))
+                self.variables += [found] if number == len(self.variables) else []
+                self._captured.append(Resource(number))
+            else:
+                known = dyn_dtype(tensor.dtype.name) is not None
+                self._captured.append(to_array(tensor) if known else Foreign(tensor))
+        self.draws = any(node.op in DRAWING for node in self._nodes())
+        self._structure = concrete.structured_outputs
+        flat = tf.nest.flatten(self._structure)
+        places = {id(tensor): number for number, tensor in enumerate(concrete.outputs)}
+        #: Of each leaf of the function's result, which output of the graph it is.
+        self._leaves = [places.get(id(leaf)) if isinstance(leaf, tf.Tensor) else None for leaf in flat]
+        self._others = flat
+        self._is_one = isinstance(self._structure, tf.Tensor)
+        self.function = self._jitted()
+
+    def _nodes(self) -> list[graphs.Node]:
+        called = [self.library[name] for name in self.library.names]
+        return [node for graph in (self.graph, *called) for node in graph.nodes.values()]
+
+    def _jitted(self) -> Any:
+        def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs:
+            return self._trace(args, variables, seed)
+
+        traced.__name__ = traced.__qualname__ = self.name
+        sizes = tuple([one.axes(number) for number, one in enumerate(self.variables)])
+        return api.jit(traced, shapes={"variables": sizes} if sizes else None)
+
+    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs:
+        state = State({Resource(number): value for number, value in enumerate(variables)})
+        if seed is not None:
+            state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
+        evaluation = Evaluation(self.library, state, self._otherwise)
+        made = evaluation.run(self.graph, [*args, *self._captured])
+        results: list[Tracer] = []
+        outputs: list[tuple[str, Any]] = []
+        for value in made:
+            place = next((n for n, given in enumerate(args) if value is given), None)
+            if place is not None:
+                outputs.append(("argument", place))
+            elif isinstance(value, Tracer | Sizes):
+                outputs.append(("result", len(results)))
+                results.append(_data(value))
+            elif isinstance(value, np.ndarray):
+                outputs.append(("constant", tf.constant(value)))
+            else:
+                outputs.append(("constant", _foreign(value)))
+        writes: list[tuple[int, int]] = []
+        for key in state.written:
+            if isinstance(key, Resource):
+                writes.append((key.number, len(results)))
+                results.append(state.get(key))
+        self.pieces.append(tuple(evaluation.pieces))
+        return Outputs(Plan(tuple(outputs), tuple(writes)), results)
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        """The result of a call with these tensors."""
+        eager = context.context()
+        given = tuple([tensor._numpy() for tensor in tensors])
+        variables = tuple([one.read(eager)._numpy() for one in self.variables])
+        made = self.function(given, variables, self._seed())
+        return self.finished(made, tensors, eager)
+
+    def _seed(self) -> Any:
+        if not self.draws:
+            return None
+        low = context.internal_operation_seed()
+        return np.uint32(low & 0xFFFFFFFF)
+
+    def finished(self, made: Outputs, tensors: Sequence[Any], eager: Any) -> Any:
+        """The function's result, once variables are assigned."""
+        results = [from_array(one) for one in made.results]
+        for number, result in made.plan.writes:
+            self.variables[number].assign(eager, results[result])
+        outputs = [
+            results[what] if kind == "result" else tensors[what] if kind == "argument" else what
+            for kind, what in made.plan.outputs
+        ]
+        return self.packed(outputs)
+
+    def packed(self, outputs: Sequence[Any]) -> Any:
+        """Outputs in the structure that the function returns."""
+        first = self._leaves[0] if self._is_one else None
+        if first is not None:
+            return outputs[first]
+        flat = [other if n is None else outputs[n] for n, other in zip(self._leaves, self._others, strict=True)]
+        return tf.nest.pack_sequence_as(self._structure, flat)
+
+
+def _data(value: Any) -> Tracer:
+    trace = current_trace()
+    assert trace is not None, "programs are traced"
+    return data(trace, value)
+
+
+def _foreign(value: Any) -> Any:
+    if isinstance(value, Foreign):
+        return value.tensor
+    raise NotYetError(f"a result that is a {type(value).__name__}.")

@@ -1,0 +1,153 @@
+"""What a tensor of a TensorFlow graph is while the graph is read: data, or something that is known before it runs.
+
+- a ``Tracer``: elements that the program computes;
+- a NumPy array: a constant, and what folds of constants;
+- :class:`Sizes`: integers and truth values made of dims. They stay dims as long as nothing but arithmetic of shapes is
+  done with them, however TensorFlow packs, slices and multiplies them;
+- :class:`Resource`: a variable, of which operations read and assign the value;
+- :class:`Foreign`: what only TensorFlow's own operations take;
+- :class:`Reductions`: the axes that a gradient is summed over, where a broadcast is undecided;
+- :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dyn.numpy as dnp
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import UnsupportedOpError
+from dyn.interop.conditions import Comparison, Junction
+from dyn.shapes import Dim, SymExpr
+from dyn.trace.context import Trace
+from dyn.trace.tracer import Tracer
+
+Array = np.ndarray[Any, Any]
+
+#: Constants of more elements are buffers that the program reads, not literals in it.
+MOST_LITERAL = 64
+
+_DTYPES = {one.name: one for one in dtypes.ALL} | {"half": dtypes.float16}
+
+
+def dyn_dtype(name: str) -> DType | None:
+    """dyn's dtype by TensorFlow's name; None where it has none."""
+    return _DTYPES.get(name)
+
+
+def known_dtype(name: str) -> DType:
+    """dyn's dtype by TensorFlow's name; UnsupportedOpError where it has none."""
+    found = _DTYPES.get(name)
+    if found is None:
+        raise UnsupportedOpError(f"dyn has no arrays of {name}.", remedy="convert to another dtype.")
+    return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sizes:
+    """A tensor whose elements are dims, or conditions on dims: known while the graph is read, other in each call."""
+
+    elements: Array
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A variable, by what it is known by: variable ``number`` of the program."""
+
+    number: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Foreign:
+    """A tensor of TensorFlow's that dyn has no arrays for, a table among them: operations of it are TensorFlow's."""
+
+    tensor: Any
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reductions:
+    """The axes over which a gradient of ``shape`` is summed for an operand of ``own`` shape that was broadcast."""
+
+    own: tuple[Dim, ...]
+    other: tuple[Dim, ...]
+
+
+def boxed(value: Any, shape: Sequence[int] = ()) -> Array:
+    """An array of objects with this one everywhere."""
+    made = np.empty(tuple(shape), object)
+    made[...] = value
+    return made
+
+
+def vector(values: Sequence[Any]) -> Array:
+    """An array of objects along one axis."""
+    made = np.empty(len(values), object)
+    for number, value in enumerate(values):
+        made[number] = value
+    return made
+
+
+def is_symbolic(element: object) -> bool:
+    """Whether an element differs from call to call."""
+    return isinstance(element, SymExpr | Comparison | Junction)
+
+
+def settled(elements: Array, dtype: DType) -> Array | Sizes:
+    """Elements as a constant, where all are numbers."""
+    if elements.dtype != object:
+        return elements if elements.dtype == dtype.np else elements.astype(dtype.np)
+    if any(map(is_symbolic, elements.flat)):
+        return Sizes(elements, dtype)
+    return elements.astype(dtype.np)
+
+
+def elements_of(value: Array | Sizes) -> Array:
+    """The elements of a value that is known: numbers, or objects where some are dims."""
+    return value.elements if isinstance(value, Sizes) else value
+
+
+def is_known(value: object) -> bool:
+    return isinstance(value, np.ndarray | Sizes)
+
+
+def data(trace: Trace, value: Any) -> Tracer:
+    """Anything with elements as data of the program."""
+    if isinstance(value, Tracer):
+        return value
+    if isinstance(value, Sizes):
+        flat = [_element(trace, one, value.dtype) for one in value.elements.flat]
+        return flat[0] if value.elements.ndim == 0 else dnp.reshape(dnp.stack(flat), value.elements.shape)
+    if isinstance(value, np.ndarray):
+        dtype = known_dtype(value.dtype.name)
+        if value.size > MOST_LITERAL:
+            return Tracer(trace, trace.captured(value, dtype, value.shape, "constant"))
+        return Tracer(trace, trace.constant(value.astype(dtype.np, copy=False)))
+    raise UnsupportedOpError(f"a {type(value).__name__} in the place of numbers.")
+
+
+def _element(trace: Trace, element: Any, dtype: DType) -> Tracer:
+    if isinstance(element, SymExpr):
+        return trace.dim_value(element).astype(dtype.np)
+    if isinstance(element, Comparison | Junction):
+        return element.computed(trace).astype(dtype.np)
+    return Tracer(trace, trace.constant(np.asarray(element, dtype.np)))
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Array]:
+    """A function of elements as one of arrays of objects, broadcast together."""
+    ufunc: Any = None
+
+    def run(*arrays: Array) -> Array:
+        nonlocal ufunc
+        if ufunc is None:
+            ufunc = np.frompyfunc(function, len(arrays), 1)
+        made = ufunc(*[array.astype(object) for array in arrays])
+        return made if isinstance(made, np.ndarray) else boxed(made)
+
+    return run

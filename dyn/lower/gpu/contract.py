@@ -1,0 +1,258 @@
+"""Contractions on GPUs: a block's tile of results, slices of both operands in shared memory, accumulators in registers.
+
+::
+
+    the digits of rows and columns, where an operand is written in those        # operands.py
+    for each slice of the contracted axis, and once before:
+        the next slice of both operands -> registers
+        this slice: multiply and add                                             # Cores
+        registers -> the other half of shared memory
+    for a part of the rows at a time:
+        accumulators -> shared memory -> the epilogue, lanes along the columns
+
+Multiplying is a step of its own, :class:`Cores`, which says where accumulators are: matrix units replace that.
+The epilogue is one loop, with one copy of its code however heavy it is, and stores whole lines of memory. It costs an
+access of shared memory for each result, where multiplying takes a quarter of one for each product.
+
+A result is the sum of its products in the order of the contracted axis, each added in one rounding; with ``parts`` it
+is the sum of as many of these, in their order. Beyond the edges operands are 0, and nothing is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.lower.gpu.memory import SHARED, aligned
+from dyn.lower.gpu.operands import Digested, StagedOperand, sum_type, word_bytes
+from dyn.lower.gpu.scalars import c_type
+from dyn.schedule.gpu.contractions import Blocking, blocking
+from dyn.schedule.kernel import Kernel, Loop, Role, TileContract, most_iterations, walk_stmts
+
+if TYPE_CHECKING:
+    from dyn.lower.gpu.emit import Emitter
+
+#: Bytes that a thread takes from shared memory at a time.
+_ACCESS = 16
+
+
+def blocking_of(kernel: Kernel) -> Blocking | None:
+    """The block's tile of a kernel that contracts; None for others."""
+    return next((_blocking(s) for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
+
+
+def emit_contraction(em: Emitter, tile: TileContract) -> None:
+    """Emit a contraction, which all threads of the block come to."""
+    with em.braces(""):
+        _Contraction(em, tile).emit()
+
+
+def _blocking(tile: TileContract) -> Blocking:
+    """The block's tile, which has room for all results of a GRID iteration."""
+    found = blocking(tile.acc.dtype, tile.tile)
+    if found is None:
+        raise ValueError(f"{tile.acc.dtype} has no blocks of threads with tiles of {tile.tile}")
+    for extent, most in ((tile.row_extent, found.rows), (tile.col_extent, found.columns)):
+        size = most_iterations(extent)
+        if size is None or size > most:
+            raise ValueError(f"{extent} results do not fit into a tile of {found.rows}x{found.columns}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Multiply-adds on ordinary cores: which results a thread has, and how it adds to them.
+
+    A thread's rows come in groups of ``rows_together``, and its columns in groups of ``columns_together``: as many as
+    an access of shared memory has. The groups are as far apart as all threads together are long, so that a warp reads
+    whole lines.
+    """
+
+    of: Blocking
+    dtype: DType
+
+    @property
+    def rows_together(self) -> int:
+        return min(_ACCESS // word_bytes(self.dtype), self.of.tile.rows)
+
+    @property
+    def columns_together(self) -> int:
+        return min(_ACCESS // word_bytes(self.dtype), self.of.tile.columns)
+
+    @property
+    def row_groups(self) -> int:
+        return self.of.tile.rows // self.rows_together
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of the block's tile that one group of each thread covers."""
+        return self.of.rows // self.row_groups
+
+    @property
+    def column_groups(self) -> int:
+        return self.of.tile.columns // self.columns_together
+
+    def declare(self, em: Emitter) -> None:
+        """A thread's place, and its accumulators, which are 0."""
+        across = self.of.columns // self.of.tile.columns
+        down, thread, of = self.of.rows // self.of.tile.rows, em.dialect.thread, sum_type(self.dtype)
+        em.line(f"const int tx = {thread} % {across}, ty = {thread} / {across} % {down};")
+        em.line(f"const int part = {thread} / {across * down};")
+        em.line(f"{of} acc[{self.of.tile.rows}][{self.of.tile.columns}] = {{}};")
+
+    def multiply(self, em: Emitter, lhs: str, rhs: str, lhs_step: int, rhs_step: int) -> None:
+        """Add the products of a slice: ``lhs`` and ``rhs`` point to its steps, which lie so many elements apart."""
+        tile, steps, of = self.of.tile, self.of.depth // self.of.parts, sum_type(self.dtype)
+        across = self.of.columns // self.column_groups
+        em.line(em.dialect.unroll_steps)
+        with em.braces(f"for (int q = 0; q < {steps}; ++q)"):
+            em.line(f"const int k = part * {steps} + q;" if self.of.parts > 1 else "const int k = q;")
+            for name, source, step, at, together, groups, apart in (
+                ("x", lhs, lhs_step, "ty", self.rows_together, self.row_groups, self.rows_at_once),
+                ("y", rhs, rhs_step, "tx", self.columns_together, self.column_groups, across),
+            ):  # fmt: skip
+                pack = f"dyn_pack<{of}, {together}>"
+                em.line(f"{pack} {name}[{groups}];")
+                em.line("#pragma unroll")
+                place = f"{source} + k * {step} + u * {apart} + {at} * {together}"
+                em.line(f"for (int u = 0; u < {groups}; ++u) {name}[u] = *(const {pack}*)({place});")
+            em.line("#pragma unroll")
+            with em.braces(f"for (int i = 0; i < {tile.rows}; ++i)"):
+                em.line("#pragma unroll")
+                x = f"x[i / {self.rows_together}].v[i % {self.rows_together}]"
+                y = f"y[j / {self.columns_together}].v[j % {self.columns_together}]"
+                em.line(f"for (int j = 0; j < {tile.columns}; ++j) {self._add('acc[i][j]', x, y)};")
+
+    def _add(self, acc: str, x: str, y: str) -> str:
+        if self.dtype.is_float:
+            return f"{acc} = fma{'' if self.dtype is dtypes.float64 else 'f'}({x}, {y}, {acc})"
+        return f"{acc} += {x} * {y}"
+
+    def spill(self, em: Emitter, to: str) -> None:
+        """Store the accumulators of the rows of group ``g`` to shared memory, a part's behind another's."""
+        together, columns, of = self.columns_together, self.of.columns, sum_type(self.dtype)
+        pack = f"dyn_pack<{of}, {together}>"
+        em.line("#pragma unroll")
+        with em.braces(f"for (int i = 0; i < {self.of.tile.rows}; ++i)"):
+            em.line(f"if (i / {self.rows_together} != g) continue;")
+            em.line(
+                f"const int row = part * {self.rows_at_once} + ty * {self.rows_together} + i % {self.rows_together};"
+            )
+            em.line("#pragma unroll")
+            with em.braces(f"for (int u = 0; u < {self.column_groups}; ++u)"):
+                em.line(f"{pack} sums;")
+                em.line("#pragma unroll")
+                em.line(f"for (int j = 0; j < {together}; ++j) sums.v[j] = acc[i][u * {together} + j];")
+                place = f"{to} + row * {columns} + u * {columns // self.column_groups} + tx * {together}"
+                em.line(f"*({pack}*)({place}) = sums;")
+
+
+class _Contraction:
+    """One contraction in the making."""
+
+    def __init__(self, em: Emitter, tile: TileContract) -> None:
+        self.em, self.tile, self.of = em, tile, _blocking(tile)
+        self.dtype = tile.acc.dtype
+        self.cores = Cores(self.of, self.dtype)
+        self.word = sum_type(self.dtype)
+        self.bytes = word_bytes(self.dtype)
+        of, digits = self.of, tile.digits
+        self.rows, self.columns, self.steps = (em.fresh("n") for _ in range(3))
+        sides = (("a", tile.lhs, tile.row, of.rows, self.rows), ("b", tile.rhs, tile.col, of.columns, self.columns))
+        self.sides = [
+            StagedOperand(em, name, expr, outer, tile.red, most, of.depth, extent, self.steps, self.dtype, digits)
+            for name, expr, outer, most, extent in sides
+        ]
+
+    def emit(self) -> None:
+        em, tile = self.em, self.tile
+        for name, extent in (
+            (self.rows, tile.row_extent),
+            (self.columns, tile.col_extent),
+            (self.steps, tile.red_extent),
+        ):
+            em.line(f"const long long {name} = {em.dim(extent)};")
+        self.memory()
+        self.cores.declare(em)
+        em.line(em.dialect.barrier)  # what the iteration before left in shared memory has been read
+        tables = [table for side in self.sides for table in side.tables]
+        for table in tables:
+            table.fill("0", "0")
+        if tables:
+            em.line(em.dialect.barrier)
+        self.slices([table for table in tables if table.steps])
+        self.epilogue()
+
+    def memory(self) -> None:
+        """Reserve shared memory: slices, and in their place parts of the results later."""
+        em, size = self.em, 0
+        for side in self.sides:
+            side.place = size
+            size += side.bytes(self.bytes)
+        results = self.of.parts * self.cores.rows_at_once * self.of.columns * self.bytes
+        size = max(size, results)
+        for table in [table for side in self.sides for table in side.tables]:
+            table.place = size
+            size += table.bytes()
+        base = em.fresh("w")
+        em.slots.append(f"unsigned char* const {base} = {SHARED} + {em.slot_bytes};")
+        room = aligned(size)
+        assert isinstance(room, int)
+        em.slot_bytes += room
+        for side in self.sides:
+            em.line(f"{self.word}* const {side.name} = ({self.word}*)({base} + {side.place});")
+            for table in side.tables:
+                em.line(f"long long* const {table.name} = (long long*)({base} + {table.place});")
+        em.line(f"{self.word}* const z = ({self.word}*){base};")
+
+    def slices(self, tables: list[Digested]) -> None:
+        """A loop in whose first round there is nothing to multiply yet."""
+        em, of, (a, b) = self.em, self.of, self.sides
+        with em.braces(f"for (long long k0 = -{of.depth}; k0 < {self.steps}; k0 += {of.depth})"):
+            em.line(f"const long long ahead = k0 + {of.depth};")
+            em.line(f"const int next = (int)(ahead / {of.depth} % 2);")
+            em.line(f"const bool more = ahead < {self.steps};")
+            held = [side for side in self.sides if side.in_registers]
+            for side in held:
+                side.declare()
+            with em.braces("if (more)"):
+                for side in self.sides:
+                    side.fetch("ahead", "next")
+            lhs, rhs = (f"{side.name} + (1 - next) * {side.slice}" for side in (a, b))
+            with em.braces("if (k0 >= 0)"):
+                self.cores.multiply(em, lhs, rhs, a.step, b.step)
+            with em.braces("if (more)"):
+                for side in held:
+                    side.put("next")
+                for table in tables:
+                    table.fill(f"ahead + {of.depth}", "1 - next")
+            em.line(em.dialect.barrier)
+
+    def epilogue(self) -> None:
+        """What is done with each result, some rows at a time."""
+        em, tile, of, cores = self.em, self.tile, self.of, self.cores
+        height, thread = cores.rows_at_once, em.dialect.thread
+        em.line("#pragma unroll 1")
+        with em.braces(f"for (int g = 0; g < {cores.row_groups}; ++g)"):
+            cores.spill(em, "z")
+            em.line(em.dialect.barrier)
+            row, column = em.fresh("i"), em.fresh("i")
+            results = height * of.columns
+            em.line("#pragma unroll 1")
+            with em.braces(f"for (int e = {thread}; e < {results}; e += {of.threads})"):
+                em.line(f"const long long {row} = g * {height} + e / {of.columns}, {column} = e % {of.columns};")
+                em.line(f"if ({row} >= {self.rows} || {column} >= {self.columns}) continue;")
+                em.symbols[tile.row], em.symbols[tile.col] = row, column
+                total = em.fresh("v")
+                em.line(f"{self.word} {total} = z[e];")
+                if of.parts > 1:
+                    em.line("#pragma unroll")
+                    em.line(f"for (int p = 1; p < {of.parts}; ++p) {total} += z[p * {results} + e];")
+                acc = em.refs[id(tile.acc)] = em.fresh("r")
+                em.line(f"const {c_type(self.dtype)} {acc} = ({c_type(self.dtype)}){total};")
+                em.lane_loop = Loop(Role.LANE, tile.col, tile.col_extent)
+                em.block_of(tile.epilogue)
+                em.lane_loop = None
+            em.line(em.dialect.barrier)

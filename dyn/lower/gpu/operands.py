@@ -1,0 +1,271 @@
+"""Operands of a contraction on their way through shared memory, a slice of the contracted axis at a time.
+
+In shared memory the steps of a slice lie one after the other, and in each the elements along the operand's own axis, a
+few elements further apart than these are many, so that a warp which goes along the steps meets different banks.
+
+Threads go along the axis that an operand's loads are contiguous in. What is a plain load, and contiguous, is moved up
+to 16 bytes at a time; anything else is computed for each element. Elements wait in registers while the slice before
+them is multiplied, unless computing one is dear: then there is one copy of the code, whose results go to shared memory
+at once.
+
+Where an operand is written in digits of an axis, as a convolution's image is, tables in shared memory have these
+digits: each is a division, and needed for many elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dyn.dtypes import DType
+from dyn.lower.gpu.scalars import c_type, cast, memory_type
+from dyn.ops.scalar import Scalar
+from dyn.schedule.expressions import expr_dims
+from dyn.schedule.kernel import Apply, Digits, Expr, Load, walk_exprs
+from dyn.shapes import Symbol, free_symbols, linear_in
+
+if TYPE_CHECKING:
+    from dyn.lower.gpu.emit import Emitter
+
+#: Bytes that a thread moves at a time, and by which lines of shared memory are longer than what is in them.
+_ACCESS = 16
+#: The most elements that a thread moves at a time.
+_MOST_TOGETHER = 8
+#: Up to so many operations an element is computed in as many copies of the code as a thread has elements.
+_FEW_OPERATIONS = 32
+#: Functions that are few instructions.
+_CHEAP = frozenset({
+    Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.NEG, Scalar.ABS, Scalar.MAX, Scalar.MIN, Scalar.AND, Scalar.OR,
+    Scalar.XOR, Scalar.NOT, Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE, Scalar.SELECT,
+    Scalar.CAST, Scalar.FMA,
+})  # fmt: skip
+
+
+@dataclass(eq=False)
+class Digested:
+    """The digits of an axis's numbers in shared memory, for those that an operand has at a time.
+
+    Of the contracted axis (``steps``) there are two slices' digits, for those of the next one are made meanwhile.
+    """
+
+    em: Emitter
+    digits: Digits
+    symbol: Symbol
+    count: int
+    extent: str
+    steps: bool
+    name: str = field(init=False)
+    place: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = self.em.fresh("q")
+
+    def bytes(self) -> int:
+        """Bytes of shared memory."""
+        return len(self.digits.parts) * self.count * (2 if self.steps else 1) * 8
+
+    def fill(self, first: str, half: str) -> None:
+        """Divide ``count`` numbers from ``first``: into one half, where there are two."""
+        em, parts = self.em, self.digits.parts
+        base = f"({half}) * {len(parts) * self.count} + " if self.steps else ""
+        thread = em.dialect.thread
+        with em.braces(f"for (int e = {thread}; e < {self.count}; e += {em.block})"):
+            number, rest = em.fresh("i"), em.fresh("n")
+            em.line(f"const long long {number} = {first} + e;")
+            em.line(f"if ({number} >= {self.extent}) continue;")
+            em.symbols[self.symbol] = number
+            em.line(f"long long {rest} = {em.dim(self.digits.value)};")
+            for position, (_, extent) in reversed(list(enumerate(parts))):
+                to = f"{self.name}[{base}{position * self.count} + e]"
+                if position == 0:
+                    em.line(f"{to} = {rest};")
+                else:
+                    size = em.fresh("n")
+                    em.line(f"const long long {size} = {em.dim(extent)};")
+                    em.line(f"{to} = dyn_mod({rest}, {size});")
+                    em.line(f"{rest} = dyn_floordiv({rest}, {size});")
+
+    def bind(self, place: str, half: str) -> None:
+        """Read the digits of the number at a place."""
+        em, parts = self.em, self.digits.parts
+        base = f"({half}) * {len(parts) * self.count} + " if self.steps else ""
+        for position, (symbol, _) in enumerate(parts):
+            name = em.symbols[symbol] = em.fresh("y")
+            em.line(f"const long long {name} = {self.name}[{base}{position * self.count} + {place}];")
+
+
+class StagedOperand:
+    """An operand, and its two slices in shared memory.
+
+    ``outer`` is its own axis, of which a block has ``most`` elements, and this one as many as the variable ``extent``
+    says. A slice is ``depth`` steps of ``red``, of which there are as many in all as the variable ``steps`` says.
+    """
+
+    def __init__(
+        self, em: Emitter, name: str, expr: Expr, outer: Symbol, red: Symbol, most: int, depth: int, extent: str,
+        steps: str, dtype: DType, digits: tuple[Digits, ...],
+    ) -> None:  # fmt: skip
+        self.em, self.name, self.expr, self.outer, self.red = em, name, expr, outer, red
+        self.extent, self.steps, self.word = extent, steps, sum_type(dtype)
+        self.tables = [
+            Digested(em, found, symbol, count, limit, symbol is red)
+            for symbol, count, limit in ((outer, most, extent), (red, depth, steps))
+            if (found := _own_digits(expr, symbol, digits)) is not None
+        ]
+        fast = {table.symbol: table.digits.parts[-1][0] for table in self.tables}
+        #: Whether threads go along the contracted axis.
+        self.along_red = not _contiguous(expr, fast.get(outer, outer)) and _contiguous(expr, fast.get(red, red))
+        #: What is moved some elements at a time.
+        self.load = None if self.tables else _plain_load(expr, red if self.along_red else outer)
+        #: Elements that a thread moves at a time.
+        self.together = 1 if self.load is None else min(_ACCESS // self.load.dtype.itemsize, _MOST_TOGETHER)
+        self.step = most + _ACCESS // word_bytes(dtype)
+        self.slice = depth * self.step
+        #: Where the slices are in the block's memory.
+        self.place = 0
+        self.in_registers = _is_cheap(expr)
+        self.total = most * depth // self.together
+        self.rounds = -(-self.total // em.block)
+        self.across = (depth if self.along_red else most) // self.together
+
+    def bytes(self, itemsize: int) -> int:
+        """Bytes of both slices."""
+        return 2 * self.slice * itemsize
+
+    # --- code --------------------------------------------------------------------------------------------------
+
+    @property
+    def _held(self) -> str:
+        """The name of a thread's elements."""
+        return f"h{self.name}"
+
+    def declare(self) -> None:
+        """Registers for a thread's elements of a slice."""
+        self.em.line(f"{self.word} {self._held}[{self.rounds * self.together}];")
+
+    def fetch(self, first: str, half: str) -> None:
+        """Compute the slice that begins with step ``first`` for a half of shared memory: into registers, or to its
+        place at once. Its digits are those of the same half."""
+        with self._each_round(unroll=self.in_registers):
+            if not self.in_registers:
+                self.em.line(f"{self._place(half)}[0] = {self._element(first, half)};")
+            elif self.load is not None:
+                self._move(self.load, first)
+            else:
+                self.em.line(f"{self._held}[w] = {self._element(first, half)};")
+
+    def put(self, half: str) -> None:
+        """Store what is in registers to a half of shared memory."""
+        em, n, place = self.em, self.together, self._place(half)
+        with self._each_round():
+            if self.along_red or n == 1:
+                em.line("#pragma unroll")
+                em.line(f"for (int j = 0; j < {n}; ++j) {place}[j * {self.step}] = {self._held}[w * {n} + j];")
+                return
+            pack, values = f"dyn_pack<{self.word}, {n}>", em.fresh("p")
+            em.line(f"{pack} {values};")
+            em.line("#pragma unroll")
+            em.line(f"for (int j = 0; j < {n}; ++j) {values}.v[j] = {self._held}[w * {n} + j];")
+            em.line(f"*({pack}*){place} = {values};")
+
+    def _place(self, half: str) -> str:
+        """The address of an element of a slice."""
+        return f"({self.name} + ({half}) * {self.slice} + k * {self.step} + o)"
+
+    @contextmanager
+    def _each_round(self, *, unroll: bool = True) -> Iterator[None]:
+        """A loop over what a thread has of a slice: step ``k``, element ``o`` are those of the ``w``-th time."""
+        em, n = self.em, self.together
+        em.line("#pragma unroll" if unroll else "#pragma unroll 1")
+        with em.braces(f"for (int w = 0; w < {self.rounds}; ++w)"):
+            em.line(f"const int e = w * {em.block} + {em.dialect.thread};")
+            if self.total % em.block:
+                em.line(f"if (e >= {self.total}) continue;")
+            near, far = (f"e % {self.across} * {n}", f"e / {self.across}")
+            k, o = (near, far) if self.along_red else (far, near)
+            em.line(f"const int k = {k}, o = {o};")
+            yield
+
+    def _bind(self, first: str) -> str:
+        """Name the element's place on both axes; the condition under which there is one."""
+        em = self.em
+        em.symbols[self.outer], em.symbols[self.red] = outer, red = em.fresh("i"), em.fresh("i")
+        em.line(f"const long long {outer} = o, {red} = {first} + k;")
+        return f"{outer} < {self.extent} && {red} < {self.steps}"
+
+    def _element(self, first: str, half: str) -> str:
+        """A variable that holds an element, computed; 0 beyond the edges."""
+        em = self.em
+        value = em.fresh("x")
+        inside = self._bind(first)
+        em.line(f"{self.word} {value} = 0;")
+        with em.braces(f"if ({inside})"):
+            for table in self.tables:
+                table.bind("k" if table.steps else "o", half)
+            em.line(f"{value} = ({self.word}){em.eval(self.expr)};")
+        return value
+
+    def _move(self, load: Load, first: str) -> None:
+        """Load neighbours."""
+        em, n, source = self.em, self.together, memory_type(load.dtype)
+        values, left, at = em.fresh("p"), em.fresh("n"), em.fresh("p")
+        inside = self._bind(first)
+        end, along = (self.steps, self.red) if self.along_red else (self.extent, self.outer)
+        em.line(f"dyn_pack<{source}, {n}> {values} = {{}};")
+        with em.braces(f"if ({inside})"):
+            em.line(f"const long long {left} = {end} - {em.symbols[along]};")
+            em.line(f"const {source}* const {at} = {em.buffers[id(load.buffer)]} + ({em.dim(load.index)});")
+            em.line(f"if ({left} >= {n}) dyn_read({values}, {at});")
+            em.line(f"else for (int j = 0; j < {n}; ++j) if (j < {left}) {values}.v[j] = {at}[j];")
+        em.line("#pragma unroll")
+        with em.braces(f"for (int j = 0; j < {n}; ++j)"):
+            em.line(f"const {c_type(load.dtype)} value = {values}.v[j];")
+            wide = cast(load.dtype, self.expr.dtype, ("value",))
+            em.line(f"{self._held}[w * {n} + j] = ({self.word})({wide});")
+
+
+def sum_type(dtype: DType) -> str:
+    """The C++ type of accumulators, and of operands in shared memory: integers wrap through an unsigned one, of which
+    narrow ones are the low bits."""
+    if dtype.is_float:
+        return c_type(dtype)
+    return "unsigned long long" if dtype.bits == 64 else "unsigned int"
+
+
+def word_bytes(dtype: DType) -> int:
+    """Bytes of an accumulator."""
+    return max(dtype.itemsize, 4)
+
+
+def _own_digits(expr: Expr, symbol: Symbol, digits: tuple[Digits, ...]) -> Digits | None:
+    """The digits of a symbol that an operand is written in, if it is written in any."""
+    used = {s for dim in expr_dims((expr,)) for s in free_symbols(dim)}
+    for found in digits:
+        if symbol in free_symbols(found.value) and not used.isdisjoint([part for part, _ in found.parts]):
+            return found
+    return None
+
+
+def _contiguous(expr: Expr, along: Symbol) -> bool:
+    """Whether some load reads neighbours for neighbouring values of a symbol."""
+    loads = [node for node in walk_exprs((expr,)) if isinstance(node, Load)]
+    strides = [linear_in(load.index, along) for load in loads]
+    return any(linear is not None and linear[0] == 1 for linear in strides)
+
+
+def _plain_load(expr: Expr, along: Symbol) -> Load | None:
+    """The load that an operand is, where it lies in memory in the order of a symbol; converted, perhaps."""
+    load = expr.args[0] if isinstance(expr, Apply) and expr.fn is Scalar.CAST else expr
+    if not isinstance(load, Load) or load.bound or load.mask is not None:
+        return None
+    linear = linear_in(load.index, along)
+    return load if linear is not None and linear[0] == 1 else None
+
+
+def _is_cheap(expr: Expr) -> bool:
+    """Whether an element is computed in a few instructions."""
+    nodes = list(walk_exprs((expr,)))
+    functions = [node.fn for node in nodes if isinstance(node, Apply)]
+    return len(nodes) <= _FEW_OPERATIONS and _CHEAP.issuperset(functions)

@@ -1,0 +1,95 @@
+"""What derivatives keep where the bytes of two partitions are formulas that cross: the sizes of the call choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+
+nn = torch.nn
+WIDTH, FEATURES = 8, 64
+
+
+class Attention(nn.Module):
+    """Attention by distances, written out, whose queries and keys are not learned.
+
+    Its weights are functions of one element of these. So a derivative keeps the weights, which grow with the square of
+    the length, or queries and keys, which are 64 wide.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(WIDTH, width) for width in (FEATURES, FEATURES, WIDTH))
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            q, k = self.q(x), self.k(x)
+            weights = torch.exp(-sum((q[:, :, None, c] - k[:, None, :, c]) ** 2 for c in range(FEATURES)))
+        return weights @ self.v(x)
+
+
+def made() -> Any:
+    torch.manual_seed(0)
+    return Attention()
+
+
+def gradients(run: Callable[[Any], Any], module: Any, x: Any) -> tuple[list[Any], list[Any]]:
+    """The shapes of what a call keeps, and its gradients."""
+    module.zero_grad()
+    x = x.clone().requires_grad_()
+    result = run(x)
+    kept = [tuple(one.shape) for one in getattr(result.grad_fn, "saved_tensors", ())]
+    result.square().sum().backward()
+    return kept, [x.grad, module.v.weight.grad.clone(), module.v.bias.grad.clone()]
+
+
+COMPILERS: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda module: dyn_torch.jit(module, strict=True),
+    "low": lambda module: dyn_torch.jit(module, strict=True, memory="low"),
+    "backend": lambda module: torch.compile(module, backend="dyn", dynamic=True, options={"strict": True}),
+}
+
+
+@pytest.mark.parametrize("how", COMPILERS)
+def test_the_less_is_kept_at_every_length(how: str) -> None:
+    module = made()
+    run = COMPILERS[how](module)
+    for length in (200, 9, 300, 2, 7, 1, 0, 102):
+        x = torch.randn(2, length, WIDTH)
+        kept, found = gradients(run, module, x)
+        same(gradients(module, module, x)[1], found, 1e-4)
+        if length > 1:  # where axes are told from each other
+            assert ((2, length, length) in kept) is (length <= 102)  # a fifth less than 128
+    text = str(run.explain()) if how != "backend" else str(dyn_torch.explain(run))
+    if how == "jit":
+        assert run.cache_info().compiles == 2
+        assert "the derivative keeps float32[args_0_0, args_0_1, args_0_1] rather than 2 of float32[" in text
+
+
+def test_a_training_step_is_one_program_at_every_length() -> None:
+    """It has both halves, and keeps nothing between calls."""
+    module = made()
+    optimizer = torch.optim.SGD(module.v.parameters(), 0.0)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = module(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = dyn_torch.jit(step, strict=True)
+    for length in (200, 9, 1):
+        x = torch.randn(2, length, WIDTH)
+        module.zero_grad()
+        run(x)
+        found = module.v.weight.grad.clone()
+        step(x)
+        same(module.v.weight.grad, found, 1e-4)
+    assert run.cache_info().compiles == 1
