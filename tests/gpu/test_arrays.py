@@ -94,7 +94,8 @@ def test_dlpack_both_ways_without_copies(device: Device) -> None:
     assert other.streams == [default]
     assert isinstance(found, dyn.Array)
     assert found.tolist() == [0, 2, 4, 6, 8, 10]
-    for options in ({}, {"stream": default}, {"stream": -1}, {"max_version": (1, 1)}, {"stream": None}):
+    choices: list[dict[str, Any]] = [{}, {"stream": default}, {"stream": -1}, {"max_version": (1, 1)}, {"stream": None}]
+    for options in choices:
         tensor, owner = import_capsule(there.__dlpack__(**options))
         assert (tensor.shape, tensor.strides, tensor.device) == ((6,), (1,), there.__dlpack_device__())
         del owner
