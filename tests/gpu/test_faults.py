@@ -141,3 +141,42 @@ def test_without_a_driver_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("cuda programs cannot be run here: ")
     assert "help: install NVIDIA's driver (libcuda.so.1)" in done.stdout
+
+
+#: In a process of its own: after such a fault the device is lost to it.
+FAULT = """
+import numpy as np, pytest, dyn
+from tests.gpu.programs import on_device
+from tests.gpu.software import SoftwareGpu
+from dyn.runtime.dlpack import DeviceTensor, export_capsule
+
+class Liar:
+    def __dlpack_device__(self):
+        return (2, 0)
+    def __dlpack__(self, **options):
+        here = np.ones(4, "f4")
+        tensor = DeviceTensor(here.ctypes.data, (2, 0), dyn.dtype("float32").dlpack, (4,))
+        return export_capsule(tensor, here, versioned=True)
+
+gpu = SoftwareGpu.shared("cuda")
+gpu.set(hidden=0, seed=1)
+with pytest.MonkeyPatch.context() as patch:
+    device = on_device("cuda", gpu, patch)
+    next(device)
+    f = dyn.jit(lambda x: x * 2)
+    made = f(Liar())
+    for read in (made.to_numpy, made.block_until_ready, lambda: f(made)):
+        try:
+            read()
+        except dyn.errors.DeviceError as error:
+            print(error)
+    print(dyn.jit(lambda x: x + 1)(np.ones(2)))
+"""
+
+
+def test_a_kernel_that_fails_is_told_where_it_is_seen(cuda: Device) -> None:
+    done = subprocess.run([sys.executable, "-c", FAULT], capture_output=True, text=True, check=False)
+    told = done.stdout.splitlines()
+    assert sum("CUDA_ERROR_ILLEGAL_ADDRESS (700)" in line for line in told) == 3, done.stderr
+    assert "an error of an earlier kernel shows late" in done.stdout
+    assert told[-1] == "[2. 2.]", "what runs on the processor goes on"
