@@ -12,12 +12,13 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch test random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
 	@echo 'make train    train a small GPT on texts of all lengths from one compile, beside JAX'
 	@echo 'make jax      run JAX programs over streams of shapes, by dyn and by jax.jit'
+	@echo 'make tensorflow  run a Keras model over a stream of shapes, by dyn, tf.function and XLA'
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
@@ -43,6 +44,10 @@ train:
 jax:
 	$(SETUP) train
 	$(BIN)/python examples/jax/stream.py $(ARGS)
+
+tensorflow:
+	$(SETUP) tensorflow
+	$(BIN)/python examples/tensorflow_stream.py $(ARGS)
 
 torch:
 	$(SETUP) torch

@@ -10,6 +10,7 @@
     ├── ShapeError                 shapes that do not fit, found while tracing or when called   (also a ValueError)
     │   ├── AxisError              an axis that an array does not have                       (also an IndexError)
     │   └── OutOfRangeError        an element that an axis does not have                     (also an IndexError)
+    ├── DomainError                elements that an operation has no result for                      (also a ValueError)
     ├── ArgumentError              arguments that the function does not take                    (also a TypeError)
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
@@ -73,6 +74,10 @@ class AxisError(ShapeError, IndexError):
 
 class OutOfRangeError(ShapeError, IndexError):
     """The index of an element that an axis does not have, known as a size or found in an array of indices."""
+
+
+class DomainError(DynError, ValueError):
+    """Elements that an operation has no result for, found when the compiled function is called."""
 
 
 class ArgumentError(DynError, TypeError):

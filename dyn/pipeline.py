@@ -24,14 +24,14 @@ from dyn.ir.external import Callee, callees
 from dyn.ir.finite import check_finite
 from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes, simplify
+from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.chosen import chosen_variants
 from dyn.lower.host import HostProgram, Space, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
-from dyn.ops.layout import propagate_transposes
+from dyn.ops.normal_form import NORMAL_FORM
 from dyn.record import Record
 from dyn.schedule.donate import donate
 from dyn.schedule.kernel import Kernel
@@ -51,10 +51,7 @@ RED_ZONE = 512
 PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
     check_finite,
-    refine_shapes,
-    in_regions(simplify),
-    in_regions(eliminate_common_subexpressions),
-    in_regions(propagate_transposes),
+    *NORMAL_FORM,  # refine_shapes, simplify, eliminate_common_subexpressions, propagate_transposes
     split_complex,
     own_results,
     in_regions(eliminate_dead_code),
@@ -95,7 +92,7 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("stitch"):
         plan = stitch(function)
     with record.timed("lower"):
-        donations = donate(plan, lower_plan(plan, target), traced.donated)
+        donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
         launches = donations.launches
         on_device = family_of(target).on_device
         # Red zones are written and looked at by this machine's processor.

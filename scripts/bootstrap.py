@@ -1,4 +1,4 @@
-"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | torch | test | bench``.
+"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | torch | tensorflow | test | bench``.
 
 Makes ``.venv``, installs dyn in editable form with the extras that the job needs, and the system's tools that its tests
 call. A stamp in ``.venv`` records what was installed, so that a second run starts no pip, no apt and no network.
@@ -50,6 +50,7 @@ JOBS = {
         "the demo's packages, PyTorch and its models (two minutes, once)",
         ("demo", "torch", "transformers"),
     ),
+    "tensorflow": Job("the demo's packages, and TensorFlow (a minute, once)", ("demo", "tensorflow")),
     "test": Job(
         "the test tools, with JAX, PyTorch and its models (three minutes, once)",
         ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers"),

@@ -53,7 +53,8 @@ class Found:
     ``reuses`` are the results, by number, that may lie in an argument's memory, each with that argument; ``useless``
     the arguments that were donated in vain. ``constants`` are those large constants of the traced program that the code
     reads, in the order of its table, by their contents' digests. ``deferred`` are the kernels that it can do without,
-    with the keys of those that were made.
+    with the keys of those that were made. ``ones`` are the dims, by number, that were 1 in the call for which it was
+    compiled, and others not: whoever lowers the program again has to know.
     """
 
     parts: tuple[Part, ...]
@@ -62,6 +63,7 @@ class Found:
     useless: tuple[int, ...] = ()
     constants: tuple[str, ...] = ()
     deferred: tuple[tuple[Deferred, str | None], ...] = ()
+    ones: tuple[int, ...] = ()
 
     def text(self) -> str:
         """The text that is kept on disk: a line for each field."""
@@ -70,6 +72,7 @@ class Found:
         lines += [f"reuse {output} {input}" for output, input in self.reuses]
         lines += [f"useless {number}" for number in self.useless]
         lines += [f"constant {digest}" for digest in self.constants]
+        lines += [f"one {number}" for number in self.ones]
         for one, key in self.deferred:
             lines.append(f"deferred {one.name} {','.join(map(str, one.launches))} {key or '-'}")
         return "\n".join(lines)
@@ -78,7 +81,7 @@ class Found:
 def parse_found(text: str) -> Found:
     """Parse the text of :meth:`Found.text`. ValueError for anything else."""
     rows: dict[str, list[list[str]]] = {"kernels": [], "part": [], "reuse": [], "useless": [], "constant": []}
-    rows["deferred"] = []
+    rows |= {"deferred": [], "one": []}
     for line in text.splitlines():
         what, *fields = line.split(" ")
         if what not in rows:
@@ -95,6 +98,7 @@ def parse_found(text: str) -> Found:
             (Deferred(name, tuple(map(int, launches.split(",")))), None if key == "-" else key)
             for name, launches, key in rows["deferred"]
         ),
+        tuple(int(number) for (number,) in rows["one"]),
     )
 
 

@@ -11,7 +11,7 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value, attrs_key
 from dyn.ir.opdef import OpKind
 from dyn.pipeline import Optimized
-from dyn.schedule.launch import Launch, by_group
+from dyn.schedule.launch import Launch, by_group, general_launches
 from dyn.shapes import format_dim
 
 #: With more parameters than this, those that one kernel reads alone are rows of its box.
@@ -76,7 +76,7 @@ class _Maker:
     def __init__(self, optimized: Optimized) -> None:
         self.function: Function = optimized.function
         self.plan = optimized.plan
-        self.launches: Sequence[Launch] = by_group(optimized.launches)
+        self.launches: Sequence[Launch] = by_group(tuple(general_launches(optimized.launches)))
         self.graph = Graph()
         #: The box and output that hold each stored value.
         self.home: dict[Value, tuple[int, int]] = {}

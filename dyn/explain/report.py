@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import groupby
 from types import MappingProxyType
 
 from dyn.backends.binaries import Origin
@@ -16,7 +17,7 @@ from dyn.lower.host import HostProgram, InRegion, Space, site_text
 from dyn.pipeline import Optimized
 from dyn.record import Record
 from dyn.schedule.kernel_text import kernel_name
-from dyn.schedule.launch import Launch, Variant, by_group
+from dyn.schedule.launch import Launch, Variant, by_group, general_launches
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, format_shape, product
 from dyn.source import Loc
 from dyn.stitch.groups import Group, GroupKind
@@ -143,14 +144,14 @@ def make_report(
         return ", ".join([*([] if known is None else [known.value]), *([resources[name]] if name in resources else [])])
 
     saved: Dim = 0
-    for launch in by_group(optimized.launches):
+    for launch in by_group(tuple(general_launches(optimized.launches))):
         saved = saved + saved_bytes(launch.group)
     return Report(
         because,
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(by_group(optimized.launches), state, on_device=optimized.host.space is Space.DEVICE)),
+        tuple(_groups(optimized.launches, state, on_device=optimized.host.space is Space.DEVICE)),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
@@ -254,30 +255,52 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 
 def _groups(launches: Sequence[Launch], state: Callable[[Variant], str], *, on_device: bool) -> list[GroupRow]:
     """Groups, each once: those that read the same, as the layers of a model do, are counted."""
-    counts = Counter(group_row(launch, state, on_device=on_device) for launch in launches)
+    counts = Counter(
+        row
+        for around, of in _alternatives(launches)
+        for launch in by_group(of)
+        for row in [group_row(launch, state, around, on_device=on_device)]
+    )
     return [replace(row, count=count) for row, count in counts.items()]
 
 
-def group_row(
-    launch: Launch, state: Callable[[Variant], str] = lambda variant: "", *, on_device: bool = False
-) -> GroupRow:
-    """The row of a launch's group; ``state`` says what is to be said of a variant's kernel.
+def _alternatives(launches: Sequence[Launch]) -> list[tuple[str, tuple[Launch, ...]]]:
+    """Runs of launches, each with when it is chosen: empty for those to which there is no alternative."""
+    runs: list[tuple[str, tuple[Launch, ...]]] = []
+    for is_choice, some in groupby(launches, key=lambda launch: launch.is_choice):
+        if not is_choice:
+            runs.append(("", tuple(some)))
+            continue
+        for launch in some:
+            for body in launch.bodies:
+                runs.append(("otherwise" if body.when is None else body.when.describe(), body.launches))
+    return runs
 
-    A program whose buffers are ``on_device`` calls libraries on the host.
+
+def group_row(
+    launch: Launch, state: Callable[[Variant], str] = lambda variant: "", around: str = "", *, on_device: bool = False
+) -> GroupRow:
+    """The row of a launch's group; ``state`` says what is to be said of a variant's kernel, and ``around`` when the
+    launch is chosen, where there are alternatives. A program whose buffers are ``on_device`` calls libraries on the
+    host.
     """
     group = launch.group
     inside = _inside(group)
-    variants = [
-        VariantRow(v.note, f"when {when}" if (when := v.when()) else "always", ", ".join(v.steps), state(v))
-        for v in launch.variants
-    ]
+
+    def when(variant: Variant) -> str:
+        condition = " and ".join(part for part in ("" if around == "otherwise" else around, variant.when()) if part)
+        return (
+            ", ".join([*["otherwise"] * (around == "otherwise"), *[f"when {condition}"] * bool(condition)]) or "always"
+        )
+
+    variants = [VariantRow(v.note, when(v), ", ".join(v.steps), state(v)) for v in launch.variants]
     if launch.call is not None:
         variants.append(VariantRow("a library call, on the host" if on_device else "a library call", "always"))
     if launch.measures is not None:
         read = "fetched" if on_device else "read"
         variants.append(VariantRow(f"{launch.measures.name} is {read} by the host program", "always"))
     for body in launch.bodies:
-        for inner in by_group(body.launches):
+        for inner in by_group(tuple(general_launches(body.launches))):
             variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))
     return GroupRow(
         group.kind.value,

@@ -1,1 +1,1 @@
-"""Front ends, a folder each: StableHLO, JAX, PyTorch."""
+"""Front ends, a folder each: StableHLO, JAX, PyTorch, TensorFlow and Keras."""

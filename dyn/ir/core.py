@@ -354,7 +354,7 @@ def region_key(region: Region, outer: Mapping[Value, object]) -> tuple[object, .
     for op in region.ops:
         inner = tuple([region_key(r, {v: name(v) for v in r.reads()}) for r in op.regions])
         types = tuple([v.type for v in op.results])
-        ops.append((op.opdef.name, attrs_key(op.attrs), tuple([name(v) for v in op.operands]), inner, types))
+        ops.append((op.opdef, attrs_key(op.attrs), tuple([name(v) for v in op.operands]), inner, types))
         names.update((result, (len(ops), number)) for number, result in enumerate(op.results))
     demands = tuple([(r.kind, r.lhs, r.rhs, r.lhs_shape, r.rhs_shape) for r in region.demands])
     return tuple([v.type for v in region.params]), tuple(ops), tuple([name(v) for v in region.results]), demands

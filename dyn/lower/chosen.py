@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dyn.errors import DynError
 from dyn.ir.binding import bind_function
 from dyn.lower.host import HostProgram
-from dyn.schedule.launch import Condition, Variant, walk_launches
+from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.shapes import Symbol, evaluate
 
 
@@ -18,10 +18,19 @@ def chosen_variants(host: HostProgram, shapes: Sequence[Sequence[int]]) -> Itera
     about sizes that are found out in the call, nor of those in loops and choices that are not reached: they count as
     reached.
     """
-    sizes = bind_function(host.function).sizes(shapes)
-    for launch in walk_launches(host.launches):
+    yield from _chosen(host.launches, bind_function(host.function).sizes(shapes))
+
+
+def _chosen(launches: Sequence[Launch], sizes: Mapping[Symbol, int]) -> Iterator[Variant]:
+    for launch in launches:
         if launch.when is not None and not _holds(launch.when, sizes):
             continue
+        for body in launch.bodies:
+            holds = not launch.is_choice or body.when is None or _holds(body.when, sizes)
+            if holds:
+                yield from _chosen(body.launches, sizes)
+                if launch.is_choice:
+                    break
         for variant in launch.variants:
             holds = variant.condition is None or _holds(variant.condition, sizes)
             if holds is None:

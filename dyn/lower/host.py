@@ -152,7 +152,15 @@ class HostProgram:
                 fetched = ", fetched" if device else ""
                 lines.append(f"{indent}measure {launch.measures.name} ({arguments}){fetched}")
                 continue
-            verb = "run" if launch.bodies else "launch" if launch.call is None else "call"
+            verb = (
+                "choose"
+                if launch.is_choice
+                else "run"
+                if launch.bodies
+                else "launch"
+                if launch.call is None
+                else "call"
+            )
             where = " on the host" if device and launch.call is not None else ""
             lines.append(f"{indent}{verb} {launch.group.name}({arguments}){where}{when}")
             for variant in launch.variants:
@@ -163,7 +171,8 @@ class HostProgram:
                 lines.append(f"{indent}  {self.loops[launch].text()}")
             for body in launch.bodies:
                 checks = [f"{indent}    check {self.sites.index(InRegion(relation))}" for relation in body.demands]
-                lines += [f"{indent}  {{", *checks, *self._lines(body.launches, f"{indent}    "), f"{indent}  }}"]
+                when = f"if {body.when.describe()} " if body.when is not None else ""
+                lines += [f"{indent}  {when}{{", *checks, *self._lines(body.launches, f"{indent}    "), f"{indent}  }}"]
         return lines
 
 
@@ -277,5 +286,6 @@ def launch_dims(launches: tuple[Launch, ...]) -> Iterator[Dim]:
         for variant in launch.variants:
             yield from (*variant.exact_dims(), variant.grid)
             yield from (c.dim for c in (launch.when, *launch.unless, variant.condition) if c is not None)
+        yield from (body.when.dim for body in launch.bodies if body.when is not None)
         for value in launch.temporaries:
             yield from value.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dyn.errors import DeviceError, OverrunError, ShapeError
+from dyn.errors import DeviceError, DomainError, OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
@@ -33,7 +33,8 @@ def render_failure(
     if isinstance(what, InRegion):
         what = what.relation
     if isinstance(what, Relation):
-        origins = _origins(program, (what.lhs, what.rhs), env)
+        # An error about elements says all that there is to say.
+        origins = () if issubclass(what.error, DomainError) else _origins(program, (what.lhs, what.rhs), env)
         return what.error(what.failure(env), loc=what.reason.loc, notes=origins, remedy=what.remedy)
     if isinstance(what, Declaration):
         size = env[what.symbol]

@@ -11,8 +11,9 @@ host program: a pointer that it changes from step to step. A row of a scanned ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from dyn.errors import IRError
 from dyn.ir.builder import buffer_of
@@ -174,12 +175,13 @@ class _Layouter:
         #: The innermost conditional region around.
         self.scope: Scope | None = None
 
-    def region(self, body: Body) -> None:
-        """The launches of a region."""
+    def region(self, body: Body, around: Mapping[Value, Value] = MappingProxyType({})) -> None:
+        """The launches of a region; ``around`` has the values outside that some of its own are."""
+        known, outer = len(self.places), self.scope
+        self.places |= {own: self.places[value] for own, value in around.items()}
         if not body.conditional:
             self.block(body.launches)
             return
-        known, outer = len(self.places), self.scope
         self.scope = self.layout.scopes[body] = Scope()
         self.block(body.launches)
         own = [v for v in itertools.islice(self.places, known, None) if v not in self.layout.scoped]
@@ -189,7 +191,7 @@ class _Layouter:
 
     def block(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other: of a call, or of a region, whose results have their places."""
-        same, before = _aliases(launches), self.count
+        same, before, outer = _aliases(launches), self.count, set(self.owned)
         last: dict[Value, int] = {}
         for time, launch in enumerate(launches):
             for value in launch.buffers:
@@ -206,7 +208,7 @@ class _Layouter:
                     self.allocate(value)
             for value in launch.buffers:
                 value = same.get(value, value)
-                if last[value] == time:
+                if last[value] == time and value not in outer:
                     self.release(self.owned.pop(value, ()))
         # The segments of a region are not there behind it.
         for free in (self.free, *([] if self.scope is None else [self.scope.free])):
@@ -244,6 +246,9 @@ class _Layouter:
     # Loops and choices ------------------------------------------------------------------------------------------
 
     def control(self, launch: Launch) -> None:
+        if launch.is_choice:
+            self.alternatives(launch)
+            return
         (op,) = launch.group.ops
         count = len(op.operands)
         operands, results = launch.buffers[:count], launch.buffers[count:]
@@ -259,6 +264,17 @@ class _Layouter:
                 self.places |= {v: self.places[result] for v, result in zip(body.results, results, strict=True)}
                 self.region(body)
         self.release(aside)
+
+    def alternatives(self, launch: Launch) -> None:
+        """What is read and made has its place for all of them; the rest of each is its own.
+
+        The general one comes first: the others need no more.
+        """
+        for value in launch.group.outputs:
+            self.allocate(value)
+        for body in reversed(launch.bodies):
+            own = zip((*body.params, *body.results), launch.buffers, strict=True)
+            self.region(body, {value: around for value, around in own if value is not around})
 
     def result(self, result: Value, launch: Launch, nbytes: Dim, aside: list[int]) -> None:
         """Room for a result; for one that nobody reads as little as ``nbytes``."""
@@ -339,7 +355,7 @@ def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
         if launch.measures is not None:
             before, after = launch.buffers
             same[after] = same.get(before, before)
-        for op in launch.group.ops if launch.bodies else ():
+        for op in launch.group.ops if launch.bodies and not launch.is_choice else ():
             count = len(op.operands)
             for i, keep in enumerate(unchanged(op)):
                 if keep:

@@ -313,7 +313,7 @@ def position(x: Tracer, axis: int, item: Any, *, behind: int = 0) -> Dim:
                 remedy=f"use an index from {format_dim(-size)} to {format_dim(size - 1 + behind)}.",
             )
     text = f"the index {format_dim(dim)} is inside of axis {axis}"
-    reason = Reason(text, user_loc(), error=OutOfRangeError)
+    reason = Reason(text, user_loc(), error=OutOfRangeError, remedy="use an index that the axis has.")
     if not isinstance(dim, int) or dim >= 0:
         trace.require(Relation(RelKind.GE, size + behind, dim + 1, reason))
     if not isinstance(dim, int) or dim < 0:

@@ -1,4 +1,4 @@
-"""Running reductions with lanes: chunk by chunk, each by a scan of scans.
+"""Running reductions with lanes: chunk by chunk, each by a scan of scans; or in parts, whose totals lanes fold.
 
 A chunk is read in its order into scratch. There each lane combines a few elements that follow one another, and leaves
 what they come to; a few lanes do the same with these totals, and each of them once more with theirs. An element is then
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from dyn.schedule.axes import Axis
 from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Apply, Buffer, Carry, Expr, Load, Loop, Ref, Role, Space, Stmt, Store
+from dyn.schedule.kernel import Apply, Buffer, Carry, Expr, Load, Loop, Ref, Role, Space, Stmt, Store, scalar_fold
 from dyn.schedule.nest import Scan
+from dyn.schedule.order import Order
 from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, mod, substitute
 from dyn.shapes import symbol as new_symbol
 
@@ -32,6 +33,33 @@ def scan_in_chunks(
     ``body`` stores what ``carry.value`` gives, which combines its state and an element.
     """
     return _Chunks(step, carry, scan, lanes, each).code(body)
+
+
+def scan_in_parts(step: Axis, body: Sequence[Stmt], carry: Carry, scan: Scan, part: int, order: Order | None) -> Loop:
+    """The code of a running reduction over an axis, in parts: lanes fold each part in ``order``, and its elements start
+    from what the parts before it come to. Launches in parts do the same, each with a step of this (``running.py``).
+    """
+    which, lane, each = _variable("q"), _variable("t"), _variable("j")
+    size = dim_min(part, step.extent - as_dim(which) * part)
+    dtype = carry.ref.dtype
+
+    def at(place: Symbol) -> Rewriter:
+        where = as_dim(which) * part + as_dim(place)
+        return Rewriter(lambda dim: substitute(dim, {step.var: where}))
+
+    assert isinstance(carry.value, Apply)
+    total, before, state = Ref("total", dtype), Ref("before", dtype), Ref("state", dtype)
+    fold = scalar_fold(total, scan.combine, scan.start, at(lane).expr(carry.value.args[1]))
+    rewriter = at(each)
+    value = Apply(scan.combine, (state, rewriter.expr(carry.value.args[1])), dtype)
+    rewriter.exprs[id(carry.value)] = value
+    run = Loop(
+        Role.SERIAL, each, size, rewriter.block(tuple(body)), carries=(Carry(Ref("last", dtype), state, before, value),)
+    )
+    follows = Carry(carry.ref, before, carry.init, Apply(scan.combine, (before, total), dtype))
+    parts = floordiv(step.extent + (part - 1), part)
+    lanes = Loop(Role.LANE, lane, size, folds=(fold,), order=order)
+    return Loop(Role.SERIAL, which, parts, (lanes, run), carries=(follows,))
 
 
 class _Chunks:

@@ -114,12 +114,11 @@ def update_in_place(
     return tuple(changed), frozenset(reuse.output for reuse in found)
 
 
-class _Matcher:
-    """Lifetimes of a plan's values, in launches; and the results that may lie in parameters' memory."""
+class _Lifetimes:
+    """Lifetimes of values, in launches that follow one another."""
 
-    def __init__(self, plan: Plan, launches: tuple[Launch, ...]) -> None:
-        self.function, self.launches = plan.function, launches
-        self.bases = stored_results(plan)
+    def __init__(self, launches: tuple[Launch, ...]) -> None:
+        self.launches = launches
         #: The first and the last launch that touches a value.
         self.first: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
@@ -127,13 +126,9 @@ class _Matcher:
             for value in launch.buffers:
                 self.first.setdefault(value, time)
                 self.last[value] = time
-        self.equal: dict[tuple[Dim, Dim], bool] = {}
 
-    def fits(self, output: int, param: Value) -> bool:
-        """Whether a result may lie in a parameter's memory."""
-        result, base = self.function.results[output], self.bases[output]
-        if base.dtype is not param.dtype or not self.agree(result, param.dtype, param.type.nbytes):
-            return False
+    def fits(self, base: Value, param: Value) -> bool:
+        """Whether a value may lie in a parameter's memory."""
         return all(self._fits(base, param, excluded) for excluded in self._alternatives(base))
 
     def _fits(self, base: Value, param: Value, excluded: frozenset[int]) -> bool:
@@ -155,22 +150,78 @@ class _Matcher:
             never.append(frozenset(t for t, la in own if condition in la.unless or la.when not in (None, condition)))
         return never if conditions else [frozenset()]
 
+
+def _choices(launches: tuple[Launch, ...]) -> list[tuple[Launch, ...]]:
+    """The launches that run one after the other, for each number of a body that alternatives may choose, the general
+    plan's first.
+
+    Which one is chosen elsewhere makes no difference: what alternatives make, each of them does.
+    """
+    most = max((len(launch.bodies) for launch in launches if launch.is_choice), default=1)
+    return [tuple([inner for launch in launches for inner in _body(launch, -1 - n)]) for n in range(most)]
+
+
+def _body(launch: Launch, number: int) -> list[Launch]:
+    """A launch; of alternatives those of the body with a number from the last, over the values outside."""
+    if not launch.is_choice:
+        return [launch]
+    body = launch.bodies[number if -number <= len(launch.bodies) else -1]
+    outside = dict(zip((*body.params, *body.results), launch.buffers, strict=True))
+    return [replace(x, buffers=tuple([outside.get(v, v) for v in x.buffers])) for x in body.launches]
+
+
+def _without(launch: Launch, whole: Launch, number: int) -> Launch:
+    """Alternatives without the body that has a number from the last in the ``whole`` of them; other launches as they
+    are."""
+    if not launch.is_choice or number >= len(whole.bodies):
+        return launch
+    gone = whole.bodies[-1 - number]
+    return replace(launch, bodies=tuple([body for body in launch.bodies if body is not gone]))
+
+
+class _Matcher:
+    """The results that may lie in parameters' memory."""
+
+    def __init__(self, plan: Plan, launches: tuple[Launch, ...]) -> None:
+        self.function, self.launches = plan.function, launches
+        self.bases = stored_results(plan)
+        self.whole = _Lifetimes(launches)
+        self.choices = [_Lifetimes(some) for some in _choices(launches)]
+        self.equal: dict[tuple[Dim, Dim], bool] = {}
+
+    def fits(self, output: int, param: Value) -> bool:
+        """Whether a result may lie in a parameter's memory."""
+        result, base = self.function.results[output], self.bases[output]
+        if base.dtype is not param.dtype or not self.agree(result, param.dtype, param.type.nbytes):
+            return False
+        return self.choices[0].fits(base, param)
+
     def written(self, output: int) -> int:
         """The launch that first writes a result."""
-        return self.first[self.bases[output]]
+        return self.whole.first[self.bases[output]]
 
     def agree(self, result: Value, dtype: DType, nbytes: Dim) -> bool:
         """Whether a result is of a dtype, and as large as that."""
         return result.dtype is dtype and self._equal(result.type.nbytes, nbytes)
 
     def with_variants(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
-        """The launches, scatters that update a donated argument's memory with variants that copy nothing."""
+        """The launches, scatters that update a donated argument's memory with variants that copy nothing.
+
+        Of alternatives those are left that may do so where the general plan does.
+        """
         changed = list(self.launches)
+        for number, choice in enumerate(self.choices[1:], 1):
+            for reuse in reuses:
+                base, param = self.bases[reuse.output], self.function.params[reuse.input]
+                if not choice.fits(base, param):
+                    touch = [n for n, one in enumerate(self.launches) if base in one.buffers or param in one.buffers]
+                    for n in touch:
+                        changed[n] = _without(changed[n], self.launches[n], number)
         for reuse in reuses:
             base, param = self.bases[reuse.output], self.function.params[reuse.input]
-            time = self.first[base]
+            time = self.whole.first[base]
             launch = changed[time]
-            if self.last.get(param) == time and launch.group.kind is GroupKind.SCATTER:
+            if self.whole.last.get(param) == time and launch.group.kind is GroupKind.SCATTER:
                 at = launch.buffers.index(base)
                 inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
                 changed[time] = replace(launch, variants=(*inside, *launch.variants))

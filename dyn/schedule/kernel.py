@@ -327,7 +327,7 @@ class TileContract:
 Stmt = Loop | Store | Update | TileContract
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Kernel:
     """One kernel. ``dims`` are size parameters (int64), ``buffers`` the global ones, in the order of the launch."""
 

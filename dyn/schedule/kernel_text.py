@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from weakref import WeakKeyDictionary
 
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
@@ -47,8 +48,14 @@ def kernel_hash(kernel: Kernel) -> str:
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """The name by which a kernel's code is known: equal kernels have one."""
-    return f"k_{kernel_hash(kernel)}"
+    """The name by which a kernel's code is known: equal kernels have one. That of a kernel is found once."""
+    found = _NAMES.get(kernel)
+    if found is None:
+        found = _NAMES[kernel] = f"k_{kernel_hash(kernel)}"
+    return found
+
+
+_NAMES: WeakKeyDictionary[Kernel, str] = WeakKeyDictionary()
 
 
 class _Printer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
 from dyn.ir.external import Callee, callee_of
 from dyn.ir.measured import bound_dim
@@ -57,6 +58,25 @@ class Condition:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class FoldOrder:
+    """The order in which a phase folds floats: the extents of its loops, over places of the loops around; their roles;
+    the order of lanes; and the scalars in each state, which tell apart what is computed."""
+
+    extents: tuple[Dim, ...]
+    roles: tuple[Role, Role, int]
+    lanes: object
+    states: tuple[tuple[DType, ...], ...]
+
+    def under(self, facts: Facts) -> FoldOrder:
+        """The order in sizes as some facts simplify them."""
+        return self.rewritten(facts.simplify)
+
+    def rewritten(self, change: Callable[[Dim], Dim]) -> FoldOrder:
+        """The order in other sizes."""
+        return replace(self, extents=tuple([change(extent) for extent in self.extents]))
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Variant:
     """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen.
@@ -77,6 +97,8 @@ class Variant:
     #: Whether its kernel may be made after others: a call for which it is not there yet takes the next variant that
     #: holds, which computes the same to the last bit.
     deferred: bool = False
+    #: For each phase that folds floats the order in which it does, to be compared with those of other launches.
+    folds: tuple[FoldOrder, ...] = ()
     #: The numbers of the ``dims`` that occur in places of elements alone, where some dim is a multiple of a number.
     strides: frozenset[int] = frozenset()
 
@@ -99,6 +121,9 @@ class Body:
     Of a loop's step, ``in_place`` are the carried values whose next ones are written over them. ``demands`` has to hold
     of the dims where it runs, and does not follow from what is known around it; it is ``conditional`` where its sizes
     mean something only if it may run: it demands something, or divides by a size.
+
+    Of alternatives, ``params`` and ``results`` are what the body calls the values that the launch reads and makes, and
+    ``when`` says for which sizes it is right; of the last one it is None.
     """
 
     params: tuple[Value, ...]
@@ -107,6 +132,7 @@ class Body:
     in_place: frozenset[int] = frozenset()
     demands: tuple[Relation, ...] = ()
     conditional: bool = False
+    when: Condition | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,6 +148,9 @@ class Launch:
     one of these conditions, of which one holds at most. They run where that holds and the last variants of all of them
     are made; a call that finds one missing says that it wants them. So the alternative is right for every shape, and
     where the others are deferred it computes the same to the last bit.
+
+    Alternatives (``is_choice``) have a body for each plan: the first one runs whose condition holds and whose kernels
+    are there. The last one is always right.
     """
 
     group: Group
@@ -143,6 +172,8 @@ class Launch:
                 yield variant.condition.dim
             yield from (*variant.exact_dims(), variant.grid)
         for body in self.bodies:
+            if body.when is not None:
+                yield body.when.dim
             if not body.conditional:
                 for launch in body.launches:
                     yield from launch.dims()
@@ -151,6 +182,11 @@ class Launch:
         """The buffers that kernels or a library call write, and perhaps some of the group's that they only read."""
         made = {*self.group.outputs, *self.temporaries}
         return tuple(v for v in dict.fromkeys(self.buffers) if v in made)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the sizes of a call choose one of its bodies."""
+        return self.group.kind is GroupKind.ALTERNATIVES
 
     @property
     def measures(self) -> Symbol | None:
@@ -171,6 +207,15 @@ class Launch:
 def divides(dim: Dim) -> bool:
     """Whether a dim divides by something that may be 0."""
     return isinstance(dim, SymExpr) and dim.divides
+
+
+def general_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
+    """Launches in their order, of alternatives those of the general plan."""
+    for launch in launches:
+        if launch.is_choice:
+            yield from launch.bodies[-1].launches
+        else:
+            yield launch
 
 
 def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:

@@ -17,7 +17,8 @@ bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERI
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
-scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these
+scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these; or in
+           parts, of which lanes fold each before it is gone through
 =========  ===========================================================================================================
 
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
@@ -27,6 +28,7 @@ the role of its loops and their extents (``dyn.schedule.kernel``).
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -38,7 +40,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
-from dyn.schedule.chunks import scan_in_chunks
+from dyn.schedule.chunks import scan_in_chunks, scan_in_parts
 from dyn.schedule.elements import Elements, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import (
@@ -63,7 +65,7 @@ from dyn.schedule.kernel import (
     walk_exprs,
     walk_stmts,
 )
-from dyn.schedule.launch import Condition, Launch, Variant, bind_kernel
+from dyn.schedule.launch import Condition, FoldOrder, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Reduction, Scan, Stage
 from dyn.schedule.order import Order
 from dyn.schedule.products import Product
@@ -79,6 +81,7 @@ from dyn.shapes import (
     product,
     substitute,
 )
+from dyn.shapes import symbol as new_symbol
 
 #: A temporary, and the place in it of the element at an index.
 Memory = tuple[Value, Callable[[Index], Dim]]
@@ -133,6 +136,16 @@ class Phase:
     def folds_floats(self) -> bool:
         """Whether the order counts in which its folds combine."""
         return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
+
+    def fold_order(self, places: Mapping[Symbol, Dim]) -> FoldOrder:
+        """The order in which its folds combine, for comparisons; ``places`` stand for the loops around."""
+        serial = self.inner is self.outer is Role.SERIAL
+        # Where lanes have no order of their own, it follows from all of the code: that is like itself alone.
+        lanes = None if serial else object() if self.order is None else self.order
+        own = {a.var: _place(-1 - number) for number, a in enumerate(self.axes)}
+        extents = tuple([substitute(a.extent, {**places, **own}) for a in self.axes])
+        states = tuple([tuple([init.dtype for init in fold.monoid.init]) for fold in self.folds])
+        return FoldOrder(extents, (self.inner, self.outer, self.width), lanes, states)
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""
@@ -512,12 +525,24 @@ class Loops:
 
     def scan(self, phase: Phase, lanes: int, each: int) -> None:
         """Let lanes go through a running reduction in chunks, ``each`` elements a lane: see ``dyn.schedule.chunks``."""
-        if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
-            raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
-        (step,), (carry,) = phase.axes, phase.carries
+        (step,), (carry,) = self._scanned(phase), phase.carries
+        assert phase.scan is not None
         phase.chunks, scratch = scan_in_chunks(step, phase.body, carry, phase.scan, lanes, each)
         self.tiles += scratch
         self.steps.append(Step("scan", (step.name,), f"in chunks of {lanes} lanes by {each}"))
+
+    def scan_parts(self, phase: Phase, part: int) -> None:
+        """Let a running reduction go in parts of so many elements, one after the other, and lanes fold each of them
+        before it is gone through."""
+        (step,), (carry,) = self._scanned(phase), phase.carries
+        assert phase.scan is not None
+        phase.chunks = (scan_in_parts(step, phase.body, carry, phase.scan, part, self.nest.order),)
+        self.steps.append(Step("scan", (step.name,), f"in parts of {part}"))
+
+    def _scanned(self, phase: Phase) -> list[Axis]:
+        if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
+            raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
+        return phase.axes
 
     def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
         """Loads of neighbours along one axis that lie far apart along another."""
@@ -685,7 +710,13 @@ class Loops:
         found = self.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
-        return replace(made, steps=tuple(map(str, self.steps)))
+        return replace(made, steps=tuple(map(str, self.steps)), folds=self._fold_orders())
+
+    def _fold_orders(self) -> tuple[FoldOrder, ...]:
+        """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,
+        since those may have been fused."""
+        places = {a.var: _place(number) for number, a in enumerate(reversed(self.shared))}
+        return tuple([phase.fold_order(places) for phase in self.phases if phase.folds_floats()])
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""
@@ -719,6 +750,12 @@ def _for_each_team(
             return new
 
     return OfTeam(lambda dim: dim).block(body), list(larger.values())
+
+
+@functools.cache
+def _place(number: int) -> Dim:
+    """Stands for the variable of the loop with a number, in comparisons of loops."""
+    return as_dim(new_symbol(f"place{number}", "a loop"))
 
 
 def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:

@@ -7,22 +7,26 @@ Two groups of equal shapes have equal kernels, and their arrays correspond numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
 from dyn.ir.nested import body_of, carries, unchanged
 from dyn.ir.opdef import OpKind, OrderedWindows, Pieces, WindowFold
 from dyn.ir.types import TensorType
+from dyn.schedule.alternatives import with_alternatives
 from dyn.schedule.contractions import lower_contraction
 from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.families import schedules_of
 from dyn.schedule.forms import launch_nest
+from dyn.schedule.known import KNOWN
 from dyn.schedule.launch import Body, Launch, divides
 from dyn.schedule.library import lower_library, memory_of
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import window_nest
 from dyn.schedule.target import Target
+from dyn.shapes import Symbol
 from dyn.stitch.groups import Group, GroupKind, Plan
 
 
@@ -30,12 +34,12 @@ def _single(lower: Callable[[Plan, Group, Target], Launch]) -> Callable[[Plan, G
     return lambda plan, group, target: (lower(plan, group, target),)
 
 
-def _lower_control(plan: Plan, group: Group, target: Target) -> Launch:
+def _lower_control(plan: Plan, group: Group, target: Target, ones: Collection[Symbol]) -> Launch:
     """The launch of a loop or a choice, with those of its regions."""
     (op,) = group.ops
     bodies: list[Body] = []
     for region, inner in zip(op.regions, group.bodies, strict=True):
-        launches, in_place = lower_plan(inner, target), frozenset[int]()
+        launches, in_place = lower_plan(inner, target, ones), frozenset[int]()
         if carries(op) and region is body_of(op):
             changing = [i for i, same in enumerate(unchanged(op)) if not same]
             launches, in_place = update_in_place(inner, launches, changing)
@@ -69,31 +73,40 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.WINDOW: _single(_lower_windows),
     GroupKind.CONTRACT: lower_contraction,
     GroupKind.LIBRARY: _single(lower_library),
-    GroupKind.CONTROL: _single(_lower_control),
     GroupKind.MEASURE: _single(lower_library),
     GroupKind.SCATTER: lambda plan, group, target: schedules_of(target).scatter(plan, group, target),
     GroupKind.RUNNING: lambda plan, group, target: schedules_of(target).running(plan, group, target),
 }
 
 
-def lower_plan(plan: Plan, target: Target) -> tuple[Launch, ...]:
-    """The launches of a plan's groups, in its order. Leaves kernels that check."""
-    known: dict[tuple[object, ...], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
-    launches: list[Launch] = []
-    for group in plan.groups:
+def lower_plan(plan: Plan, target: Target, ones: Collection[Symbol] = ()) -> tuple[Launch, ...]:
+    """The launches of a plan's groups, in its order, with alternatives for sizes that agree, or are 1 as ``ones`` were
+    in the first call. Leaves kernels that check."""
+    #: By plan, for what is known of sizes under an assumption is not known without it.
+    known: dict[tuple[Plan, tuple[object, ...]], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
+
+    def lower(plan: Plan, group: Group) -> tuple[Launch, ...]:
         # The groups in regions share kernels all the same, which are keyed by content.
-        if group.kind in (GroupKind.CONTROL, GroupKind.MEASURE):
-            launches += _LOWER[group.kind](plan, group, target)
-            continue
+        if group.kind is GroupKind.CONTROL:
+            return (_lower_control(plan, group, target, ones),)
+        if group.kind is GroupKind.MEASURE:
+            return _LOWER[group.kind](plan, group, target)
         shape, numbers = group_shape(plan, group)
-        found = known.get(shape)
-        if found is None:
-            made = _LOWER[group.kind](plan, group, target)
-            known[shape] = made, numbers
-        else:
-            made = _for_other_arrays(group, found[0], found[1], list(numbers))
-        launches.extend(made)
-    return tuple(launches)
+        found = known.get((plan, shape))
+        if found is not None:
+            return _for_other_arrays(group, found[0], found[1], list(numbers))
+        make = partial(_lowered, _LOWER[group.kind], group, target)
+        made = KNOWN.lower(plan, group, target, shape, list(numbers), make)
+        known[plan, shape] = made, numbers
+        return made
+
+    return with_alternatives(plan, [lower(plan, group) for group in plan.groups], ones, lower)
+
+
+def _lowered(
+    lower: Callable[[Plan, Group, Target], tuple[Launch, ...]], group: Group, target: Target, plan: Plan
+) -> tuple[Launch, ...]:
+    return lower(plan, group, target)
 
 
 def _for_other_arrays(
@@ -125,9 +138,9 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
         for number, result in enumerate(op.results):
             regions = tuple([region_key(region, numbers) for region in op.regions])
             operands = tuple([numbers[v] for v in op.operands])
-            add(result, op.opdef.name, number, attrs_key(op.attrs), operands, regions)
+            add(result, op.opdef, number, attrs_key(op.attrs), operands, regions)
         if not op.results:
-            shape.append((op.opdef.name, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
+            shape.append((op.opdef, attrs_key(op.attrs), tuple([numbers[v] for v in op.operands])))
 
     def add_operands(op: Op) -> None:
         stack = list(reversed([*op.reads()]))

@@ -17,9 +17,13 @@ from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import Elements, Index
-from dyn.schedule.kernel import Buffer, Const, Expr, Stmt, Store
-from dyn.schedule.nest import Nest, Scan, Stage, Write
+from dyn.schedule.forms import Schedule
+from dyn.schedule.kernel import Buffer, Const, Expr, Stmt, Store, scalar_monoid
+from dyn.schedule.launch import Condition, Launch
+from dyn.schedule.loops import Loops
+from dyn.schedule.nest import Nest, Reduction, Scan, Stage, Write, casts
 from dyn.schedule.nests import loop, present, write_at
+from dyn.schedule.order import Order
 from dyn.shapes import Dim, as_dim, dim_min, floordiv
 from dyn.stitch.groups import Group, Plan
 
@@ -31,8 +35,8 @@ class Running:
     floats are carried in float32, and rounded as they are stored.
     """
 
-    def __init__(self, plan: Plan, group: Group, part: int = 0) -> None:
-        self.plan, self.group, self.part = plan, group, part
+    def __init__(self, plan: Plan, group: Group, part: int = 0, order: Order | None = None) -> None:
+        self.plan, self.group, self.part, self.order = plan, group, part, order
         (self.op,) = group.ops
         loops = self.op.opdef.loops
         assert isinstance(loops, RunningLoops)
@@ -51,7 +55,7 @@ class Running:
     def nest(self) -> Nest:
         """A stage that goes through the whole axis."""
         axes, step = self._axes(), axis(f"i{self.along}", self.length, AxisKind.SCAN)
-        return Nest(self.plan, self.group, present(axes), (self._elements(axes, step, as_dim(step.var)),))
+        return Nest(self.plan, self.group, present(axes), (self._elements(axes, step, as_dim(step.var)),), self.order)
 
     def total_of_parts(self) -> Nest:
         """A stage that goes through a part, and one that stores what it ends with."""
@@ -61,6 +65,17 @@ class Running:
         total = self._write(self.totals, axes, as_dim(chunk.var))
         stages = Stage((step,), place, scans=(scan,)), Stage(writes=(total,))
         return Nest(self.plan, self.group, self._shared(axes, chunk), stages)
+
+    def sum_of_parts(self) -> Nest:
+        """A stage that folds a part in any order, and one that stores what it comes to."""
+        axes, chunk, step = self._in_part()
+        element = self._element(self._index(axes, self._step(chunk, step)))
+        monoid = scalar_monoid(self.combine, self.start)
+        own = Axis(step.var, step.extent, AxisKind.REDUCE)
+        fold = Reduction((self.totals,), monoid, lambda elements: (element(elements),), casts((self.totals,)))
+        total = self._write(self.totals, axes, as_dim(chunk.var))
+        stages = Stage((own,), reductions=(fold,)), Stage(writes=(total,))
+        return Nest(self.plan, self.group, self._shared(axes, chunk), stages, self.order)
 
     def parts_before(self) -> Nest:
         """A stage that goes through the parts' totals."""
@@ -87,6 +102,22 @@ class Running:
 
         stage = self._elements(axes, step, self._step(chunk, step), first)
         return Nest(self.plan, self.group, self._shared(axes, chunk), (stage,))
+
+    def launches(
+        self, note: str, when: Condition | None, totals: Nest, own: Schedule, side_by_side: Schedule, again: Schedule
+    ) -> tuple[Launch, ...]:
+        """The launches in parts: of the parts' ``totals``, of what is before each, and of the elements, by a schedule
+        each."""
+        launches: list[Launch] = []
+        for what, nest, schedule, made in (
+            ("parts", totals, own, (self.totals,)),
+            ("parts before", self.parts_before(), side_by_side, (self.before,)),
+            ("from the parts before", self.rest_of_parts(), again, ()),
+        ):
+            loops = Loops(nest)
+            schedule(loops)
+            launches.append(loops.launch(f"{note}, {what}", temporaries=made, when=when))
+        return tuple(launches)
 
     # ----------------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,9 @@ def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
         note = "narrow" if apart is None else "nothing stretched, narrow"
         equal = {} if apart is None else apart.equal
         forms.append(Form(note, few, lambda: Loops(nest, equal=equal, aligned=apart is not None), schedule))
+        if not isinstance(columns, int):
+            few = Condition(columns, 0, _FEW_LANES)
+            forms.insert(0, Form("a few columns", few, lambda: Loops(nest), scatter.schedule(sizes, few=True)))
     if apart is not None:
         same = Loops(general.nest, equal=apart.equal, aligned=True)
         forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
@@ -146,8 +149,8 @@ class Scatters:
         inner = [loops[dim] for dim in self.own.values() if id(loops[dim]) not in inside]
         return Stage(present([*ordered, *inner]), index, (Write(self.op.result, statements),))
 
-    def schedule(self, sizes: LoopSchedule) -> Schedule:
-        """The schedule of both forms."""
+    def schedule(self, sizes: LoopSchedule, *, few: bool = False) -> Schedule:
+        """The schedule of both forms; with ``few`` for what has few neighbours, which are updated one by one."""
 
         def schedule(loops: Loops) -> None:
             copy, change = loops.phases
@@ -163,8 +166,8 @@ class Scatters:
             if copy.axes:
                 loops.bind_lanes(copy)
             length = change.axes[-1].extent if change.axes else 0
-            few = isinstance(length, int) and length <= _FEW_LANES
-            if not few and self._are_neighbours(change, updates, along_own=bool(free)):
+            one_by_one = few or (isinstance(length, int) and length <= _FEW_LANES)
+            if not one_by_one and self._are_neighbours(change, updates, along_own=bool(free)):
                 loops.bind_lanes(change)
 
         return schedule

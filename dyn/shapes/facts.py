@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dyn.errors import ShapeError
+from dyn.errors import DomainError, ShapeError
 from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
@@ -382,7 +382,7 @@ class Facts:
         except ContradictionError as error:
             raise self._impossible(describe(), relation, reason, error.why) from None
 
-    def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError:
+    def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError | DomainError:
         where = ""
         if relation is not None:
             sides = [side for side in (relation.lhs, relation.rhs) if isinstance(side, SymExpr)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NoReturn
 
-from dyn.errors import ShapeError
+from dyn.errors import DomainError, ShapeError
 from dyn.frozen import record
 from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, all_atoms
 from dyn.shapes.text import format_dim
@@ -28,28 +28,33 @@ class Reason:
     """Reason of a fact: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.
 
     ``form`` is a text that is said of dims, and these dims, where that is known (:meth:`about`). ``error`` is the class
-    of the error where the fact does not hold; with one that is given, ``form`` of the dims' values is its whole text.
+    of the error where the fact does not hold; with one that is given, ``form`` of the dims' values is its whole text,
+    and ``remedy`` what is to be done about it.
     """
 
     text: str
     loc: Loc | None = None
     form: tuple[str, tuple[Dim, ...]] | None = None
-    error: type[ShapeError] | None = None
+    error: type[ShapeError | DomainError] | None = None
+    remedy: str = ""
 
     def __str__(self) -> str:
         return self.text if self.loc is None else f"{self.text} ({self.loc})"
 
     @staticmethod
-    def about(form: str, dims: Sequence[Dim], loc: Loc | None, error: type[ShapeError] | None = None) -> Reason:
+    def about(
+        form: str, dims: Sequence[Dim], loc: Loc | None, error: type[ShapeError | DomainError] | None = None,
+        remedy: str = "",
+    ) -> Reason:  # fmt: skip
         """The reason with the dims in the places ``{}`` of ``form``, which says the same of other dims."""
-        return Reason(form.format(*[format_dim(dim) for dim in dims]), loc, (form, tuple(dims)), error)
+        return Reason(form.format(*[format_dim(dim) for dim in dims]), loc, (form, tuple(dims)), error, remedy)
 
     def substituted(self, dims: Mapping[Symbol, Dim]) -> Reason:
         """The reason with symbols replaced, where it knows the dims that it speaks of; else the reason as it is."""
         if self.form is None:
             return self
         form, own = self.form
-        return Reason.about(form, [substitute(dim, dims) for dim in own], self.loc, self.error)
+        return Reason.about(form, [substitute(dim, dims) for dim in own], self.loc, self.error, self.remedy)
 
 
 Why = tuple[Reason, ...]
@@ -222,18 +227,14 @@ class Relation:
         return f"{self.describe(names)} is required, but {text}: {self.reason.text}."
 
     @property
-    def error(self) -> type[ShapeError]:
+    def error(self) -> type[ShapeError | DomainError]:
         """Class of the error where it does not hold."""
         return self.reason.error or ShapeError
 
     @property
     def remedy(self) -> str:
         """Remedy for a call in which it does not hold."""
-        return (
-            "pass arguments whose shapes satisfy it."
-            if self.reason.error is None
-            else "use an index that the axis has."
-        )
+        return self.reason.remedy or "pass arguments whose shapes satisfy it."
 
     def _sides(self) -> tuple[Dim, ...]:
         return (self.lhs,) if self.kind is RelKind.NONZERO else (self.lhs, self.rhs)

@@ -41,6 +41,8 @@ class Code:
     kept: tuple[Any, ...] = ()
     #: The kernels that it can do without, until they are made.
     deferred: DeferredKernels = NOTHING_DEFERRED
+    #: The dims, by number, that were 1 in the call for which it was made, and that others were not.
+    ones: tuple[int, ...] = ()
     #: Frames of its calls that no call is using (``LoadedProgram``).
     idle: list[Any] = field(default_factory=list[Any])
 

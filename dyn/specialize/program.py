@@ -69,6 +69,8 @@ class Program:
         where = f"{_text_of(target)} {placement.ordinal or ''}"
         self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {where} {code}"
         self._code: Code | None = None
+        #: The sizes that code is made for beside others: of the call for which it was made, if that was another one.
+        self._ones = traced.ones
         #: What was found on disk.
         self._found: Found | None = None
 
@@ -91,13 +93,14 @@ class Program:
         from dyn.pipeline import optimize
 
         with config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones):
-            return optimize(self.traced, self._backend.target, record)
+            return optimize(replace(self.traced, ones=self._ones), self._backend.target, record)
 
     def under(self, traced: TracedFunction, record: Record) -> Program:
         """The program under the guards of ``traced``, whose function it has: no pass runs again for them."""
         made = Program(traced, self.placement, record)
         known = self._optimized
         if known is not None:
+            made._ones = self._ones
             made._optimized = replace(known, host=replace(known.host, guards=traced.guards))
         return made
 
@@ -111,9 +114,23 @@ class Program:
             found = CODES.find(self._shared)
             if found is not None:
                 self._share(found)
-            self._code = found or self._load()
+            self._take(found or self._load())
         if self._code is None:
             _ = self.optimized
+
+    def _take(self, code: Code | None) -> None:
+        """Have some code. What is lowered again for it is lowered as it was, for the sizes of the same first call."""
+        self._code = code
+        if code is not None:
+            symbols = self.traced.function.symbols()
+            ones = frozenset([symbols[number] for number in code.ones])
+            if ones != self._ones:
+                with self._lock:
+                    self._ones, self._optimized = ones, None
+
+    def _one_numbers(self) -> tuple[int, ...]:
+        """The dims that were 1 in the first call, by number."""
+        return tuple([n for n, symbol in enumerate(self.traced.function.symbols()) if symbol in self._ones])
 
     @property
     def code(self) -> Code:
@@ -129,9 +146,11 @@ class Program:
                 made.append(self._load() or self._compile(shapes))
                 return made[0]
 
-            self._code = CODES.get(self._shared, make)
+            code = CODES.get(self._shared, make)
+            self._take(code)
             if not made:
-                self._share(self._code)
+                self._share(code)
+            return code
         return self._code
 
     def _share(self, code: Code) -> None:
@@ -189,7 +208,7 @@ class Program:
         own = buffers(self.traced.function.ops)
         constants = tuple([own[name].array for name in found.constants])
         deferred = self._deferred([one for one, _ in found.deferred], self._programs.find_deferred(found))
-        return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants, deferred)
+        return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants, deferred, found.ones)
 
     def _deferred(self, deferred: Sequence[Deferred], made: Mapping[str, Built]) -> DeferredKernels:
         """The kernels that the code can do without, with those that are made."""
@@ -239,11 +258,13 @@ class Program:
                 parts = parts_of(self._backend, record.sources)
                 keys = {source.symbols[0]: self._backend.key(source) for source, _ in early}
                 deferred = tuple([(one, keys.get(one.name)) for one in rendered.deferred])
-                found = Found(parts, record.kernels_compiled, reuses, optimized.useless, names, deferred)
+                kernels, ones = record.kernels_compiled, self._one_numbers()
+                found = Found(parts, kernels, reuses, optimized.useless, names, deferred, ones)
                 self._programs.keep(self._key, found)
         arrays = tuple([dense.array for dense in constants])
         made = self._deferred(rendered.deferred, {source.symbols[0]: one for source, one in early})
-        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made)
+        ones = self._one_numbers()
+        return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made, ones)
 
     def _compile_parts(self, wanted: Collection[str]) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
         from dyn.pipeline import compile_parts
@@ -286,7 +307,7 @@ class Program:
 
     def _code_of(
         self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
-        useless: tuple[int, ...], constants: tuple[Array, ...], deferred: DeferredKernels,
+        useless: tuple[int, ...], constants: tuple[Array, ...], deferred: DeferredKernels, ones: tuple[int, ...],
     ) -> Code:  # fmt: skip
         with self.record.timed("load"):
             addresses = addresses_of(self._backend, built)
@@ -294,7 +315,7 @@ class Program:
         nbytes = sum(len(one.binary.data) for one in built) + sum(array.nbytes for array in constants)
         return Code(
             host, (*addresses[:kernels], *calls), guards[0] if guards else None, kernels, bool(calls), reuses, useless,
-            nbytes, constants, self._identity.kept, deferred,
+            nbytes, constants, self._identity.kept, deferred, ones,
         )  # fmt: skip
 
     def sources(self) -> tuple[Source, ...]:

@@ -17,28 +17,22 @@ from dyn.ir.external import Callee, callees
 from dyn.ir.identity import function_identity
 from dyn.ir.nested import in_regions
 from dyn.ir.passes import (
-    eliminate_common_subexpressions,
     eliminate_dead_code,
     order_by_use,
-    refine_shapes,
     restate_demands,
-    simplify,
     state_values,
 )
 from dyn.ir.redim import Redimension, Substitution
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
-from dyn.ops.layout import propagate_transposes
+from dyn.ops.normal_form import NORMAL_FORM
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, substitute, value_conditions
 from dyn.trace.function import TracedFunction
 
 #: What brings two functions that compute the same by the same ops to the same form.
 _CANONICAL: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
-    refine_shapes,
-    in_regions(simplify),
-    in_regions(eliminate_common_subexpressions),
-    in_regions(propagate_transposes),
+    *NORMAL_FORM,
     in_regions(eliminate_dead_code),
     in_regions(order_by_use),
 )

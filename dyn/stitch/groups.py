@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from dyn.ir.core import Function, Op, Value
@@ -35,6 +35,8 @@ class GroupKind(Enum):
     LIBRARY = "library"
     #: A dim that the host program reads from memory.
     MEASURE = "measure"
+    #: Groups that several plans cut in ways of their own, of which the sizes of a call choose one.
+    ALTERNATIVES = "alternatives"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,6 +77,8 @@ class Plan:
     stored: frozenset[Value]
     #: The op that makes each value of the function.
     producers: Mapping[Value, Op]
+    #: What has to be there before an op runs, beside its operands.
+    waits: Mapping[Op, Sequence[Value]] = field(default_factory=dict[Op, Sequence[Value]])
 
     def text(self) -> str:
         """The plan as people and golden files read it; ops are numbered as in the function's text."""

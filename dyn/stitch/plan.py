@@ -61,6 +61,12 @@ def stitch(function: Function) -> Plan:
     return _Stitcher(*without_barriers(function)).run()
 
 
+def stitch_known(function: Function, waits: Mapping[Op, Sequence[Value]]) -> Plan:
+    """The plan of a function without barriers, whose ops wait for values beside their operands; without those of the
+    regions of its loops and choices."""
+    return _Stitcher(function, waits, regions=False).run()
+
+
 #: The kinds of ops that start a group of their own, whatever makes their operands.
 _ROOTS = {
     OpKind.CONTRACT: GroupKind.CONTRACT,
@@ -119,8 +125,8 @@ class _Draft:
 
 
 class _Stitcher:
-    def __init__(self, function: Function, waits: Mapping[Op, Sequence[Value]]) -> None:
-        self.function = function
+    def __init__(self, function: Function, waits: Mapping[Op, Sequence[Value]], *, regions: bool = True) -> None:
+        self.function, self.regions = function, regions
         #: What has to be there before an op runs, beside its operands.
         self.waits = waits
         self.facts: Facts = function.facts
@@ -540,7 +546,7 @@ class _Stitcher:
             stored.update(outputs)
             first[draft.number] = position[ops[0]]
             bodies: tuple[Plan, ...] = ()
-            if draft.kind is GroupKind.CONTROL:
+            if draft.kind is GroupKind.CONTROL and self.regions:
                 bodies = tuple([stitch(region_function(self.function, r)) for op in ops for r in op.regions])
             finished[draft.number] = Group(
                 _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends),
@@ -549,7 +555,8 @@ class _Stitcher:
         # What has effects comes as early as it can: before memory of the caller's is written, if it may.
         rank = {n: (not any(has_effect(op) for op in group.ops), first[n]) for n, group in finished.items()}
         order = self.order.sorted(lambda number: rank[number])
-        return Plan(self.function, tuple(finished[number] for number in order), frozenset(stored), self.producers)
+        groups = tuple(finished[number] for number in order)
+        return Plan(self.function, groups, frozenset(stored), self.producers, self.waits)
 
     def _is_stored(self, value: Value, group: _Draft) -> bool:
         return (

@@ -39,6 +39,7 @@ from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.memory import DimMemory
+from dyn.trace.ones import stretched_ones
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.tracer import Tracer
 
@@ -87,6 +88,9 @@ class TracedFunction:
     result_dims: tuple[Dim | None, ...] = ()
     #: What it has asked of derivatives that are taken around it.
     orders: tuple[Orders, ...] = ()
+    #: The dims that were 1 in the traced call where others were not, and were broadcast to those. They are a hint: they
+    #: say which sizes code is made for that is quicker than the general one.
+    ones: frozenset[Symbol] = frozenset()
     _binding: Binding | None = field(default=None, init=False)
 
     @property
@@ -174,6 +178,7 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) 
     return TracedFunction(
         function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated, declared,
         result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
+        ones=stretched_ones(function.facts, scope.sizes),
     )  # fmt: skip
 
 

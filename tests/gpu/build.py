@@ -11,33 +11,45 @@ from tests.shim import unit
 HERE = Path(__file__).resolve().parent
 DRIVER, SHIM = HERE / "driver", HERE.parent / "shim"
 SONAMES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so.5"}
-#: The program that is the GPU, beside the drivers.
-SERVER = "gpu"
 _COMPILE = ("-std=c++17", "-O0", "-g0", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 _LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,--version-script={DRIVER / 'exports.map'}")
 
 
-def drivers(families: Sequence[str] = ("cuda", "rocm")) -> Path:
-    """The folder with the drivers of these families, under the names of the real ones."""
-    read = [*sorted(DRIVER.iterdir()), SHIM / "abi.h"]
+def driver(family: str) -> Path:
+    """A family's driver, under the name of the real one."""
+    shared, names = _core(), [path.name for path in sorted(DRIVER.glob(f"{family}*.cpp"))]
 
     def make(folder: Path) -> None:
-        sources = {"core": ["core.cpp"]} | {f: [p.name for p in sorted(DRIVER.glob(f"{f}*.cpp"))] for f in families}
-        commands = [
-            [*_COMPILE, *_headers(part), "-c", str(DRIVER / name), "-o", str(folder / f"{name}.o")]
-            for part, names in sources.items()
-            for name in names
-        ]
-        commands.append([*_COMPILE, str(DRIVER / "server.cpp"), "-o", str(folder / SERVER), "-ldl"])
-        unit.run_compiler(commands)
-        for family in families:
-            objects = [folder / f"{name}.o" for name in (*sources["core"], *sources[family])]
-            linked = [*_LINK, f"-Wl,-soname,{SONAMES[family]}", *map(str, objects), "-o", str(folder / SONAMES[family])]
-            unit.run_compiler([[*linked, "-ldl"]])
-        for made in folder.glob("*.o"):
-            made.unlink()
+        objects = [folder / f"{name}.o" for name in names]
+        _compile([[*_headers(family), "-c", name, "-o", str(o)] for name, o in zip(names, objects, strict=True)])
+        linked = [f"-Wl,-soname,{SONAMES[family]}", *map(str, objects), str(shared / "core.o")]
+        unit.run_compiler([[*_LINK, *linked, "-o", str(folder / SONAMES[family]), "-ldl"]])
 
-    return unit.kept([*(path.read_text("utf-8") for path in read), repr((_COMPILE, _LINK, families))], make)
+    return unit.kept([*_texts(), family, repr((_COMPILE, _LINK))], make) / SONAMES[family]
+
+
+def server() -> Path:
+    """The program that is a GPU."""
+    return _core() / "gpu"
+
+
+def _core() -> Path:
+    """The folder with what drivers share."""
+
+    def make(folder: Path) -> None:
+        core = ["-c", "core.cpp", "-o", str(folder / "core.o")]
+        _compile([core, ["server.cpp", "-o", str(folder / "gpu"), "-ldl"]])
+
+    return unit.kept([*_texts(), repr(_COMPILE)], make)
+
+
+def _texts() -> list[str]:
+    return [path.read_text("utf-8") for path in (*sorted(DRIVER.iterdir()), SHIM / "abi.h")]
+
+
+def _compile(commands: Sequence[Sequence[str]]) -> None:
+    """Compile texts of the driver's, by their names."""
+    unit.run_compiler([[*_COMPILE, *(str(DRIVER / a) if a.endswith(".cpp") else a for a in c)] for c in commands])
 
 
 def module(text: str, warp: int, *, races: bool = False) -> bytes:
@@ -47,8 +59,6 @@ def module(text: str, warp: int, *, races: bool = False) -> bytes:
 
 def _headers(family: str) -> list[str]:
     """Where the vendor's header is, whose types the driver's functions have."""
-    if family == "core":
-        return []
     if family == "rocm":
         return ["-D__HIP_PLATFORM_AMD__"]
     found = import_module("cuda.pathfinder").find_nvidia_header_directory("cudart")

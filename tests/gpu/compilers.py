@@ -15,13 +15,18 @@ RESOURCES = KernelResources(registers=32, stack_bytes=0, spill_store_bytes=0, sp
 
 
 class SoftwareCudaBackend(CudaBackend):
-    """Compiles CUDA text to a module of the software GPU; loads it as any other, with the driver."""
+    """Compiles CUDA text to a module of the software GPU; loads it as any other, with the driver.
+
+    With ``races``, launches fail that race.
+    """
+
+    races = False
 
     def unavailable(self) -> str | None:
         return None
 
     def compile(self, source: Source) -> CudaBinary:
-        data = build.module(source.text, 32)
+        data = build.module(source.text, 32, races=self.races)
         return CudaBinary(data, source.symbols, "// no PTX", "", tuple([(s, RESOURCES) for s in source.symbols]))
 
 

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.gpu import compilers
+from tests.gpu.machines import KINDS, Machine
 from tests.gpu.programs import Device, on_device
 from tests.gpu.software import SoftwareGpu
 
@@ -33,6 +34,32 @@ def software_rocm(
     compilers.install_hipcc(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     yield from _watched("rocm")
+
+
+@pytest.fixture(params=KINDS)
+def new_machine(
+    request: pytest.FixtureRequest, require_tool: Callable[..., str], require_module: Callable[[str], ModuleType]
+) -> Iterator[Callable[..., Machine]]:
+    """Makes fresh drivers of a kind, with options, that nobody else finds."""
+    require_tool("g++")
+    if request.param == "cuda":  # the vendors' headers
+        require_module("cuda.pathfinder")
+    else:
+        require_tool("hipcc")
+    made: list[Machine] = []
+
+    def make(**options: int) -> Machine:
+        made.append(Machine(request.param, **options))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        machine.gpu.close()
+
+
+@pytest.fixture
+def machine(new_machine: Callable[..., Machine]) -> Machine:
+    return new_machine()
 
 
 def _watched(family: str) -> Iterator[SoftwareGpu]:

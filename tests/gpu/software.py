@@ -11,7 +11,6 @@ import functools
 import shutil
 import tempfile
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from tests.gpu import build
 
@@ -55,24 +54,27 @@ class SoftwareGpu:
 
     def __init__(self, family: str, library: ctypes.CDLL) -> None:
         self.family, self.library = family, library
+        library.software_gpu_program(str(build.server()).encode())
         library.software_gpu_calls.restype = ctypes.c_uint64
         library.software_gpu_problems.restype = library.software_gpu_leaks.restype = ctypes.c_size_t
 
     @classmethod
     def shared(cls, family: str) -> SoftwareGpu:
-        """The one driver of the process, built and loaded by the first call."""
+        """The one driver of the process, of two devices, built and loaded by the first call."""
         return _shared(family)
 
     @classmethod
     def private(cls, family: str, **options: int) -> SoftwareGpu:
         """A new driver, with nothing in it, that nobody else finds."""
-        built = build.drivers()
-        folder = Path(tempfile.mkdtemp())
-        for name in (build.SERVER, build.SONAMES[family]):  # another file is another library to the loader
-            shutil.copy2(built / name, folder / name)
-        gpu = cls(family, ctypes.CDLL(str(folder / build.SONAMES[family]), ctypes.RTLD_LOCAL))
+        with tempfile.TemporaryDirectory() as folder:  # another file is another library to the loader
+            copy = shutil.copy2(build.driver(family), folder)
+            gpu = cls(family, ctypes.CDLL(copy, ctypes.RTLD_LOCAL))
         gpu.set(**options)
         return gpu
+
+    def close(self) -> None:
+        """End a private driver's GPUs."""
+        self.library.software_gpu_stop()
 
     def set(self, **options: int) -> None:
         for name, value in options.items():
@@ -107,7 +109,17 @@ class SoftwareGpu:
         return buffer.value.decode(errors="replace").splitlines()
 
 
+def environment(family: str, **options: int) -> dict[str, str]:
+    """What another process needs in its environment to find the driver, and how that is set."""
+    return {
+        "LD_LIBRARY_PATH": str(build.driver(family).parent),
+        "SOFTWARE_GPU_PROGRAM": str(build.server()),
+        "SOFTWARE_GPU_OPTIONS": ",".join([f"{name}={value}" for name, value in options.items()]),
+    }
+
+
 @functools.cache
 def _shared(family: str) -> SoftwareGpu:
-    path = build.drivers() / build.SONAMES[family]
-    return SoftwareGpu(family, ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
+    gpu = SoftwareGpu(family, ctypes.CDLL(str(build.driver(family)), ctypes.RTLD_GLOBAL))
+    gpu.set(devices=2)
+    return gpu

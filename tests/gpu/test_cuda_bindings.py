@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +17,9 @@ import dyn
 from dyn.backends.base import Source
 from dyn.schedule.target import Target
 from tests.gpu.compilers import SoftwareCudaBackend
-from tests.gpu.software import SoftwareGpu
+from tests.gpu.software import SoftwareGpu, environment
 
+ROOT = Path(__file__).resolve().parents[2]
 TWICE = """
 extern "C" __global__ void __launch_bounds__(64) twice(const float* x, float* y, long long n) {
     for (long long i = blockIdx.x * 64 + threadIdx.x; i < n; i += gridDim.x * 64) y[i] = 2 * x[i];
@@ -62,5 +67,13 @@ def test_products_own_loader(cuda: Any) -> None:
 
 
 def test_devices(cuda: Any) -> None:
-    assert [str(d) for d in dyn.devices()] == ["cpu", "cuda"]
-    assert dyn.devices()[1].target == "cuda:sm_90a"
+    assert [f"{d}: {d.target}" for d in dyn.devices()[1:3]] == ["cuda: cuda:sm_90a", "cuda:1: cuda:sm_90a"]
+
+
+def test_another_process_finds_the_driver() -> None:
+    program = "import dyn; print([f'{d}: {d.target}' for d in dyn.devices() if d.kind == 'cuda'])"
+    variables = os.environ | environment("cuda", devices=2, arch=0x80)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=variables, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "['cuda: cuda:sm_80', 'cuda:1: cuda:sm_80']\n"

@@ -62,6 +62,8 @@ def run(
     for launch in compiled.program.launches:
         if launch.when is not None and not _holds(launch.when, env):
             continue
+        if any(_holds(condition, env) for condition in launch.unless):
+            continue
         guards: list[Array] = []
         for value in launch.buffers:
             if value not in memory:

@@ -94,19 +94,19 @@ class Suite:
             compiled[name] = compile_function(function, target, f"k{number}")
         return compiled
 
-    def _machine(self, target: Target) -> ShimModule:
-        """All programs in one translation unit."""
+    def _machine(self, target: Target, *, races: bool = False) -> ShimModule:
+        """All programs in one translation unit; with ``races`` each access of shared memory is watched."""
         texts = [text for each in self.programs(target).values() for text in each.texts.values()]
-        return ShimModule(texts, dialect_of(target), target.warp)
+        return ShimModule(texts, dialect_of(target), target.warp, races=races)
 
     def source(self, target: Target) -> Source:
         """The kernels of all programs."""
         texts = [text for each in self.programs(target).values() for text in each.texts.values()]
         return Source("\n".join(t.text for t in texts), tuple(t.symbol for t in texts))
 
-    def check(self, name: str, target: Target) -> None:
+    def check(self, name: str, target: Target, *, races: bool = False) -> None:
         """Compare a program with the reference at all of its sizes, and with itself in other grids and orders."""
-        module, case, compiled = self.machine(target), self.cases[name], self.programs(target)[name]
+        module, case, compiled = self.machine(target, races=races), self.cases[name], self.programs(target)[name]
         for sizes in case.sizes:
             arrays = case.arrays(sizes)
             expected = run_reference(compiled.program.function, arrays)

@@ -134,6 +134,10 @@ SAMPLE = Suite({name: CASES[name] for name in (
     "image of features", "undecided", "gradient of the kernel",
 )})  # fmt: skip
 
+WATCHED = Suite({
+    name: CASES[name] for name in ("right transposed", "several axes", "undecided", "of dear elements", "doubles")
+})  # fmt: skip
+
 
 @pytest.mark.parametrize("dialect", TARGETS)
 @pytest.mark.parametrize("name", CASES)
@@ -146,6 +150,13 @@ def test_contractions(name: str, dialect: str, require_tool: Callable[..., str])
 def test_hip_with_warps_of_32_lanes(name: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
     SAMPLE.check(name, gpu_target("rocm", "gfx1030"))
+
+
+@pytest.mark.parametrize("name", WATCHED.cases)
+def test_no_races(name: str, require_tool: Callable[..., str]) -> None:
+    """No thread reads what another one writes between barriers."""
+    require_tool("g++")
+    WATCHED.check(name, TARGETS["cuda"], races=True)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])

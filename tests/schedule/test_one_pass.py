@@ -12,7 +12,8 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.pipeline import Record, optimize
-from dyn.schedule import parts
+from dyn.schedule import parts, plan
+from dyn.schedule.known import KnownGroups
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
 from dyn.trace.function import LeafSpec, trace_function
@@ -34,6 +35,7 @@ def compiled(program: Program, dtype: str, *, rewritten: bool) -> Program:
     with pytest.MonkeyPatch.context() as patch:
         if not rewritten:
             patch.setattr(parts, "one_pass_variance", lambda *stages: None)
+            patch.setattr(plan, "KNOWN", KnownGroups())
         made = compile_traced(trace_function(lambda xs: program(*xs), "program", [leaf]), [])
     return lambda x: run_compiled(made, (x,))[0]
 

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from dyn.errors import IRError, NotYetError
 from dyn.schedule import contractions as contraction_tables
+from dyn.schedule import plan as plans
 from dyn.schedule import tiles
 from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.kernel import Operand, Role, Tile
+from dyn.schedule.known import KnownGroups
 from dyn.schedule.loops import Loops, Phase, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest
@@ -154,6 +156,7 @@ def _random_schedules(seed: int) -> Iterator[None]:
     """Schedules drawn at random, and no program that none can be drawn for."""
     drawn = _Drawn(Random(seed))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "KNOWN", KnownGroups())  # what was lowered by other schedules
         for table, names in _TABLES.items():
             for name in names:
                 patch.setattr(table, name, getattr(drawn, name))
@@ -238,6 +241,7 @@ def test_random_programs_on_gpus(target: Target, require_tool: Callable[..., str
 
     def compiled(program: Program, name: str) -> Compiled:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plans, "KNOWN", KnownGroups())
             schedules = _DrawnForGpus(rng)
             for table in ("elementwise", "along_rows", "columns"):
                 patch.setattr(gpu, table, getattr(schedules, table))

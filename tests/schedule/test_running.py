@@ -1,4 +1,4 @@
-"""Running reductions as generated kernels: the bits of NumPy's, at every size, in every place, for any threads."""
+"""Running reductions as generated kernels: NumPy's bits up to a part's length, in every place, for any threads."""
 
 from __future__ import annotations
 
@@ -90,3 +90,30 @@ def test_it_is_a_kernel_of_its_own_and_says_so() -> None:
     assert "running cumulative [x_0, x_1]: 1 op" in text
     assert "exponential at test_running.py" in text
     assert "stays outside: a running reduction takes nothing else" in text
+
+
+def test_long_rows_in_parts() -> None:
+    """NumPy's bits up to a part; beyond it the same whether one kernel or three launches go through parts, for any
+    number of threads, and closer to what the numbers come to."""
+    sums = {
+        "front": lambda x: dnp.cumsum(x, axis=1),
+        "back": lambda x: dyn.lax.cumsum(x, 1, reverse=True),
+        "greatest": lambda x: dyn.lax.cummax(x, 1),
+        "products": lambda x: dnp.cumprod(x * 0.01 + 1, axis=1),
+        "half": lambda x: dnp.cumsum(dnp.astype(x, "float16"), axis=1),
+        "integers": lambda x: dnp.cumsum(dnp.astype(x * 100, "int32"), axis=1, dtype="int32"),
+    }
+    shapes = [(2, 32_768), (2, 32_769), (7, 65_536), (8, 40_000), (1, 100_003), (0, 40_000), (3, 0)]
+    arrays = [np.random.default_rng(s[1]).normal(0.1, 1, s).astype(np.float32) for s in shapes]
+    for program in sums.values():
+        found: list[list[bytes]] = []
+        for variants, threads in (("none", 1), ("all", 1), ("all", 3)):
+            with dyn.config.override(variants=variants, num_threads=threads):
+                running = dyn.jit(program)
+                found.append([running(x).tobytes() for x in arrays])
+        assert found[0] == found[1] == found[2]
+    long = arrays[4]
+    found_sums = dyn.jit(sums["front"])(long)
+    exact = np.cumsum(long.astype(np.float64), axis=1)
+    assert np.abs(found_sums - exact).max() <= np.abs(np.cumsum(long, axis=1) - exact).max()
+    assert dyn.jit(sums["front"])(arrays[0]).tobytes() == np.cumsum(arrays[0], axis=1).tobytes()

@@ -19,7 +19,7 @@ _FLAGS = (
 )  # fmt: skip
 #: Loads and stores call functions of ``races.h``; places in the text are known by line.
 _RACES = ("-DSHIM_RACES", "-fsanitize=thread", "-g1")
-_KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(')
+_KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(')
 
 
 class BuildError(Exception):

@@ -95,6 +95,44 @@ def test_a_call_that_meets_a_condition_has_the_variant_compiled() -> None:
     assert [launch.kernel.variant for launch in after.events().launches] == ["loop add, nothing stretched"]
 
 
+def _sum_of_rows() -> Jitted:
+    return dyn.jit(lambda x: dnp.sum(x * 2, axis=-1))
+
+
+def _ran(f: Jitted, x: Array) -> tuple[list[str], bytes]:
+    """The variants that a call runs, and the bits of its result."""
+    with dyn.profile() as profile:
+        result = f(x)
+    return [launch.kernel.variant for launch in profile.events().launches], result.tobytes()
+
+
+def test_launches_in_parts_run_once_all_of_them_are_made() -> None:
+    """One kernel does what they do until then; nothing waits for them, and the bits are the same."""
+    short, long = _array(5, 7), _array(2, 100_003)
+    f = _sum_of_rows()
+    assert _ran(f, short)[0] == ["stitch reduce_multiply"]
+    one, first = _ran(f, long)
+    assert one == ["reduce_multiply, parts one by one"]
+    assert finish()
+    several, second = _ran(f, long)
+    assert several == ["reduce_multiply, parts", "reduce_multiply, parts joined"]
+    assert first == second
+    assert _ran(f, short)[0] == ["stitch reduce_multiply"]
+
+
+def test_launches_in_parts_are_compiled_ahead_and_by_calls_that_choose_them() -> None:
+    parts = ["reduce_multiply, parts", "reduce_multiply, parts joined"]
+    long = _array(2, 100_003)
+    f = _sum_of_rows()
+    f(_array(5, 7))
+    f.prepare([(dyn.ShapeDtypeStruct(long.shape, "float32"),)])
+    assert _ran(f, long)[0] == parts
+    CODES.clear()
+    g = _sum_of_rows()
+    g(long)
+    assert _ran(g, long)[0] == parts
+
+
 def test_calls_by_the_native_entry_have_them_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
     f = _add()
     x, row, y = _array(5, 7), _array(1, 7), _array(5, 7, seed=1)

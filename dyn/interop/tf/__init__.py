@@ -6,5 +6,6 @@ check()
 
 from dyn.interop.tf.fallback import FallbackWarning  # noqa: E402  # TensorFlow is there
 from dyn.interop.tf.jit import TfJitted, jit  # noqa: E402
+from dyn.interop.tf.saved import load  # noqa: E402
 
-__all__ = ["FallbackWarning", "TfJitted", "jit"]
+__all__ = ["FallbackWarning", "TfJitted", "jit", "load"]

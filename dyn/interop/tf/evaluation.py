@@ -56,6 +56,10 @@ class Piece:
     reason: str
 
 
+#: The values of nodes' outputs, by the names of the nodes.
+Known = dict[str, Sequence[Any]]
+
+
 class Evaluation:
     """A graph that is read in a trace.
 
@@ -77,13 +81,15 @@ class Evaluation:
 
     def run(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
         """The values of a graph's outputs."""
-        known: dict[str, Sequence[Any]] = {
-            name: (value,) for name, value in zip(graph.arguments, arguments, strict=True)
-        }
-        for node in graph.needed:
+        known = Known(zip(graph.arguments, [(value,) for value in arguments], strict=True))
+        self.read(graph, graph.needed, known)
+        return [known[name][number] for name, number in graph.outputs]
+
+    def read(self, graph: Graph, nodes: Iterable[Node], known: Known) -> None:
+        """Read nodes of a graph, after which the values of their outputs are ``known``, too."""
+        for node in nodes:
             inputs = [known[name][number] for name, number in node.inputs]
             known[node.name] = self._node(Call(self, graph, node, inputs))
-        return [known[name][number] for name, number in graph.outputs]
 
     def within(self, state: State) -> Evaluation:
         """The reading of a region, which has a state of its own."""

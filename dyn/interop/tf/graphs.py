@@ -70,13 +70,13 @@ class Graph:
         arguments = set(self.arguments)
         return tuple([node for name, node in self.nodes.items() if name in reached and name not in arguments])
 
-    @cached_property
-    def uses(self) -> Mapping[str, int]:
-        """How often each node's tensors are read by nodes that run, and returned."""
-        counts: dict[str, int] = {}
-        for name in [*[name for node in self.needed for name, _ in node.inputs], *[name for name, _ in self.outputs]]:
-            counts[name] = counts.get(name, 0) + 1
-        return counts
+    def depending(self, arguments: Sequence[str]) -> frozenset[str]:
+        """The nodes that run and depend on some of the arguments, by name."""
+        found = set(arguments)
+        for node in self.needed:
+            if any(name in found for name, _ in node.inputs) or not found.isdisjoint(node.controls):
+                found.add(node.name)
+        return frozenset(found)
 
     def source(self, tensor: Tensor) -> Tensor:
         """The tensor that this one is, behind operations that give what they are given."""

@@ -14,6 +14,7 @@ tf: Any = importlib.import_module("tensorflow")
 pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
 context: Any = importlib.import_module("tensorflow.python.eager.context")
 record: Any = importlib.import_module("tensorflow.python.eager.record")
+tape: Any = importlib.import_module("tensorflow.python.eager.tape")
 #: The definitions of operations.
 op_def_registry: Any = importlib.import_module("tensorflow.python.framework.op_def_registry")
 resource_variable_ops: Any = importlib.import_module("tensorflow.python.ops.resource_variable_ops")

@@ -13,7 +13,7 @@ from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, DynError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.tf.fallback import OF_CALLERS, Failure, pieces_text, warn_of_failure, warn_of_pieces
-from dyn.interop.tf.gradients import recorded
+from dyn.interop.tf.gradients import RecordedProgram, is_recording
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.programs import Program
 from dyn.interop.tf.values import dyn_dtype
@@ -84,6 +84,8 @@ class TfJitted:
         self._versions: dict[Any, tuple[_Version, ...]] = {}
         #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
         self._plain: dict[Any, Program] = {}
+        #: Programs with their gradients, by those without.
+        self._gradients: dict[_Version, Program] = {}
         self._said: set[Any] = set()
         self._traces = 0
 
@@ -123,19 +125,22 @@ class TfJitted:
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
             return self._by_tensorflow(version.failure, args, kwargs)
-        known = len(version.program.pieces)
+        program = version.program
+        known = len(program.pieces)
         try:
-            result = recorded(version.program, tensors)
+            if is_recording(tensors, program):
+                program = self._recorded(version, tensors, rest, tree)
+            result = program(tensors)
         except OF_CALLERS:
             raise
         except DynError as error:
-            if self._strict or len(version.program.pieces) != known:
+            if self._strict or len(program.pieces) != known:
                 raise
             failure = Failure.of(error)
             result = self._by_tensorflow(failure, args, kwargs)
             self._replace(version, failure)
             return result
-        for pieces in version.program.pieces[known:]:
+        for pieces in program.pieces:
             if pieces:
                 self._report(pieces)
         is_plain = version.is_open and not kwargs and len(args) == len(leaves) == len(tensors)
@@ -226,6 +231,20 @@ class TfJitted:
                 return _Version(None, fixed, Failure.of(error))
         raise AssertionError("the last attempt returns or raises")
 
+    def _recorded(
+        self, version: _Version, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec
+    ) -> Program:
+        """The program that a tape records, with its gradient."""
+        with self._lock:
+            found = self._gradients.get(version)
+            if found is None:
+                assert version.program is not None, "the caller has one"
+                specs = [
+                    tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(version.fixed, tensors, strict=True)
+                ]
+                found = self._gradients[version] = RecordedProgram(self._flat(rest, tree), specs, version.program)
+        return found
+
     def _flat(self, rest: tuple[Static | None, ...], tree: TreeSpec) -> Callable[..., Any]:
         """The function of its tensors alone."""
         function = self._function
@@ -263,12 +282,14 @@ class TfJitted:
                     parts.append(f"sizes are fixed to {version.fixed}, for TensorFlow cannot trace it: {version.why}")
                 parts.append(str(version.program.function.explain()))
                 parts += [pieces_text(pieces) for pieces in version.program.pieces if pieces]
+        parts += [str(program.function.explain()) for program in list(self._gradients.values())]
         failures = [said for said in self._said if isinstance(said, Failure)]
         return "\n\n".join([*parts, *[f"calls in TensorFlow: {failure}" for failure in failures]])
 
     def _programs(self) -> list[Program]:
         versions = [version for known in list(self._versions.values()) for version in known]
-        return [version.program for version in versions if version.program is not None]
+        plain = [version.program for version in versions if version.program is not None]
+        return [*plain, *list(self._gradients.values())]
 
 
 def _ladder(shapes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int | None, ...], ...]]:

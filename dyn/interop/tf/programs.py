@@ -89,7 +89,7 @@ class Program:
     """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow."""
 
     def __init__(self, concrete: Any, name: str, *, strict: bool) -> None:
-        self.concrete, self.name = concrete, name
+        self.concrete, self.name, self.strict = concrete, name, strict
         graph = concrete.graph
         effects = [op.name for op in graph.control_outputs]
         self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
@@ -136,6 +136,12 @@ class Program:
             state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
         evaluation = Evaluation(self.library, state, self._otherwise)
         made = evaluation.run(self.graph, [*args, *self._captured])
+        outputs = self._collected(made, args, state)
+        self.pieces.append(tuple(evaluation.pieces))
+        return outputs
+
+    def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: State) -> Outputs:
+        """The values of outputs, and of what is assigned, as results with a plan."""
         results: list[Tracer] = []
         outputs: list[tuple[str, Any]] = []
         for value in made:
@@ -144,7 +150,7 @@ class Program:
                 outputs.append(("argument", place))
             elif isinstance(value, Tracer | Sizes):
                 outputs.append(("result", len(results)))
-                results.append(_data(value))
+                results.append(data_here(value))
             elif isinstance(value, np.ndarray):
                 outputs.append(("constant", tf.constant(value)))
             else:
@@ -154,33 +160,35 @@ class Program:
             if isinstance(key, Resource):
                 writes.append((key.number, len(results)))
                 results.append(state.get(key))
-        self.pieces.append(tuple(evaluation.pieces))
         return Outputs(Plan(tuple(outputs), tuple(writes)), results)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """The result of a call with these tensors."""
         eager = context.context()
-        given = tuple([tensor._numpy() for tensor in tensors])
-        variables = tuple([one.read(eager)._numpy() for one in self.variables])
-        made = self.function(given, variables, self._seed())
-        return self.finished(made, tensors, eager)
+        made = self.run(tensors, [one.read(eager) for one in self.variables])
+        results = [from_array(one) for one in made.results]
+        return self.packed(self.finished(made.plan, results, tensors, eager))
 
-    def _seed(self) -> Any:
+    def run(self, tensors: Sequence[Any], variables: Sequence[Any]) -> Any:
+        """What the compiled function gives for tensors, and for what was read of variables."""
+        given = tuple([tensor._numpy() for tensor in tensors])
+        return self.function(given, tuple([value._numpy() for value in variables]), self.seed())
+
+    def seed(self) -> Any:
+        """The seed of a call, which follows ``tf.random.set_seed``."""
         if not self.draws:
             return None
         low = context.internal_operation_seed()
         return np.uint32(low & 0xFFFFFFFF)
 
-    def finished(self, made: Outputs, tensors: Sequence[Any], eager: Any) -> Any:
-        """The function's result, once variables are assigned."""
-        results = [from_array(one) for one in made.results]
-        for number, result in made.plan.writes:
+    def finished(self, plan: Plan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
+        """The tensors of outputs, once variables are assigned."""
+        for number, result in plan.writes:
             self.variables[number].assign(eager, results[result])
-        outputs = [
+        return [
             results[what] if kind == "result" else tensors[what] if kind == "argument" else what
-            for kind, what in made.plan.outputs
+            for kind, what in plan.outputs
         ]
-        return self.packed(outputs)
 
     def packed(self, outputs: Sequence[Any]) -> Any:
         """Outputs in the structure that the function returns."""
@@ -191,7 +199,8 @@ class Program:
         return tf.nest.pack_sequence_as(self._structure, flat)
 
 
-def _data(value: Any) -> Tracer:
+def data_here(value: Any) -> Tracer:
+    """A value as data of the trace at hand."""
     trace = current_trace()
     assert trace is not None, "programs are traced"
     return data(trace, value)

@@ -23,7 +23,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.conditions import Comparison, Junction
-from dyn.shapes import Dim, SymExpr
+from dyn.shapes import Dim, SymExpr, free_symbols
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
@@ -110,6 +110,22 @@ def settled(elements: Array, dtype: DType) -> Array | Sizes:
 def elements_of(value: Array | Sizes) -> Array:
     """The elements of a value that is known: numbers, or objects where some are dims."""
     return value.elements if isinstance(value, Sizes) else value
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two known values are equal in each call."""
+    first, second = elements_of(a), elements_of(b)
+    return first.shape == second.shape and all(x == y for x, y in zip(first.flat, second.flat, strict=True))
+
+
+def is_of_arguments(value: Any) -> bool:
+    """Whether the sizes in a known value follow from those of arguments: no part of the program finds them out."""
+    dims = [one for one in value.elements.flat if isinstance(one, SymExpr)] if isinstance(value, Sizes) else []
+    return not any(symbol.measured for dim in dims for symbol in free_symbols(dim)) and not _has_conditions(value)
+
+
+def _has_conditions(value: Any) -> bool:
+    return isinstance(value, Sizes) and any(isinstance(one, Comparison | Junction) for one in value.elements.flat)
 
 
 def is_known(value: object) -> bool:

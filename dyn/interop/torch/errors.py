@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dyn.errors import AxisError, OutOfRangeError, ShapeError
+from torch._C import _LinAlgError  # pyright: ignore[reportAttributeAccessIssue]  # torch.linalg has it for what is raised
+
+from dyn.errors import AxisError, DomainError, OutOfRangeError, ShapeError
 
 
 class TorchShapeError(ShapeError, RuntimeError):
@@ -13,6 +15,14 @@ class TorchShapeError(ShapeError, RuntimeError):
 class TorchOutOfRangeError(OutOfRangeError, TorchShapeError):
     """An index out of range: PyTorch's operations raise an ``IndexError`` or a ``RuntimeError`` for it, and this is
     both."""
+
+
+class TorchDomainError(DomainError, RuntimeError):
+    """Elements that an operation has no result for: an integer divided by 0, weights that are negative."""
+
+
+class TorchLinAlgError(TorchDomainError, _LinAlgError):  # pyright: ignore[reportUntypedBaseClass]  # of C
+    """A matrix that has no inverse, no factors or no solution."""
 
 
 def torch_error(error: ShapeError) -> ShapeError:

@@ -13,13 +13,13 @@ from types import TracebackType
 
 import torch
 
-from dyn.errors import ArgumentError, DynError, ShapeError, problem_of
+from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
 from dyn.interop.torch.eager import Piece
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at, user_loc
 
 #: Errors of whoever calls the function. All others, where the function as it is does not raise, are dyn's own.
-OF_CALLERS = (ShapeError, ArgumentError, MemoryError)
+OF_CALLERS = (ShapeError, DomainError, ArgumentError, MemoryError)
 
 
 class FallbackWarning(UserWarning):

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -27,17 +26,23 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError, TraceError
-from dyn.interop.torch.composites import chosen, current_tracing, refuse_second_derivatives
-from dyn.interop.torch.function_modes import FunctionMode
-from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.numbers import number_of
-from dyn.interop.torch.scopes import RunAgain, Scope
+from dyn.interop.torch.composites import chosen, current_tracing
+from dyn.interop.torch.region_gradients import (
+    Recorded,
+    attached,
+    is_differentiable,
+    refuse_writes,
+    with_gradients,
+    with_others,
+    zeros_like,
+)  # fmt: skip
+from dyn.interop.torch.regions import Leaf, Needs, here, in_region, left_by, value_of, write_back, written_out
+from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import as_dyn
-from dyn.interop.torch.tensors import Storage, inverse, record_of
+from dyn.interop.torch.tensors import inverse, record_of
 from dyn.interop.torch.tracing import HIGHER_ORDER, Tracing
 from dyn.source import user_loc
 from dyn.trace import control
-from dyn.trace.context import Trace, current_trace
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes right below is asked by the function that is called here.
@@ -64,252 +69,6 @@ def higher_order(operation: Any) -> Callable[[Function], Function]:
     return register
 
 
-def _here() -> Trace:
-    trace = current_trace()
-    assert trace is not None, "operations are written in a trace"
-    return trace
-
-
-# ---- what goes into a region and comes out of it --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A leaf of what a region gives: a tensor, whose axes lie in memory in ``order``, an integer, or nothing."""
-
-    kind: type
-    dtype: torch.dtype | None = None
-    device: torch.device | None = None
-    order: Order | None = None
-    #: The integer, where it is known.
-    number: int | None = None
-
-    @staticmethod
-    def of(tracing: Tracing, leaf: Any, what: str) -> _Leaf:
-        """The leaf of a tensor, an integer or None; TraceError for anything else."""
-        if isinstance(leaf, torch.Tensor):
-            record = record_of(tracing.taken(leaf))
-            return _Leaf(torch.Tensor, leaf.dtype, leaf.device, record.order)
-        if isinstance(leaf, torch.SymInt) or (isinstance(leaf, int) and not isinstance(leaf, bool)):
-            return _Leaf(int, number=leaf if isinstance(leaf, int) else None)
-        if leaf is not None:
-            raise TraceError(
-                f"{what} gives a {type(leaf).__name__}.", loc=user_loc(), remedy="return tensors and integers."
-            )
-        return _Leaf(type(None))
-
-    def varying(self) -> _Leaf:
-        """The leaf as it is at any step: an integer of which no value is known."""
-        return replace(self, number=None)
-
-    def in_rows(self) -> _Leaf:
-        """The leaf of what is stacked of it."""
-        return replace(self, order=None)
-
-    def beside(self, other: _Leaf, what: str) -> _Leaf:
-        """The leaf that may be either."""
-        if self.kind is not other.kind:
-            raise TraceError(
-                f"{what} gives {self.kind.__name__} one way and {other.kind.__name__} another.", loc=user_loc()
-            )
-        order = self.order if self.order == other.order else None
-        return _Leaf(self.kind, self.dtype, self.device, order, self.number if self.number == other.number else None)
-
-    def made(self, tracing: Tracing, value: Any) -> Any:
-        """The PyTorch side of a value."""
-        if self.kind is int:
-            return number_of(tracing.env, value) if self.number is None else self.number
-        if value is None:
-            return None
-        assert self.dtype is not None, "tensors have dtypes"
-        assert self.device is not None, "and devices"
-        return tracing.maker.fresh(value, self.dtype, self.device, self.order)
-
-
-def _value(tracing: Tracing, leaf: Any) -> Any:
-    """The value of a tensor or an integer."""
-    if isinstance(leaf, torch.Tensor):
-        tracing.note_read(leaf)
-        return record_of(tracing.taken(leaf)).value
-    return dnp.asarray(as_dyn(tracing.trace, leaf), dtype="int64")
-
-
-@dataclass(slots=True)
-class _Needs:
-    """Needs of an operation's regions, found by tracing them: memory that they write, a number for each step, the
-    states that the derivative of a loop starts its steps from."""
-
-    written: tuple[Storage, ...] = ()
-    steps: bool = False
-    states: bool = False
-
-    def again(self, *, written: Sequence[Storage] = (), steps: bool = False, states: bool = False) -> None:
-        """Have the regions traced once more, with what they need."""
-        self.written = (*self.written, *written)
-        self.steps, self.states = self.steps or steps, self.states or states
-        raise RunAgain
-
-
-def _written_out(tracing: Tracing, write: Callable[[_Needs], Any]) -> Any:
-    """An operation as ``write`` writes it, with all that its regions need."""
-    needs = _Needs()
-    pieces, count = len(tracing.pieces), tracing.keys.position
-    while True:
-        try:
-            return write(needs)
-        except RunAgain:
-            del tracing.pieces[pieces:]
-            tracing.keys.go_to(count)
-
-
-@contextlib.contextmanager
-def _region(
-    tracing: Tracing, needs: _Needs, memory: Sequence[Tracer], step: Any = None, *, is_loop: bool = False
-) -> Iterator[Scope]:
-    """Run PyTorch's code in the region that is being traced, in which the memory that it writes has these elements."""
-    with tracing.scope() as scope, tracing.keys.drawing_in(_here(), step), torch.no_grad():
-        for storage, value in zip(needs.written, memory, strict=True):
-            scope.note_write(storage)
-            storage.put(value)
-        drawn = tracing.keys.position
-        yield scope
-        written = [storage for storage in scope.written if storage not in needs.written]
-        steps = is_loop and tracing.keys.position != drawn and not needs.steps
-        if written or steps:
-            needs.again(written=written, steps=steps)
-
-
-def _left(needs: _Needs) -> list[Tracer]:
-    """The elements of the memory that a region writes, as it leaves them."""
-    return [storage.value for storage in needs.written]
-
-
-def _write_back(tracing: Tracing, needs: _Needs, values: Sequence[Tracer]) -> None:
-    """Have the memory that regions write be as they left it."""
-    for storage, value in zip(needs.written, values, strict=True):
-        for scope in tracing.scopes:
-            scope.note_write(storage)
-        storage.put(value)
-
-
-# ---- derivatives ----------------------------------------------------------------------------------------------------
-
-
-class _InPlaceOf(FunctionMode):
-    """While it is active, operations are given other tensors in the place of some, by identity."""
-
-    def __init__(self, others: Mapping[int, Any]) -> None:
-        super().__init__(HIGHER_ORDER)
-        self.others = others
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.call(func, *_with_others((args, kwargs or {}), self.others))
-
-
-class _Recorded:
-    """PyTorch's state in the forward pass, under which a region is run once more in the backward pass."""
-
-    def __init__(self, tracing: Tracing, keys: Mapping[Any, int]) -> None:
-        self.tracing, self.keys = tracing, keys
-        self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-
-    def alias(self, tensor: Any) -> Any:
-        """A tensor from outside, of which autograd knows nothing but what the region does with it."""
-        return self.tracing.taken(tensor).detach().requires_grad_()
-
-    def pulled(
-        self, run: Callable[[], Any], leaves: Sequence[Any], others: Mapping[int, Any], cotangents: Sequence[Any],
-        step: Any = None,
-    ) -> list[Tracer]:  # fmt: skip
-        """Cotangents of ``leaves`` in the region that is being traced, from those of the tensors that ``run()`` gives.
-
-        ``others`` stand in the place of tensors that it closes over, by their identity.
-        """
-        tracing, drawn = self.tracing, self.tracing.keys.position
-        enabled, dtype = self.autocast
-        tracing.keys.go_to(self.keys)
-        with (
-            tracing.scope() as scope, tracing.keys.drawing_in(_here(), step), torch.enable_grad(),
-            torch.autocast("cpu", dtype=dtype, enabled=enabled, cache_enabled=False),
-        ):  # fmt: skip
-            with _InPlaceOf(others):
-                made = [one for one in tree_leaves(run()) if _is_differentiable(one)]
-            if scope.read or scope.written:
-                raise NotYetError(
-                    "gradients through a branch or loop, of a tensor that PyTorch's functions are not given as it is.",
-                    loc=user_loc(),
-                    remedy="pass tensors that have gradients as operands, and write to none of them.",
-                )
-            asked = [pair for pair in zip(made, cotangents, strict=True) if pair[0].requires_grad]
-            found: Sequence[Any] = [None] * len(leaves)
-            if asked:
-                outputs, given = ([pair[side] for pair in asked] for side in (0, 1))
-                found = torch.autograd.grad(outputs, list(leaves), given, allow_unused=True)
-        tracing.keys.go_to(drawn)
-        pairs = zip(found, [_value(tracing, leaf) for leaf in leaves], strict=True)
-        return [_zeros(like) if one is None else _value(tracing, one) for one, like in pairs]
-
-
-def _zeros(like: Tracer) -> Tracer:
-    return dnp.zeros(like.shape, dtype=like.dtype)
-
-
-def _is_differentiable(tensor: Any) -> bool:
-    return isinstance(tensor, torch.Tensor) and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
-
-
-class _Pull(torch.autograd.Function):
-    """The node of autograd's graph that an operation is: ``pull`` gives cotangents of inputs from those of results."""
-
-    @staticmethod
-    def forward(ctx: Any, pull: Function, results: Sequence[Any], *inputs: Any) -> Any:
-        ctx.pull = pull
-        ctx.save_for_backward(*inputs)
-        ctx.mark_non_differentiable(*[one for one in results if not _is_differentiable(one)])
-        ctx.is_differentiable = [_is_differentiable(one) for one in results]
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        refuse_second_derivatives("a branch or loop")
-        _ = ctx.saved_tensors  # PyTorch's check that none was written since
-        given = [one for one, asked in zip(cotangents, ctx.is_differentiable, strict=True) if asked]
-        return None, None, *ctx.pull(given)
-
-
-def _attached(
-    tracing: Tracing, results: list[Any], pull: Callable[[Sequence[Any]], Mapping[int, Tracer]], inputs: dict[int, Any]
-) -> list[Any]:
-    """Results that know what they depend on.
-
-    ``pull`` gives the cotangents of inputs, by identity, from those of the results that have some.
-    """
-    tensors = [one for one in results if isinstance(one, torch.Tensor)]
-    if not inputs or not any(map(_is_differentiable, tensors)):
-        return results
-
-    def pulled(cotangents: Sequence[Any]) -> list[Any]:
-        found = pull(cotangents)
-        return [tracing.maker.fresh(found[key], one.dtype, one.device) for key, one in inputs.items()]
-
-    made = iter(_Pull.apply(pulled, tensors, *inputs.values()))
-    return [next(made) if isinstance(one, torch.Tensor) else one for one in results]
-
-
-def _with_gradients(*trees: Any) -> dict[int, Any]:
-    """The tensors of trees that get gradients, by identity."""
-    return {id(leaf): leaf for leaf in tree_leaves(trees) if isinstance(leaf, torch.Tensor) and leaf.requires_grad}
-
-
-def _refuse_writes(needs: _Needs, what: str) -> None:
-    if needs.written:
-        raise NotYetError(
-            f"gradients through {what} that writes to tensors from outside.",
-            loc=user_loc(),
-            remedy="return what is written, or call it under torch.no_grad().",
-        )
-
-
 # ---- branches -------------------------------------------------------------------------------------------------------
 
 
@@ -323,17 +82,17 @@ def cond(tracing: Tracing, pred: Any, true_fn: Function, false_fn: Function, ope
 
     def choose(branch: Callable[[Function], Sequence[Tracer]]) -> list[Tracer]:
         ways = [functools.partial(branch, function) for function in (true_fn, false_fn)]
-        return control.switch(_here(), flag, ways, (), "cond")
+        return control.switch(here(), flag, ways, (), "cond")
 
-    def write(needs: _Needs) -> Any:
-        ends: list[tuple[TreeSpec, list[_Leaf]]] = []
+    def write(needs: Needs) -> Any:
+        ends: list[tuple[TreeSpec, list[Leaf]]] = []
         read: dict[int, Any] = {}
 
         def branch(function: Function) -> list[Tracer]:
-            with _region(tracing, needs, _left(needs)) as scope:
+            with in_region(tracing, needs, left_by(needs)) as scope:
                 leaves, tree = tree_flatten(function(*operands))
-                ends.append((tree, [_Leaf.of(tracing, leaf, "a branch of cond") for leaf in leaves]))
-                made = [_value(tracing, leaf) for leaf in leaves if leaf is not None] + _left(needs)
+                ends.append((tree, [Leaf.of(tracing, leaf, "a branch of cond") for leaf in leaves]))
+                made = [value_of(tracing, leaf) for leaf in leaves if leaf is not None] + left_by(needs)
             read.update(scope.read)
             return made
 
@@ -341,26 +100,26 @@ def cond(tracing: Tracing, pred: Any, true_fn: Function, false_fn: Function, ope
         (tree, own), (other, its) = ends
         if tree != other:
             raise TraceError(f"a branch of cond gives {tree}, and the other one {other}.", loc=user_loc())
-        inputs = _with_gradients(operands, list(read.values())) if has_gradients else {}
+        inputs = with_gradients(operands, list(read.values())) if has_gradients else {}
         if inputs:
-            _refuse_writes(needs, "a cond")
+            refuse_writes(needs, "a cond")
         leaves = [a.beside(b, "cond") for a, b in zip(own, its, strict=True)]
         results = [leaf.made(tracing, None if leaf.kind is type(None) else next(values)) for leaf in leaves]
-        _write_back(tracing, needs, list(values))
+        write_back(tracing, needs, list(values))
         return results, tree, inputs
 
-    results, tree, inputs = _written_out(tracing, write)
-    recorded = _Recorded(tracing, drawn)
+    results, tree, inputs = written_out(tracing, write)
+    recorded = Recorded(tracing, drawn)
 
     def pull(cotangents: Sequence[Any]) -> Mapping[int, Tracer]:
         def branch(function: Function) -> list[Tracer]:
             aliases = {key: recorded.alias(one) for key, one in inputs.items()}
-            own = _with_others(operands, aliases)
+            own = with_others(operands, aliases)
             return recorded.pulled(lambda: function(*own), list(aliases.values()), aliases, cotangents)
 
         return dict(zip(inputs, choose(branch), strict=True))
 
-    return tree_unflatten(_attached(tracing, results, pull, inputs), tree)
+    return tree_unflatten(attached(tracing, results, pull, inputs), tree)
 
 
 def _cond_of_a_batch(
@@ -372,17 +131,12 @@ def _cond_of_a_batch(
     return tree_map(lambda a, b: None if a is None else torch.where(condition.reshape(()) != 0, a, b), *ways)
 
 
-def _with_others(tree: Any, others: Mapping[int, Any]) -> Any:
-    """A tree with other leaves in the place of some, by identity."""
-    return tree_map(lambda one: others.get(id(one), one), tree)
-
-
 def _truth(tracing: Tracing, condition: Any) -> Tracer:
     """A condition, of any form that PyTorch has, as a scalar."""
     if isinstance(condition, torch.SymBool):
         return dnp.asarray(cast(Any, condition.node).scalar())
     if isinstance(condition, torch.Tensor):
-        return dnp.reshape(_value(tracing, condition), ()) != 0
+        return dnp.reshape(value_of(tracing, condition), ()) != 0
     return dnp.asarray(bool(condition))
 
 
@@ -394,11 +148,11 @@ def while_loop(
     tracing: Tracing, cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any],
     mutated_arg_indices: str = "",
 ) -> Any:  # fmt: skip
-    starts = [_Leaf.of(tracing, one, "while_loop").varying() for one in carried]
+    starts = [Leaf.of(tracing, one, "while_loop").varying() for one in carried]
     count, has_gradients = len(starts), torch.is_grad_enabled()
 
-    def write(needs: _Needs) -> Any:
-        ends: list[list[_Leaf]] = []
+    def write(needs: Needs) -> Any:
+        ends: list[list[Leaf]] = []
         trees: list[TreeSpec] = []
         read: dict[int, Any] = {}
 
@@ -407,7 +161,7 @@ def while_loop(
 
         def region(state: Sequence[Tracer]) -> contextlib.AbstractContextManager[Scope]:
             memory = state[count : count + len(needs.written)]
-            return _region(tracing, needs, memory, state[-1] if needs.steps else None, is_loop=True)
+            return in_region(tracing, needs, memory, state[-1] if needs.steps else None, is_loop=True)
 
         def condition(state: Sequence[Tracer]) -> Tracer:
             with region(state) as scope:
@@ -425,15 +179,15 @@ def while_loop(
             with region(state) as scope:
                 leaves, tree = tree_flatten(body_fn(*given(state), *additional))
                 trees.append(tree)
-                ends.append([_Leaf.of(tracing, leaf, "the body of while_loop") for leaf in leaves])
-                made = [_value(tracing, leaf) for leaf in leaves] + _left(needs)
+                ends.append([Leaf.of(tracing, leaf, "the body of while_loop") for leaf in leaves])
+                made = [value_of(tracing, leaf) for leaf in leaves] + left_by(needs)
             read.update(scope.read)
             return [*made, dnp.add(state[-1], 1)] if needs.steps else made
 
-        start = [_value(tracing, one) for one in carried] + _left(needs)
+        start = [value_of(tracing, one) for one in carried] + left_by(needs)
         start += [dnp.zeros((), dtype="int64")] if needs.steps else []
-        made = control.while_loop(_here(), condition, body, start)
-        if has_gradients and _with_gradients(carried, additional, list(read.values())):
+        made = control.while_loop(here(), condition, body, start)
+        if has_gradients and with_gradients(carried, additional, list(read.values())):
             raise NotYetError(
                 "gradients through while_loop, whose steps are not counted before it runs.",
                 loc=user_loc(),
@@ -441,10 +195,10 @@ def while_loop(
             )
         leaves = [a.beside(b, "while_loop") for a, b in zip(starts, ends[-1], strict=True)]
         results = [leaf.made(tracing, value) for leaf, value in zip(leaves, made, strict=False)]
-        _write_back(tracing, needs, made[count : count + len(needs.written)])
+        write_back(tracing, needs, made[count : count + len(needs.written)])
         return tree_unflatten(results, trees[-1])
 
-    return _written_out(tracing, write)
+    return written_out(tracing, write)
 
 
 @higher_order(scan_op)
@@ -509,10 +263,10 @@ class _Scan:
     ) -> None:  # fmt: skip
         self.tracing, self.function, self.what = tracing, function, what
         self.init, self.xs, self.more = tuple(init), tuple(xs), tuple(more)
-        self.starts = [_Leaf.of(tracing, one, what) for one in init]
+        self.starts = [Leaf.of(tracing, one, what) for one in init]
         self.count = len(self.starts)
         self.has_gradients = torch.is_grad_enabled()
-        self.recorded = _Recorded(tracing, tracing.keys.position)
+        self.recorded = Recorded(tracing, tracing.keys.position)
         #: The tensors that get gradients: all of them, and those that each step is given as they are.
         self.inputs: dict[int, Any] = {}
         self.shared: dict[int, Any] = {}
@@ -522,7 +276,7 @@ class _Scan:
 
     def results(self) -> list[Any]:
         """The last state, and what is stacked."""
-        return _attached(self.tracing, _written_out(self.tracing, self._write), self._pull, self.inputs)
+        return attached(self.tracing, written_out(self.tracing, self._write), self._pull, self.inputs)
 
     def _rows(self, values: Sequence[Tracer]) -> list[Any]:
         made = zip(values, self.xs, strict=False)
@@ -532,23 +286,23 @@ class _Scan:
         return [leaf.made(self.tracing, value) for leaf, value in zip(self.starts, values, strict=False)]
 
     def _values(self, tensors: Sequence[Any]) -> list[Tracer]:
-        return [_value(self.tracing, one) for one in tensors]
+        return [value_of(self.tracing, one) for one in tensors]
 
-    def _write(self, needs: _Needs) -> list[Any]:
+    def _write(self, needs: Needs) -> list[Any]:
         tracing, count = self.tracing, self.count
-        ends: list[list[_Leaf]] = []
+        ends: list[list[Leaf]] = []
         read: dict[int, Any] = {}
 
         def step(state: Sequence[Tracer], row: Sequence[Tracer]) -> Any:
-            with _region(tracing, needs, state[count:], row[-1] if needs.steps else None, is_loop=True) as scope:
+            with in_region(tracing, needs, state[count:], row[-1] if needs.steps else None, is_loop=True) as scope:
                 made = self.function(*self._carried(state), *self._rows(row), *self.more)
                 leaves = tree_leaves(made, is_leaf=lambda one: one is None)
-                ends.append([_Leaf.of(tracing, leaf, f"the body of {self.what}") for leaf in leaves])
-                values = [None if leaf is None else _value(tracing, leaf) for leaf in leaves]
-                carried = [*values[:count], *_left(needs)]
+                ends.append([Leaf.of(tracing, leaf, f"the body of {self.what}") for leaf in leaves])
+                values = [None if leaf is None else value_of(tracing, leaf) for leaf in leaves]
+                carried = [*values[:count], *left_by(needs)]
             read.update(scope.read)
-            self.shared = _with_gradients(self.more, list(read.values())) if self.has_gradients else {}
-            self.inputs = {**_with_gradients(self.init, self.xs), **self.shared} if self.has_gradients else {}
+            self.shared = with_gradients(self.more, list(read.values())) if self.has_gradients else {}
+            self.inputs = {**with_gradients(self.init, self.xs), **self.shared} if self.has_gradients else {}
             if self.inputs and not needs.states:
                 needs.again(states=True)
             stacked = [one for one in values[count:] if one is not None]
@@ -557,23 +311,23 @@ class _Scan:
         self.numbers = []
         if needs.steps:
             self.numbers = [dnp.arange(as_dyn(tracing.trace, self.xs[0].shape[0]), dtype="int64")]
-        start, over = [*self._values(self.init), *_left(needs)], [*self._values(self.xs), *self.numbers]
-        last, stacked = control.scan(_here(), step, start, over, None, False, self.what)
+        start, over = [*self._values(self.init), *left_by(needs)], [*self._values(self.xs), *self.numbers]
+        last, stacked = control.scan(here(), step, start, over, None, False, self.what)
         if self.inputs:
-            _refuse_writes(needs, f"a {self.what}")
+            refuse_writes(needs, f"a {self.what}")
         own, rows = ends[-1], iter(stacked)
         both = zip(self.starts, own, last, strict=False)
         results = [a.beside(b, self.what).made(tracing, value) for a, b, value in both]
         for leaf in own[count:]:
             results.append(leaf.in_rows().made(tracing, None if leaf.kind is type(None) else next(rows)))
         self.states = list(rows)
-        _write_back(tracing, needs, last[count:])
+        write_back(tracing, needs, last[count:])
         return results
 
     def _pull(self, cotangents: Sequence[Any]) -> Mapping[int, Tracer]:
         """Cotangents of the inputs: the steps backwards, each run once more."""
         tracing, recorded = self.tracing, self.recorded
-        states = [number for number, one in enumerate(self.init) if _is_differentiable(one)]
+        states = [number for number, one in enumerate(self.init) if is_differentiable(one)]
         rows = [number for number, one in enumerate(self.xs) if one.requires_grad]
         n, m = len(states), len(states) + len(rows)
         of_last, of_rows = cotangents[:n], cotangents[n:]
@@ -588,7 +342,7 @@ class _Scan:
             row = row[len(own) :]
             given = [*tensors(after, of_last), *tensors(row, of_rows)]
             aliases = {key: recorded.alias(one) for key, one in self.shared.items()}
-            more = _with_others(self.more, aliases)
+            more = with_others(self.more, aliases)
             leaves = [*[state[i] for i in states], *[own[i] for i in rows], *aliases.values()]
             for leaf in leaves:
                 leaf.requires_grad_()
@@ -598,9 +352,9 @@ class _Scan:
             totals = [dnp.add(total, one) for total, one in zip(after[n:], made[m:], strict=True)]
             return [*made[:n], *totals], made[n:m]
 
-        shared = [_zeros(value) for value in self._values(list(self.shared.values()))]
+        shared = [zeros_like(value) for value in self._values(list(self.shared.values()))]
         over = [*self.states, *self._values(self.xs), *self._values(of_rows), *self.numbers]
-        last, found = control.scan(_here(), step, [*self._values(of_last), *shared], over, None, True, self.what)
+        last, found = control.scan(here(), step, [*self._values(of_last), *shared], over, None, True, self.what)
         places = [*[self.init[i] for i in states], *[self.xs[i] for i in rows], *self.shared.values()]
         total: dict[int, Tracer] = {}
         for one, value in zip(places, [*last[:n], *found, *last[n:]], strict=True):

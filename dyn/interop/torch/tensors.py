@@ -26,7 +26,7 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.layouts import Layout, Order
 from dyn.interop.torch.sizes import Environment, FloatNode, SizesNeeded, as_torch
-from dyn.shapes import Dim
+from dyn.shapes import Dim, Facts
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.tracer import Tracer
@@ -249,10 +249,23 @@ class Maker:
         self.tensors: list[weakref.ref[Any]] = []
         #: Strides by sizes and order.
         self._strides: dict[tuple[tuple[Dim, ...], Order | None], list[Dim]] = {}
+        #: Tensors of PyTorch's by sizes, order and dtype. It asks about sizes and strides of each one that is new, and
+        #: keeps the answers; those that the facts here give, as long as they are these.
+        self._metas: dict[tuple[tuple[Dim, ...], Order | None, torch.dtype], torch.Tensor] = {}
+        self._facts = Facts.EMPTY
 
     def fresh(self, value: Tracer, dtype: torch.dtype, device: torch.device, order: Order | None = None) -> FakeTensor:
         """A tensor with memory of its own, whose axes lie in it in ``order``."""
-        return self.made(Record.of_memory(value, order), *self.rows(value.dims, order), dtype, device)
+        dims, facts = value.dims, self.env.trace.facts
+        if facts is not self._facts:
+            self._metas, self._facts = {}, facts
+        with _disable_current_modes(), self.env.making():
+            meta = self._metas.get((dims, order, dtype))
+            if meta is None:
+                sizes, strides = self.rows(dims, order)
+                meta = self._metas[dims, order, dtype] = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+            fake = self._fake(meta.data, device)  # which counts the writes to it alone
+        return self.given_to(fake, Record.of_memory(value, order))
 
     def given(
         self, value: Tracer, layout: Layout, dtype: torch.dtype, device: torch.device, origin: Origin
@@ -275,10 +288,14 @@ class Maker:
     def made(self, record: Record, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> FakeTensor:
         """A tensor of a record."""
         with _disable_current_modes(), self.env.making():
-            meta = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
-            fake: Any = FakeTensor(self.mode, meta, device)
-            torch._C._set_throw_on_mutable_data_ptr(fake)  # it has no address to compute with
+            fake = self._fake(torch.empty_strided(sizes, strides, dtype=dtype, device="meta"), device)
         return self.given_to(fake, record)
+
+    def _fake(self, meta: torch.Tensor, device: torch.device) -> Any:
+        """A tensor of the geometry of another one, which has no storage that anything is done with."""
+        fake: Any = FakeTensor(self.mode, meta, device)
+        torch._C._set_throw_on_mutable_data_ptr(fake)  # it has no address to compute with
+        return fake
 
     def given_to(self, fake: Any, record: Record) -> Any:
         """A tensor of PyTorch's that has a record from now on."""

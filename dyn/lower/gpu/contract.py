@@ -176,6 +176,8 @@ class _Contraction:
             em.line(f"const long long {name} = {em.dim(extent)};")
         self.memory()
         self.cores.declare(em)
+        for side in self.sides:
+            side.point()
         em.line(em.dialect.barrier)  # what the iteration before left in shared memory has been read
         tables = [table for side in self.sides for table in side.tables]
         for table in tables:

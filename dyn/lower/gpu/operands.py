@@ -5,8 +5,8 @@ few elements further apart than these are many, so that a warp which goes along 
 
 Threads go along the axis that an operand's loads are contiguous in. What is a plain load, and contiguous, is moved up
 to 16 bytes at a time; anything else is computed for each element. Elements wait in registers while the slice before
-them is multiplied, unless computing one is dear: then there is one copy of the code, whose results go to shared memory
-at once.
+them is multiplied, unless computing one is dear: then there are few copies of the code, whose results go to shared
+memory at once.
 
 Where an operand is written in digits of an axis, as a convolution's image is, tables in shared memory have these
 digits: each is a division, and needed for many elements.
@@ -108,7 +108,10 @@ class StagedOperand:
         steps: str, dtype: DType, digits: tuple[Digits, ...],
     ) -> None:  # fmt: skip
         self.em, self.name, self.expr, self.outer, self.red = em, name, expr, outer, red
-        self.extent, self.steps, self.word = extent, steps, sum_type(dtype)
+        self.most, self.depth, self.extent, self.steps = most, depth, extent, steps
+        self.word = sum_type(dtype)
+        #: The variable that says whether a slice lies inside the edges, and may be moved some elements at a time.
+        self.whole = f"whole_{name}"
         self.tables = [
             Digested(em, found, symbol, count, limit, symbol is red)
             for symbol, count, limit in ((outer, most, extent), (red, depth, steps))
@@ -118,14 +121,16 @@ class StagedOperand:
         #: Whether threads go along the contracted axis.
         self.along_red = not _contiguous(expr, fast.get(outer, outer)) and _contiguous(expr, fast.get(red, red))
         #: What is moved some elements at a time.
-        self.load = None if self.tables else _plain_load(expr, red if self.along_red else outer)
+        self.load = None if self.tables else _plain_load(expr, outer, red, red if self.along_red else outer)
         #: Elements that a thread moves at a time.
         self.together = 1 if self.load is None else min(_ACCESS // self.load.dtype.itemsize, _MOST_TOGETHER)
         self.step = most + _ACCESS // word_bytes(dtype)
         self.slice = depth * self.step
         #: Where the slices are in the block's memory.
         self.place = 0
-        self.in_registers = _is_cheap(expr)
+        self.in_registers = _is_cheap(expr) and not self.tables
+        #: Elements that are computed at a time, where they do not wait in registers.
+        self.at_once = 4 if _is_cheap(expr) else 1
         self.total = most * depth // self.together
         self.rounds = -(-self.total // em.block)
         self.across = (depth if self.along_red else most) // self.together
@@ -141,6 +146,41 @@ class StagedOperand:
         """The name of a thread's elements."""
         return f"h{self.name}"
 
+    @property
+    def _pointers(self) -> str:
+        """The name of the addresses from which a thread moves neighbours next."""
+        return f"p{self.name}"
+
+    @property
+    def _aligned(self) -> str:
+        """The name of whether these addresses are multiples of what is moved at a time, and stay so."""
+        return f"aligned_{self.name}"
+
+    @property
+    def _stride(self) -> str:
+        """The name of the number of elements from a slice to the next one."""
+        return f"t{self.name}"
+
+    def point(self) -> None:
+        """In front of all slices, a thread's place in one; of neighbours their addresses in the first one, and whether
+        each access will be at a multiple of its size."""
+        em, load = self.em, self.load
+        thread = em.dialect.thread
+        em.line(f"const int near_{self.name} = {thread} % {self.across} * {self.together};")
+        em.line(f"const int far_{self.name} = {thread} / {self.across};")
+        if load is None:
+            return
+        source, linear = memory_type(load.dtype), linear_in(load.index, self.red)
+        assert linear is not None
+        em.line(f"const long long {self._stride} = {em.dim(linear[0] * self.depth)};")
+        em.line(f"const {source}* {self._pointers}[{self.rounds}];")
+        em.line(f"bool {self._aligned} = {self._stride} % {self.together} == 0;")
+        with self._each_round():
+            self._bind("0")
+            em.line(f"{self._pointers}[w] = {em.buffers[id(load.buffer)]} + ({em.dim(load.index)});")
+            size = self.together * load.dtype.itemsize
+            em.line(f"{self._aligned} = {self._aligned} && (unsigned long long){self._pointers}[w] % {size} == 0;")
+
     def declare(self) -> None:
         """Registers for a thread's elements of a slice."""
         self.em.line(f"{self.word} {self._held}[{self.rounds * self.together}];")
@@ -148,13 +188,17 @@ class StagedOperand:
     def fetch(self, first: str, half: str) -> None:
         """Compute the slice that begins with step ``first`` for a half of shared memory: into registers, or to its
         place at once. Its digits are those of the same half."""
-        with self._each_round(unroll=self.in_registers):
+        em = self.em
+        if self.load is not None:
+            inside = f"{self.extent} >= {self.most} && {self.steps} - {first} >= {self.depth}"
+            em.line(f"const bool {self.whole} = {self._aligned} && {inside};")
+        with self._each_round("" if self.in_registers else f" {self.at_once}"):
             if not self.in_registers:
-                self.em.line(f"{self._place(half)}[0] = {self._element(first, half)};")
+                em.line(f"{self._place(half)}[0] = {self._element(first, half)};")
             elif self.load is not None:
                 self._move(self.load, first)
             else:
-                self.em.line(f"{self._held}[w] = {self._element(first, half)};")
+                em.line(f"{self._held}[w] = {self._element(first, half)};")
 
     def put(self, half: str) -> None:
         """Store what is in registers to a half of shared memory."""
@@ -175,15 +219,14 @@ class StagedOperand:
         return f"({self.name} + ({half}) * {self.slice} + k * {self.step} + o)"
 
     @contextmanager
-    def _each_round(self, *, unroll: bool = True) -> Iterator[None]:
+    def _each_round(self, unroll: str = "") -> Iterator[None]:
         """A loop over what a thread has of a slice: step ``k``, element ``o`` are those of the ``w``-th time."""
-        em, n = self.em, self.together
-        em.line("#pragma unroll" if unroll else "#pragma unroll 1")
+        em = self.em
+        em.line(f"#pragma unroll{unroll}")
         with em.braces(f"for (int w = 0; w < {self.rounds}; ++w)"):
-            em.line(f"const int e = w * {em.block} + {em.dialect.thread};")
             if self.total % em.block:
-                em.line(f"if (e >= {self.total}) continue;")
-            near, far = (f"e % {self.across} * {n}", f"e / {self.across}")
+                em.line(f"if (w * {em.block} + {em.dialect.thread} >= {self.total}) continue;")
+            near, far = f"near_{self.name}", f"far_{self.name} + w * {em.block // self.across}"
             k, o = (near, far) if self.along_red else (far, near)
             em.line(f"const int k = {k}, o = {o};")
             yield
@@ -210,15 +253,15 @@ class StagedOperand:
     def _move(self, load: Load, first: str) -> None:
         """Load neighbours."""
         em, n, source = self.em, self.together, memory_type(load.dtype)
-        values, left, at = em.fresh("p"), em.fresh("n"), em.fresh("p")
-        inside = self._bind(first)
+        values, left, at, inside = em.fresh("p"), em.fresh("n"), em.fresh("p"), self._bind(first)
         end, along = (self.steps, self.red) if self.along_red else (self.extent, self.outer)
         em.line(f"dyn_pack<{source}, {n}> {values} = {{}};")
-        with em.braces(f"if ({inside})"):
+        em.line(f"const {source}* const {at} = {self._pointers}[w];")
+        em.line(f"{self._pointers}[w] += {self._stride};")
+        em.line(f"if ({self.whole}) {values} = *(const dyn_pack<{source}, {n}>*){at};")
+        with em.braces(f"else if ({inside})"):
             em.line(f"const long long {left} = {end} - {em.symbols[along]};")
-            em.line(f"const {source}* const {at} = {em.buffers[id(load.buffer)]} + ({em.dim(load.index)});")
-            em.line(f"if ({left} >= {n}) dyn_read({values}, {at});")
-            em.line(f"else for (int j = 0; j < {n}; ++j) if (j < {left}) {values}.v[j] = {at}[j];")
+            em.line(f"for (int j = 0; j < {n}; ++j) if (j < {left}) {values}.v[j] = {at}[j];")
         em.line("#pragma unroll")
         with em.braces(f"for (int j = 0; j < {n}; ++j)"):
             em.line(f"const {c_type(load.dtype)} value = {values}.v[j];")
@@ -255,13 +298,16 @@ def _contiguous(expr: Expr, along: Symbol) -> bool:
     return any(linear is not None and linear[0] == 1 for linear in strides)
 
 
-def _plain_load(expr: Expr, along: Symbol) -> Load | None:
-    """The load that an operand is, where it lies in memory in the order of a symbol; converted, perhaps."""
+def _plain_load(expr: Expr, outer: Symbol, red: Symbol, along: Symbol) -> Load | None:
+    """The load that an operand is, where it lies in memory in the order of a symbol, and steps are equally far apart
+    from one another; converted, perhaps."""
     load = expr.args[0] if isinstance(expr, Apply) and expr.fn is Scalar.CAST else expr
     if not isinstance(load, Load) or load.bound or load.mask is not None:
         return None
-    linear = linear_in(load.index, along)
-    return load if linear is not None and linear[0] == 1 else None
+    linear, steps = linear_in(load.index, along), linear_in(load.index, red)
+    if linear is None or linear[0] != 1 or steps is None or outer in free_symbols(steps[0]):
+        return None
+    return load
 
 
 def _is_cheap(expr: Expr) -> bool:

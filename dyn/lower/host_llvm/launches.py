@@ -64,6 +64,8 @@ class Launches:
             loop = self.program.loops.get(launch)
             if loop is not None:
                 self._loop(launch, loop)
+            elif launch.is_choice:
+                self._alternatives(launch)
             elif launch.bodies:
                 self._choice(launch)
             elif launch.measures is not None:
@@ -342,6 +344,48 @@ class Launches:
         with self.sizes.within(self.sizes.scope.inner()):
             self.run(launches)
             self.free_measured(launches)
+
+    def _alternatives(self, launch: Launch) -> None:
+        """Run the first body whose condition holds and whose kernels are there: the last one is always right."""
+        text, done = self.text, self.text.fresh("ran")
+        for body in launch.bodies:
+            following = text.fresh("other")
+            if body.when is not None:
+                chosen = text.fresh("agree")
+                text.emit(f"br i1 {self.checks.holds(body.when)}, label %{chosen}, label %{following}")
+                text.label(chosen)
+                self._all_made(body, following)
+            self._region(body)
+            text.emit(f"br label %{done}")
+            text.label(following)
+        text.emit(f"br label %{done}")
+        text.label(done)
+
+    def _all_made(self, body: Body, following: str) -> None:
+        """Go on to ``following`` where a deferred kernel that a body would launch is not made, and say that those are
+        wanted."""
+        text = self.text
+        slots: list[tuple[str, str]] = []
+        for launch in body.launches:
+            # Launches under a condition of their own say themselves what they want, and may not be made.
+            for number, _ in self.regions.kernels[launch] if launch.when is None else ():
+                if self.slots is not None and number >= self.slots:
+                    slot = self._code(number)
+                    slots.append((slot, text.value(f"icmp eq ptr {self._address(slot)}, null")))
+        if not slots:
+            return
+        lacking, made = text.fresh("lacking"), text.fresh("made")
+        text.emit(f"br i1 {text.any([missing for _, missing in slots])}, label %{lacking}, label %{made}")
+        text.label(lacking)
+        for slot, missing in slots:
+            wanted, after = text.fresh("wanted"), text.fresh("after")
+            text.emit(f"br i1 {missing}, label %{wanted}, label %{after}")
+            text.label(wanted)
+            text.emit(f"call void {text.runtime(WANT)}(ptr %rt, ptr {slot})")
+            text.emit(f"br label %{after}")
+            text.label(after)
+        text.emit(f"br label %{following}")
+        text.label(made)
 
     def _choice(self, launch: Launch) -> None:
         """Run one of the regions: the first for true, the last for numbers that there are none for."""

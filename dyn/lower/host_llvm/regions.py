@@ -81,6 +81,8 @@ class Regions:
                 yield from (loop.length, *(row.step for row in loop.rows))
             yield from _dims_of(launch, self.kernels[launch])
             for body in launch.bodies:
+                if body.when is not None:
+                    yield body.when.dim
                 if not body.conditional:
                     yield from self.own_dims(body.launches)
 

@@ -55,7 +55,7 @@ _BLOCKINGS = {
     4: (
         Blocking(8, 32, _LOW, depth=64, parts=8),
         Blocking(32, 64, _MIDDLE, depth=16),
-        Blocking(128, 64, _staged(8, 8), depth=8),
+        Blocking(128, 64, _staged(8, 8), depth=16),
     ),
     8: (
         Blocking(8, 32, _LOW, depth=32, parts=8),

@@ -26,8 +26,8 @@ SIZES = LoopSchedule(
     columns=64,
     scattered=64,
     part=16384,
-    part_rows=256,
-    many_rows=1024,
+    part_rows=64,
+    many_rows=256,
     few_columns=16384,
     long=2048,
     part_steps=1024,
@@ -306,20 +306,11 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     side_by_side = product(running.rest)
     fewest, most = (PART_OF_RUN + 1, MANY_RUNS) if by_rows else (SIZES.many_rows, SIZES.few_columns)
     many = Condition(dim_min(length - fewest, most - side_by_side), 0, None)
-    return in_parts(whole, InParts(many, lambda when: _running_in_parts(running, schedule, note, when), plan))
 
+    def launches(when: Condition | None) -> tuple[Launch, ...]:
+        return running.launches(note, when, running.total_of_parts(), schedule, columns, schedule)
 
-def _running_in_parts(running: Running, schedule: Schedule, note: str, when: Condition | None) -> tuple[Launch, ...]:
-    launches: list[Launch] = []
-    for what, nest, own, made in (
-        ("parts", running.total_of_parts(), schedule, (running.totals,)),
-        ("parts before", running.parts_before(), columns, (running.before,)),
-        ("from the parts before", running.rest_of_parts(), schedule, ()),
-    ):
-        loops = Loops(nest)
-        own(loops)
-        launches.append(loops.launch(f"{note}, {what}", temporaries=made, when=when))
-    return tuple(launches)
+    return in_parts(whole, InParts(many, launches, plan))
 
 
 def in_chunks(loops: Loops) -> None:

@@ -9,7 +9,7 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
-from dyn.schedule.parts import Parts, cut_in_turn, in_parts
+from dyn.schedule.parts import InParts, Parts, cut_in_turn, in_parts
 from dyn.schedule.running import Running
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -291,7 +291,7 @@ def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
 
 
 def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launch of a running reduction.
+    """The launches of a running reduction: one; or three in parts, where it is long and there are few side by side.
 
     The sums follow one another, so nothing is gained by vectors along the axis; what lies side by side goes side by
     side:
@@ -300,16 +300,33 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     * along the last axis each run is a chain of its own, one addition's latency an element, and reads and writes memory
       in its order.
 
-    Runs are dealt to GRID iterations, and each element is the same for any number of threads: combined from the front
-    (from the back, where ``reverse``), one by one.
+    Runs are dealt to GRID iterations, and so are parts of long ones: an element is then what lanes make of the parts
+    before its own, and what follows in it, one by one. So errors grow with a part's length and the number of parts,
+    and bits are those of a single chain up to a part's length.
     """
-    nest = Running(plan, group).nest()
+    running = Running(plan, group, SIZES.part, SIZES.order([group.ops[0].result.dtype.wide], target))
+    nest, note = running.nest(), f"running {group.name}"
     loops, (stage,) = Loops(nest), nest.stages
-    along = next(n for n, place in enumerate(stage.index) if stage.axes[0].var in free_symbols(place))
-    behind = {symbol for place in stage.index[along + 1 :] for symbol in free_symbols(place)}
+    behind = {symbol for place in stage.index[running.along + 1 :] for symbol in free_symbols(place)}
     inner = [a for a in loops.shared if a.var in behind]
-    loops.fuse([a for a in loops.shared if a.var not in behind])
+    _side_by_side(loops, inner)
+    whole = loops.launch(note)
+    if inner or sum(not isinstance(d, int) for d in running.rest) > 1:
+        return (whole,)
+    long = dim_min(running.length - SIZES.part - 1, SIZES.few_long_rows - product(running.rest))
+    in_turn = Loops(nest)
+    in_turn.fuse(in_turn.shared)
+    in_turn.scan_parts(in_turn.phases[0], SIZES.part)
+
+    def launches(when: Condition | None) -> tuple[Launch, ...]:
+        return running.launches(note, when, running.sum_of_parts(), along_rows(), one_by_one, one_by_one)
+
+    return in_parts(whole, InParts(Condition(long, 0, None), launches, plan), in_turn.variant(f"{note}, in turn"))
+
+
+def _side_by_side(loops: Loops, inner: list[Axis]) -> None:
+    """Lanes along the axes behind the running one."""
+    loops.fuse([a for a in loops.shared if a not in inner])
     if loops.fuse(inner):
         _, lanes = loops.split(loops.shared[-1], SIZES.columns)
         loops.bind_lane(lanes)
-    return (loops.launch(f"running {group.name}"),)

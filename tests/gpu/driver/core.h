@@ -108,6 +108,7 @@ struct Allocation {
     Device* device; // null for pinned memory
     Mark made;
     std::map<int, uint64_t> uses = {}; // the last of each stream
+    bool there = false;               // allocated, in the order of its stream
     bool freed = false, gone = false; // asked to be, and done
     std::string describe() const;
 };
@@ -171,6 +172,7 @@ struct Options {
     bool eager = false;  // streams run at once, not when they must
     bool hollow = false; // launches are counted and not run: what the caller itself takes
     size_t depth = 512;  // of a queue
+    bool set(const std::string& name, uint64_t value);
 };
 
 struct Counters {
@@ -193,7 +195,7 @@ struct Driver {
     std::condition_variable work, progress;
     Options options;
     Limits limits = limits_of_this_library();
-    std::string folder; // of this library, where the GPU's program is too
+    std::string program; // that is a GPU
     Counters counters = {};
     std::vector<std::string> problems;
     bool initialized = false;

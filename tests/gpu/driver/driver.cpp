@@ -1,5 +1,4 @@
 // Contexts, modules and launches; and what tests ask of the driver beside what a driver does.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core.h"
@@ -26,9 +26,39 @@ static struct Fault {
 } fault;
 static std::atomic<uint64_t> calls_made{0};
 
+// What a process is told of the driver that it finds: the GPU's program, and options as in "devices=2,arch=0x90".
+static void read_environment(Driver& d) {
+    const char* program = std::getenv("SOFTWARE_GPU_PROGRAM");
+    if (program != nullptr) d.program = program;
+    const char* text = std::getenv("SOFTWARE_GPU_OPTIONS");
+    for (std::string rest = text == nullptr ? "" : text; !rest.empty();) {
+        const size_t end = std::min(rest.find(','), rest.size()), equal = rest.find('=');
+        d.options.set(rest.substr(0, equal), std::strtoull(rest.c_str() + equal + 1, nullptr, 0));
+        rest.erase(0, end + 1);
+    }
+}
+
 Driver& driver() {
-    static auto* one = new Driver; // for as long as the process lives: its worker does
+    static auto* const one = [] {
+        auto* made = new Driver; // for as long as the process lives: its worker does
+        read_environment(*made);
+        return made;
+    }();
     return *one;
+}
+
+bool Options::set(const std::string& name, uint64_t value) {
+    if (name == "devices") devices = (int)value;
+    else if (name == "arch") arch = value;
+    else if (name == "memory") memory = value;
+    else if (name == "seed") seed = value;
+    else if (name == "milliseconds") seconds = (double)value / 1000;
+    else if (name == "hidden") hidden = value != 0;
+    else if (name == "eager") eager = value != 0;
+    else if (name == "hollow") hollow = value != 0;
+    else if (name == "depth") depth = std::max<uint64_t>(value, 2);
+    else return false;
+    return true;
 }
 
 Call::Call(const char* name) : name(name) {
@@ -61,10 +91,6 @@ Status Driver::init() {
     if (options.devices == 0 || options.hidden) return no_device;
     if (initialized) return ok;
     if (!map_heap()) return unknown;
-    Dl_info info;
-    dladdr((void*)&driver, &info);
-    const std::string path = info.dli_fname;
-    folder = path.substr(0, path.rfind('/'));
     random.seed(options.seed);
     for (int i = 0; i < options.devices; ++i) {
         devices.push_back(std::make_unique<Device>());
@@ -81,7 +107,7 @@ Status Driver::retain(int index) {
     if (index < 0 || index >= (int)devices.size()) return invalid_device;
     Device& device = *devices[index];
     if (device.retained++ != 0 || device.remote.alive()) return ok;
-    if (!device.remote.start(folder + "/gpu", heap_file, base)) return unknown;
+    if (!device.remote.start(program, heap_file, base)) return unknown;
     restore(device);
     device.lost = ok;
     device.generation += 1;
@@ -288,23 +314,17 @@ Status Driver::run(Device& device, const Function& function, Request& request, c
 
 using namespace gpu;
 
-// "name=number" of an option; what is there after the driver is initialised concerns what comes then.
+// Give an option a value; what is there after the driver is initialised concerns what comes then.
 GPU_EXPORT int software_gpu_set(const char* name, uint64_t value) {
     Driver& d = driver();
     std::lock_guard lock(d.mutex);
-    const std::string which = name;
-    if (which == "devices") d.options.devices = (int)value;
-    else if (which == "arch") d.options.arch = value;
-    else if (which == "memory") d.options.memory = value;
-    else if (which == "seed") d.options.seed = value, d.random.seed(value);
-    else if (which == "milliseconds") d.options.seconds = (double)value / 1000;
-    else if (which == "hidden") d.options.hidden = value != 0;
-    else if (which == "eager") d.options.eager = value != 0;
-    else if (which == "hollow") d.options.hollow = value != 0;
-    else if (which == "depth") d.options.depth = std::max<uint64_t>(value, 2);
-    else return 0;
-    return 1;
+    const bool known = d.options.set(name, value);
+    d.random.seed(d.options.seed);
+    return known;
 }
+
+// Where the program is that stands for a GPU.
+GPU_EXPORT void software_gpu_program(const char* path) { driver().program = path; }
 
 // Let the `nth` call from now fail, of all or of those of a name; 0 takes it back.
 GPU_EXPORT void software_gpu_fail(const char* name, uint64_t nth, int status) {
@@ -343,6 +363,15 @@ GPU_EXPORT size_t software_gpu_problems(char* buffer, size_t size) {
     for (const std::string& one : d.problems) text += one + "\n";
     if (text.size() < size) d.problems.clear();
     return give(text, buffer, size);
+}
+
+// Ends the processes that are its GPUs; nothing runs on them any more.
+GPU_EXPORT void software_gpu_stop() {
+    std::lock_guard lock(driver().mutex);
+    for (auto& device : driver().devices) {
+        std::lock_guard talk(device->talking);
+        device->remote.stop();
+    }
 }
 
 // What is allocated, a line each.

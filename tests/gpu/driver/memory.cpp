@@ -40,6 +40,7 @@ bool Driver::map_heap() {
 
 static void appear(Driver& d, Allocation& a) {
     const uint64_t first = first_page(a), last = last_page(a);
+    a.there = true;
     std::memset(d.reachable(first), red, a.address - first);
     std::memset(d.reachable(a.address), poison, a.size);
     std::memset(d.reachable(a.address + a.size), red, last - a.address - a.size);
@@ -60,7 +61,7 @@ static void vanish(Driver& d, Allocation& a) {
 
 void Driver::restore(Device& device) {
     for (auto& [at, a] : allocations)
-        if (!a.gone && (a.device == nullptr || a.device == &device))
+        if (a.there && !a.gone && (a.device == nullptr || a.device == &device))
             device.remote.protect(first_page(a), last_page(a) - first_page(a), true);
 }
 
@@ -182,7 +183,7 @@ bool Driver::use(Stream& stream, Allocation& memory, const char* what) {
 }
 
 void Driver::look(const Allocation& a, const std::string& after) {
-    if (a.gone) return;
+    if (!a.there || a.gone) return;
     const uint64_t first = first_page(a), last = last_page(a), end = a.address + a.size;
     const auto check = [&](uint64_t from, uint64_t to) {
         auto* bytes = (unsigned char*)reachable(from);

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 namespace gpu {
-constexpr uint64_t heap_bytes = uint64_t(1) << 40, packet_bytes = 64 << 10;
+constexpr uint64_t heap_bytes = uint64_t(1) << 37, packet_bytes = 64 << 10;
 constexpr unsigned max_arguments = 256;
 enum class Ask : uint32_t { protect, load, find, launch };
 enum class Said : uint32_t { fine, refused, wrong, fault }; // `wrong`: the launch misbehaved; `fault`: the process is gone

@@ -9,7 +9,7 @@ turns up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from dyn import lax
 from dyn.errors import ShapeError, TraceError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.tf.evaluation import Call, Evaluation, State
-from dyn.interop.tf.graphs import Graph
-from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.graphs import Graph, Tensor
+from dyn.interop.tf.lists import TensorList, is_empty
 from dyn.interop.tf.ops.assertions import claim
 from dyn.interop.tf.tables import takes_call
-from dyn.interop.tf.values import Resource, Sizes, data
+from dyn.interop.tf.values import Resource, Sizes, data, elements_of, is_known, is_same
+from dyn.shapes import Dim, SymExpr, dim_max, floordiv
 from dyn.trace.context import Trace
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 ASKS_FOR_OTHERS = True
@@ -48,6 +50,7 @@ class _Carried:
 
     keys: list[Any] = field(default_factory=list[Any])
     shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
+    items: dict[int, Any] = field(default_factory=dict[int, Any])
 
     def note(self, state: State) -> None:
         """Have the variables carried that were assigned. Raises _Again for new ones."""
@@ -57,18 +60,33 @@ class _Carried:
             raise _Again
 
     def note_lists(self, given: Sequence[Any], made: Sequence[Any]) -> None:
-        """Have lists filled with zeros of the shape that is written to them. Raises _Again for new ones."""
+        """Have lists filled with zeros of the shape that is written to them, or with the item that is.
+
+        Raises _Again for new ones.
+        """
         found = False
         for number, (before, after) in enumerate(zip(given, made, strict=True)):
             is_list = isinstance(before, TensorList) and isinstance(after, TensorList)
-            if is_list and before.elements is None and after.elements is not None:
+            if not is_list or before.elements is not None:
+                continue
+            if after.elements is not None:
                 self.shapes[number] = tuple(after.elements.shape[1:])
+                found = True
+            elif after.item is not before.item and (before.item is None or not is_same(after.item, before.item)):
+                self.items[number] = after.item
                 found = True
         if found:
             raise _Again
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
-        return [value.of(self.shapes[n]) if n in self.shapes else value for n, value in enumerate(values)]
+        return [
+            value.of(self.shapes[n])
+            if n in self.shapes
+            else replace(value, item=self.items[n])
+            if n in self.items and value.item is None
+            else value
+            for n, value in enumerate(values)
+        ]
 
 
 def _leaves(trace: Trace, value: Any) -> list[Tracer]:
@@ -191,6 +209,66 @@ def _choice(
     return _rebuilt(likes[-1], made[:count])
 
 
+# ---- lengths of loops ------------------------------------------------------------------------------------------------
+
+
+def _most_steps(call: Call, condition: Graph, body: Graph) -> Dim | None:
+    """A number of steps that a loop does not exceed: of one that counts up to a size; None for others."""
+    waiting = [condition.source(condition.outputs[0])]
+    while waiting:
+        node = condition.nodes[waiting.pop()[0]]
+        if node.op == "LogicalAnd":
+            waiting += [condition.source(one) for one in node.inputs]
+        if node.op != "Less":
+            continue
+        counter = condition.source(node.inputs[0])[0]
+        limit = _kept(call, condition, body, node.inputs[1])
+        if counter not in condition.arguments or limit is None:
+            continue
+        number = condition.arguments.index(counter)
+        start, step = _size(call.inputs[number]), _step(call, body, number)
+        if start is not None and step is not None:
+            return dim_max(floordiv(limit - start + (step - 1), step), 0)
+    return None
+
+
+def _size(value: Any) -> Dim | None:
+    """A scalar as a size; None for what is none."""
+    if not is_known(value) or elements_of(value).ndim:
+        return None
+    element = elements_of(value).item()
+    return element if isinstance(element, int | SymExpr) and not isinstance(element, bool) else None
+
+
+def _kept(call: Call, graph: Graph, body: Graph, tensor: Tensor) -> Dim | None:
+    """The size that a scalar of a loop's function is in each step; None where it is none, or changes."""
+    name, _ = graph.source(tensor)
+    if graph.nodes[name].op == "Const":
+        return _size(graph.nodes[name].attr("value"))
+    if name not in graph.arguments:
+        return None
+    number = graph.arguments.index(name)
+    stays = body.source(body.outputs[number]) == (body.arguments[number], 0)
+    return _size(call.inputs[number]) if stays else None
+
+
+def _step(call: Call, body: Graph, number: int) -> int | None:
+    """How much a loop adds to a counter in each step; None where it does something else."""
+    node = body.nodes[body.source(body.outputs[number])[0]]
+    if node.op not in ("Add", "AddV2"):
+        return None
+    added = [one for one in node.inputs if body.source(one)[0] != body.arguments[number]]
+    step = _kept(call, body, body, added[0]) if len(added) == 1 else None
+    return step if isinstance(step, int) and step > 0 else None
+
+
+def _grows_by_one(body: Graph, number: int) -> bool:
+    """Whether a step adds one element to a list."""
+    name, _ = body.source(body.outputs[number])
+    node = body.nodes[name]
+    return node.op == "TensorListPushBack" and body.source(node.inputs[0])[0] == body.arguments[number]
+
+
 # ---- loops -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,9 +279,15 @@ def while_(call: Call) -> Any:
     same = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
     same = [one or isinstance(value, Resource) for one, value in zip(same, call.inputs, strict=True)]
     carried = _Carried()
+    given_lists = list(call.inputs)
+    for number, value in enumerate(given_lists):
+        is_open = isinstance(value, TensorList) and value.capacity is None and value.elements is None
+        if is_open and is_empty(value) and _grows_by_one(body, number):
+            most = _most_steps(call, condition, body)
+            given_lists[number] = value if most is None else replace(value, capacity=wrap_dim(trace, most))
 
     def loop() -> Any:
-        starts = [value for value, is_same in zip(carried.filled(call.inputs), same, strict=True) if not is_same]
+        starts = [value for value, is_same in zip(carried.filled(given_lists), same, strict=True) if not is_same]
         count = sum([len(_leaves(trace, value)) for value in starts])
         leaves = [leaf for value in starts for leaf in _leaves(trace, value)]
         leaves += [data(trace, evaluation.state.get(key)) for key in carried.keys]

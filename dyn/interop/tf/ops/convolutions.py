@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.interop import conditions
+from dyn.interop.tf.ops.shapes import pairs_of
 from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.shapes import floordiv
 from dyn.trace.dims import wrap_dim
@@ -264,39 +266,37 @@ def _places(own: Any, size: Any, align_corners: bool, half_pixel_centers: bool) 
     return (whole + 0.5) * scale - 0.5 if half_pixel_centers else whole * scale
 
 
-@converts("SpaceToBatchND", numbers=(1, 2))
-def space_to_batch(a: Data, block: Any, paddings: Any) -> Any:
-    count = len(block)
-    pads = [(0, 0, 0), *[(int(low), int(high), 0) for low, high in paddings], *[(0, 0, 0)] * (rank_of(a) - 1 - count)]
+@takes_call("SpaceToBatchND")
+def space_to_batch(call: Any) -> Any:
+    block, paddings = list(map(int, call.numbers(1))), pairs_of(call, 2)
+    count, a = len(block), call.value(0)
+    pads = [(0, 0, 0), *[(low, high, 0) for low, high in paddings], *[(0, 0, 0)] * (rank_of(a) - 1 - count)]
     a = lax.pad(a, dnp.zeros((), dtype=a.dtype), pads)
     shape: list[Any] = [a.shape[0]]
     for axis, size in enumerate(block):
-        shape += [a.shape[axis + 1] // int(size), int(size)]
+        shape += [a.shape[axis + 1] // size, size]
     rest = a.shape[count + 1 :]
     made = dnp.reshape(a, (*shape, *rest))
     order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), *range(2 * count + 1, rank_of(made))]
     made = dnp.transpose(made, order)
-    blocks = 1
-    for size in block:
-        blocks *= int(size)
-    return dnp.reshape(made, (a.shape[0] * blocks, *[shape[2 * n + 1] for n in range(count)], *rest))
+    return dnp.reshape(made, (a.shape[0] * math.prod(block), *[shape[2 * n + 1] for n in range(count)], *rest))
 
 
-@converts("BatchToSpaceND", numbers=(1, 2))
-def batch_to_space(a: Data, block: Any, crops: Any) -> Any:
-    count, blocks = len(block), 1
-    for size in block:
-        blocks *= int(size)
-    batch, rest = a.shape[0] // blocks, a.shape[count + 1 :]
-    made = dnp.reshape(a, (*map(int, block), batch, *a.shape[1:]))
+@takes_call("BatchToSpaceND")
+def batch_to_space(call: Any) -> Any:
+    block, crops = list(map(int, call.numbers(1))), pairs_of(call, 2)
+    count, a = len(block), call.value(0)
+    batch, rest = a.shape[0] // math.prod(block), a.shape[count + 1 :]
+    made = dnp.reshape(a, (*block, batch, *a.shape[1:]))
     order = [count]
     for axis in range(count):
         order += [count + 1 + axis, axis]
     made = dnp.transpose(made, [*order, *range(2 * count + 1, rank_of(made))])
-    sizes = [a.shape[axis + 1] * int(block[axis]) for axis in range(count)]
+    sizes = [a.shape[axis + 1] * block[axis] for axis in range(count)]
     made = dnp.reshape(made, (batch, *sizes, *rest))
-    index = [slice(None)] + [slice(int(low), size - int(high)) for (low, high), size in zip(crops, sizes, strict=True)]
-    return made[tuple(index)]
+    ends = [size - high for (_, high), size in zip(crops, sizes, strict=True)]
+    starts, whole = [low for low, _ in crops], [0] * len(rest)
+    return lax.slice(made, [0, *starts, *whole], [batch, *ends, *rest])
 
 
 @converts("SpaceToDepth")

@@ -37,7 +37,8 @@ def gather_rows(a: Data, indices: Data) -> Any:
     return dnp.take(a, indices, axis=0)
 
 
-def _parts(indices: Data) -> tuple[Any, ...]:
+def parts_of(indices: Data) -> tuple[Any, ...]:
+    """The places that the last axis of an index has, one array for each."""
     depth = indices._trace.facts.simplify(indices.dims[-1])
     assert isinstance(depth, int), "an index of an unknown number of axes"
     return tuple([indices[..., n] for n in range(depth)])
@@ -45,19 +46,21 @@ def _parts(indices: Data) -> tuple[Any, ...]:
 
 @converts("GatherNd")
 def gather_nd(a: Data, indices: Data) -> Any:
-    parts = _parts(indices)
+    parts = parts_of(indices)
     return a[parts] if parts else dnp.broadcast_to(a, (*indices.shape[:-1], *a.shape))
 
 
 @converts("ScatterNd", sizes=(2,))
 def scatter_nd(indices: Data, updates: Data, shape: Any) -> Any:
-    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[_parts(indices)].add(updates)
+    if updates.dtype.kind == "b":
+        return scatter_nd(indices, updates.astype("int32"), shape) != 0
+    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_of(indices)].add(updates)
 
 
 def _tensor_scatter(name: str, method: str) -> None:
     @converts(name)
     def scatter(a: Data, indices: Data, updates: Data) -> Any:
-        return getattr(a.at[_parts(indices)], method)(updates)
+        return getattr(a.at[parts_of(indices)], method)(updates)
 
 
 for _name, _method in {

@@ -12,7 +12,17 @@ from dyn import lax
 from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.tables import takes_call
-from dyn.interop.tf.values import boxed, data, elements_of, is_known, is_symbolic, known_dtype, settled
+from dyn.interop.tf.values import (
+    boxed,
+    data,
+    elements_of,
+    is_known,
+    is_of_arguments,
+    is_same,
+    is_symbolic,
+    known_dtype,
+    settled,
+)
 from dyn.trace.dims import unwrap_dim, wrap_dim
 
 
@@ -87,14 +97,21 @@ def length(call: Any) -> Any:
 
 @takes_call("TensorListPushBack")
 def push_back(call: Any) -> Any:
-    item = call.value(1)
-    found = _list(call)
+    found, value = _list(call), call.inputs[1]
     if found.count is None:
         raise UnsupportedOpError("an element added to a list of a fixed length.")
+    count: Any = found.count + np.int32(1)  # pyright: ignore[reportOperatorIssue]  # tracers have NumPy's operators
+    if found.elements is None and is_known(value) and is_of_arguments(value):
+        if found.item is None or is_same(found.item, value):
+            return replace(found, count=count, item=value)
+    item = call.value(1)
+    before = found.item
     found = found.of(item.shape)
-    elements = lax.dynamic_update_index_in_dim(found.elements, item, found.count, 0)
-    count: Any = found.count
-    return replace(found, elements=elements, count=count + np.int32(1))
+    elements: Any = found.elements
+    if before is not None:
+        elements = dnp.broadcast_to(data(call.trace, before), elements.shape)
+    elements = lax.dynamic_update_index_in_dim(elements, item, found.count, 0)
+    return replace(found, elements=elements, count=count)
 
 
 @takes_call("TensorListPopBack")
@@ -103,6 +120,8 @@ def pop_back(call: Any) -> Any:
     count: Any = found.count
     if count is None:
         count = data(call.trace, settled(boxed(unwrap_dim(found.capacity)), known_dtype("int32")))
+    if found.item is not None:
+        return [replace(found, count=count - np.int32(1)), found.item]
     item = lax.dynamic_index_in_dim(found.filled(), count - np.int32(1), 0, keepdims=False)
     return [replace(found, count=count - np.int32(1)), item]
 

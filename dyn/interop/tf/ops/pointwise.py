@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.tables import Data, converts, takes_call
 from dyn.interop.tf.values import known_dtype
 
@@ -100,12 +102,12 @@ def power(a: Data, b: Data) -> Any:
     return dnp.power(a, b)
 
 
-@converts("AddN")
-def add_n(*values: Data) -> Any:
-    total = values[0]
-    for value in values[1:]:
-        total = dnp.add(total, value)
-    return total
+@takes_call("AddN")
+def add_n(call: Any) -> Any:
+    lists = [value for value in call.inputs if isinstance(value, TensorList)]
+    if lists:
+        return functools.reduce(TensorList.plus, lists)
+    return functools.reduce(dnp.add, call.values())
 
 
 @converts("Cast")
@@ -156,7 +158,8 @@ def selu(a: Data) -> Any:
 
 @takes_call("ZerosLike")
 def zeros_like(call: Any) -> Any:
-    return dnp.zeros_like(call.value(0))
+    value = call.inputs[0]
+    return value.zeros() if isinstance(value, TensorList) else dnp.zeros_like(call.value(0))
 
 
 @converts("OnesLike")
@@ -169,7 +172,7 @@ def identity_n(call: Any) -> Any:
     return list(call.inputs)
 
 
-@takes_call("Identity", "StopGradient", "PreventGradient", "Snapshot")
+@takes_call("Identity", "StopGradient", "PreventGradient", "Snapshot")  # gradients are TensorFlow's own graphs
 def identity(call: Any) -> Any:
     return call.inputs[0]
 

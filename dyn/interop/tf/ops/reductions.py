@@ -48,9 +48,10 @@ def mean(a: Data, axes: Any, *, keep_dims: bool = False) -> Any:
 def summed_to(a: Data, reductions: Reductions) -> Any:
     """A gradient summed for an operand that was broadcast to its shape: the axes that are 1 there, or are not at all.
 
-    Of an axis that may be 1 or not, the sum is over the quotient of both sizes.
+    Of an axis that may be 1 or not, the sum is over the quotient of both sizes. More axes may follow: those of the
+    matrices in a product of many.
     """
-    own, extra = reductions.own, rank_of(a) - len(reductions.own)
+    own, extra = reductions.own, max(len(reductions.other) - len(reductions.own), 0)
     trace = a._trace
     if extra:
         a = dnp.sum(a, axis=tuple(range(extra)), dtype=a.dtype)

@@ -91,10 +91,11 @@ def split_v(a: Data, sizes: Sequence[Any], axis: Any) -> Any:
 def pad(call: Any) -> Any:
     a = call.value(0)
     value = call.value(2) if len(call.inputs) > 2 else dnp.zeros((), dtype=a.dtype)
-    return lax.pad(a, value, [(low, high, 0) for low, high in _pairs(call, 1)])
+    return lax.pad(a, value, [(low, high, 0) for low, high in pairs_of(call, 1)])
 
 
-def _pairs(call: Any, number: int) -> list[tuple[Any, Any]]:
+def pairs_of(call: Any, number: int) -> list[tuple[Any, Any]]:
+    """An input of two columns, as pairs of sizes."""
     value = call.inputs[number]
     if not is_known(value):
         raise UnsupportedOpError(f"input {number} of {call.node.op} is computed by the program.")
@@ -106,7 +107,7 @@ def _pairs(call: Any, number: int) -> list[tuple[Any, Any]]:
 @takes_call("MirrorPad")
 def mirror_pad(call: Any) -> Any:
     mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[call.attr("mode")]
-    return dnp.pad(call.value(0), _pairs(call, 1), mode=mode)
+    return dnp.pad(call.value(0), pairs_of(call, 1), mode=mode)
 
 
 @converts("ReverseV2", numbers=(1,))

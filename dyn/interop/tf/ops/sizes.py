@@ -233,6 +233,25 @@ def zeros_like(a: Array) -> Any:
     )
 
 
+@folds("OnesLike")
+def ones_like(a: Array) -> Any:
+    return (
+        np.ones(a.shape, np.int64) if _is_integer(a) and a.size <= _MOST and not _has_conditions(a) else NotImplemented
+    )
+
+
+@folds("DynamicStitch", "ParallelDynamicStitch")
+def dynamic_stitch(*arrays: Array) -> Any:
+    """Rows by their numbers: of several with one number the last."""
+    places, values = arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
+    if any(one.dtype == object for one in places) or any(a.ndim != b.ndim for a, b in zip(places, values, strict=True)):
+        return NotImplemented
+    rows: dict[int, Any] = {}
+    for numbers, elements in zip(places, values, strict=True):
+        rows.update(zip(map(int, numbers.flat), elements.flat, strict=True))
+    return vector([rows[number] for number in sorted(rows)])
+
+
 @folds("Range", dtype="Tidx")
 def range_(start: Array, limit: Array, delta: Array) -> Any:
     if any(one.dtype.kind not in "iu" for one in (start, limit, delta)):
@@ -346,3 +365,16 @@ def ensure_shape(call: Any) -> Any:
             )
         call.evaluation.claim(value, asserted)
     return value
+
+
+@folds("ConcatOffset", dtype="shape_type")
+def concat_offset(axis: Array, *shapes: Array) -> list[Array]:
+    """Where each array begins in what they are joined to."""
+    offsets: list[Array] = []
+    start: Any = 0
+    for shape in shapes:
+        offset = np.zeros(len(shape), object)
+        offset[int(axis)] = start
+        offsets.append(offset)
+        start = start + _plain(shape[int(axis)])
+    return offsets

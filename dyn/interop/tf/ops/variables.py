@@ -9,6 +9,7 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.ops.indexing import parts_of
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.tables import takes_call
 from dyn.interop.tf.values import Resource, known_dtype, settled, vector
@@ -80,6 +81,21 @@ for _name, _method in {
     "ResourceScatterMax": "max", "ResourceScatterMin": "min",
 }.items():  # fmt: skip
     _scatter(_name, _method)
+
+
+def _scatter_nd(name: str, method: str) -> None:
+    @takes_call(name)
+    def scatter(call: Any) -> Any:
+        made = getattr(_read(call).at[parts_of(call.value(1))], method)(call.value(2))
+        call.evaluation.state.set(_variable(call), made)
+        return ()
+
+
+for _name, _method in {
+    "ResourceScatterNdUpdate": "set", "ResourceScatterNdAdd": "add", "ResourceScatterNdMax": "max",
+    "ResourceScatterNdMin": "min",
+}.items():  # fmt: skip
+    _scatter_nd(_name, _method)
 
 
 @takes_call("ResourceScatterSub")

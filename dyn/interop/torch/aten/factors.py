@@ -1,7 +1,7 @@
 """Linear algebra: factors of matrices, solutions, determinants, eigenvalues.
 
-Matrices come back in columns, one after the other, as LAPACK gives them to PyTorch. What a matrix has no answer for is
-NaN or inf, as in ``dyn.numpy.linalg``: ``info`` says so where PyTorch returns it, and nothing is raised.
+Matrices come back in columns, one after the other, as LAPACK gives them to PyTorch. A matrix that has no answer is an
+error where it is one in PyTorch (:mod:`dyn.interop.torch.aten.domains`); where PyTorch returns ``info`` that says so.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import NotYetError
+from dyn.interop.torch.aten.domains import require_factors
 from dyn.interop.torch.aten.tables import converts, in_place, takes_call
-from dyn.interop.torch.tensors import Order
+from dyn.interop.torch.tensors import Order, record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.source import user_loc
 from dyn.trace.dims import max_dim, min_dim
@@ -67,7 +68,7 @@ def _first(bad: Tracer) -> Tracer:
 
 @in_place("_linalg_check_errors.default")
 def check_errors(tracing: Tracing, info: Any, api_name: str, *, is_matrix: bool) -> None:
-    """Nothing: elements are not refused, and results are NaN where ``info`` is not 0."""
+    require_factors(record_of(info).value, api_name, is_matrix=is_matrix)
 
 
 # ---- products of triangular matrices ---------------------------------------------------------------------------------
@@ -75,12 +76,24 @@ def check_errors(tracing: Tracing, info: Any, api_name: str, *, is_matrix: bool)
 
 @converts("linalg_cholesky_ex.default", order=_ordered(True, False))
 def cholesky_ex(a: Tracer, upper: bool = False, check_errors: bool = False) -> tuple[Tracer, Tracer]:
-    made = cholesky(a, upper)
-    return made, _first(dnp.isnan(_diagonal(made)))
+    made = _cholesky(a, upper)
+    info = _first(dnp.isnan(_diagonal(made)))
+    return made, _checked(info, "linalg.cholesky", a) if check_errors else info
+
+
+def _checked(info: Tracer, name: str, a: Tracer) -> Tracer:
+    require_factors(info, name, is_matrix=a.ndim == 2)
+    return info
 
 
 @converts("cholesky.default", order=_ordered(True))
 def cholesky(a: Tracer, upper: bool = False) -> Tracer:
+    made = _cholesky(a, upper)
+    _checked(_first(dnp.isnan(_diagonal(made))), "cholesky", a)
+    return made
+
+
+def _cholesky(a: Tracer, upper: bool) -> Tracer:
     """The factor by the triangle that is asked for: the other one is not read."""
     lower = dnp.tril(_adjoint(a) if upper else a)
     whole = lower + _adjoint(dnp.tril(lower, -1))
@@ -97,6 +110,7 @@ def cholesky_solve(b: Tracer, factor: Tracer, upper: bool = False) -> Tracer:
 
 @converts("cholesky_inverse.default", order=_ordered(True))
 def cholesky_inverse(factor: Tracer, upper: bool = False) -> Tracer:
+    _checked(_first(dnp.equal(_diagonal(factor), 0)), "cholesky_inverse", factor)
     return cholesky_solve(dnp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
 
 
@@ -131,7 +145,8 @@ def _factored(a: Tracer, pivot: bool = True) -> tuple[Tracer, Tracer, Tracer]:
 @converts("linalg_lu_factor_ex.default", order=_ordered(True, False, False))
 def lu_factor_ex(a: Tracer, pivot: bool = True, check_errors: bool = False) -> tuple[Tracer, Tracer, Tracer]:
     factors, pivots, _ = _factored(a, pivot)
-    return factors, pivots, _first(dnp.equal(_diagonal(factors), 0))
+    info = _first(dnp.equal(_diagonal(factors), 0))
+    return factors, pivots, _checked(info, "torch.linalg.lu_factor", a) if check_errors else info
 
 
 @converts("linalg_lu.default")
@@ -203,7 +218,8 @@ def lu_solve(factors: Tracer, pivots: Tracer, b: Tracer, left: bool = True, adjo
 
 @converts("linalg_inv_ex.default", order=_ordered(True, False))
 def inv_ex(a: Tracer, check_errors: bool = False) -> tuple[Tracer, Tracer]:
-    return dnp.linalg.inv(a), lu_factor_ex(a)[2]
+    info = lu_factor_ex(a)[2]
+    return dnp.linalg.inv(a), _checked(info, "linalg.inv", a) if check_errors else info
 
 
 @converts("_linalg_det.default", order=_ordered(False, True, False))
@@ -237,6 +253,8 @@ def solve_ex(
     is_vector = _is_vector(a, b)
     matrix, given = tracing.value(a), tracing.value(b)
     factors, pivots, info = lu_factor_ex(matrix)
+    if check_errors:
+        _checked(info, "torch.linalg.solve", matrix)
     made = lu_solve(factors, pivots, given[..., None] if is_vector else given, left=left)
     return (made[..., 0] if is_vector else made), factors, pivots, info
 

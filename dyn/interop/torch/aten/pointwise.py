@@ -8,6 +8,7 @@ from torch._prims_common import elementwise_dtypes
 
 import dyn.numpy as dnp
 from dyn import nn
+from dyn.interop.torch.aten.domains import require_divisor, require_power
 from dyn.interop.torch.aten.tables import Promotion, cast, common_order, converts, named_order, pointwise, takes_call
 from dyn.interop.torch.tensors import known_dtype, numpy_dtype
 from dyn.interop.torch.tracing import Tracing
@@ -61,30 +62,36 @@ def div_mode(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return dnp.true_divide(a, b)
     if rounding_mode == "floor":
-        return dnp.floor_divide(a, b)
+        return require_divisor(dnp.floor_divide(a, b), b, "div")
     if a.dtype.kind in "iu":
-        quotient = dnp.floor_divide(a, b)
+        quotient = require_divisor(dnp.floor_divide(a, b), b, "div")
         return quotient + ((dnp.remainder(a, b) != 0) & ((a < 0) != (b < 0)))
     return dnp.trunc(dnp.true_divide(a, b))
 
 
 @pointwise("floor_divide.default", "floor_divide.Scalar", operands=2)
 def floor_divide(a: Any, b: Any) -> Any:
-    return dnp.floor_divide(a, b)
+    return require_divisor(dnp.floor_divide(a, b), b, "floor_divide")
 
 
 @pointwise("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", operands=2)
 def remainder(a: Any, b: Any) -> Any:
-    return dnp.remainder(a, b)
+    return require_divisor(dnp.remainder(a, b), b, "remainder")
 
 
 @pointwise("fmod.Tensor", "fmod.Scalar", operands=2)
 def fmod(a: Any, b: Any) -> Any:
-    return dnp.fmod(a, b)
+    return require_divisor(dnp.fmod(a, b), b, "fmod")
 
 
-@pointwise("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar", operands=2, promotion=Promotion.BOOL_TO_LONG)
+@pointwise("pow.Tensor_Tensor", "pow.Scalar", operands=2, promotion=Promotion.BOOL_TO_LONG)
 def pow(a: Any, b: Any) -> Any:
+    return dnp.power(a, b)
+
+
+@pointwise("pow.Tensor_Scalar", operands=2, promotion=Promotion.BOOL_TO_LONG)
+def pow_scalar(a: Any, b: Any) -> Any:
+    require_power(b, a)
     return dnp.power(a, b)
 
 

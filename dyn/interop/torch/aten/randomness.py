@@ -16,6 +16,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn import random
+from dyn.interop.torch.aten.domains import require_all, require_probabilities
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order, operation
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import CONVERTERS, Converter, Tracing
@@ -130,6 +131,8 @@ def normal_of_tensors(key: Any, mean: Any, std: Any = 1.0) -> Tracer:
     whole = dnp.add(mean, std) if isinstance(mean, Tracer) and isinstance(std, Tracer) else None
     like: Any = (mean if isinstance(mean, Tracer) else std) if whole is None else whole
     dtype = mean.dtype if isinstance(mean, Tracer) else std.dtype
+    if isinstance(std, Tracer):
+        require_all(std, dnp.greater_equal(std, 0), "normal expects all elements of std >= 0.0")
     return _scaled(_normal(key, like.shape, dtype), mean, std).astype(dtype)
 
 
@@ -178,6 +181,7 @@ def sample_dirichlet(key: Any, a: Tracer) -> Tracer:
 
 @draws("poisson.default", order=_of_first)
 def poisson(key: Any, a: Tracer) -> Tracer:
+    require_all(a, dnp.greater_equal(a, 0), "invalid Poisson rate, expected rate to be non-negative")
     return random.poisson(key, a.astype(_wide(a.dtype)), a.shape, "int64").astype(a.dtype)
 
 
@@ -193,6 +197,9 @@ def binomial(key: Any, count: Tracer, prob: Tracer) -> Tracer:
 def _coins(key: Any, shape: Sequence[Any], p: Any) -> Any:
     """True with the probability ``p``, a number or an array that broadcasts to ``shape``."""
     if isinstance(p, Tracer):
+        require_all(
+            p, dnp.greater_equal(p, 0) & dnp.less_equal(p, 1), "bernoulli expects all elements of p to be in [0, 1]"
+        )
         wide = _wide(p.dtype)
         return _unit(key, shape, wide) < p.astype(wide)
     if not 0 <= p <= 1:
@@ -333,6 +340,8 @@ def multinomial(key: Any, weights: Tracer, count: Any, replacement: bool = False
     """Places, each as likely as its weight: the least of exponential numbers over weights, or by running sums."""
     rows = weights if weights.ndim == 2 else weights[None]
     rows = rows.astype(_wide(rows.dtype))
+    _demand(unwrap_dim(count), 1, "some categories are drawn")
+    require_probabilities(rows)
     if replacement:
         sums = dnp.cumsum(rows, axis=-1)
         target = _unit(key, (rows.shape[0], count), rows.dtype) * dnp.max(sums, axis=-1, keepdims=True, initial=0)

@@ -24,6 +24,7 @@ from dyn.trace.tracer import Tracer
 #: An index that is further off than this is told as this one: sums with it stay within 64 bits.
 _FAR = 1 << 62
 _IOTA, _SORT, _CONVERT = (REGISTRY[name] for name in ("iota", "sort", "convert"))
+_REMEDY = "use an index that the axis has."
 #: The text of an index out of range, by its axis.
 OUT = "index {{}} is out of bounds for dimension {} with size {{}}"
 
@@ -41,7 +42,7 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
         return
 
     def make() -> tuple[Value, Dim]:
-        some = Reason("an index is of an axis that has elements", user_loc(), error=OutOfRangeError)
+        some = Reason("an index is of an axis that has elements", user_loc(), error=OutOfRangeError, remedy=_REMEDY)
         trace.require(Relation(RelKind.GE, dim, dim_min(1, product(at.dims)), some))
         wide = at.astype("int64")
         # Without a sign the numbers that are negative are the greatest: one pass finds what is furthest off.
@@ -57,7 +58,7 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
         )
         loc = user_loc()
         for least, most, index in ((dim, high, high - 1), (dim if wraps else 0, low, -low)):
-            reason = Reason.about(form, (index, dim), loc, OutOfRangeError)
+            reason = Reason.about(form, (index, dim), loc, OutOfRangeError, _REMEDY)
             trace.require(Relation(RelKind.GE, least, most, reason))
         return at._value, high
 

@@ -1,0 +1,240 @@
+"""Cost model of kernels on GPUs: the time that a launch should take on a device, and the share of its limits.
+
+All of it is computed from the kernel, its sizes and what vendors say of their devices; nothing is measured, and nothing
+of it decides anything. It is for choosing sizes and for finding what is far from a limit where there is no device.
+
+A launch takes as long as what it has most of, and the time until its first answer comes from memory:
+
+* bytes, each once, at the memory's pace; or slower, where too few of them are on their way at a time (Little's law);
+* instructions, a warp's at a time: of the expressions, of addresses and of loops;
+* multiply-adds of contractions, by the arithmetic units that there are;
+
+and the multiprocessor that has most blocks decides. Registers, shared memory and threads say how many of them it has at
+once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.lower.gpu.contract import Cores, blocking_of
+from dyn.lower.gpu.emit import KernelText
+from dyn.ops.scalar import Scalar
+from dyn.schedule.cost import traffic
+from dyn.schedule.gpu.contractions import Blocking
+from dyn.schedule.kernel import (
+    Apply,
+    Expr,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+    most_iterations,
+    stmt_exprs,
+    walk_exprs,
+    walk_stmts,
+)
+from dyn.shapes import Dim, Symbol, evaluate, free_symbols, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU by its vendor's figures: per multiprocessor, unless it says otherwise.
+
+    ``clock`` is in Hz, ``memory`` in bytes a second, ``latency`` in seconds from a load to its value. ``lanes`` are
+    multiply-adds a cycle in float32 and in float64; ``warps`` of instructions are issued a cycle.
+    """
+
+    name: str
+    multiprocessors: int
+    clock: float
+    memory: float
+    latency: float
+    warp: int
+    lanes: tuple[float, float]
+    warps: float
+    registers: int
+    shared_bytes: int
+    threads: int
+    blocks: int
+
+    def multiply_adds(self, dtype: DType) -> float:
+        """Multiply-adds a second, on all multiprocessors."""
+        return self.multiprocessors * self.lanes[dtype.itemsize == 8] * self.clock
+
+
+#: Vendors' figures; latencies are those of published microbenchmarks. An MI300X has 163 TFLOP/s in float32 where two
+#: multiply-adds are one instruction; counted here is one.
+DEVICES = {
+    "H100": Device("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32),
+    "MI300X": Device("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32),
+    "RTX 5090": Device("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24),
+}
+
+#: Instructions of functions in float32 that are more than one.
+_WEIGHTS = {
+    Scalar.EXP: 8, Scalar.EXPM1: 20, Scalar.LOG: 14, Scalar.LOG1P: 20, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
+    Scalar.ERF: 24, Scalar.ERF_INV: 40, Scalar.SQRT: 8, Scalar.RSQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 30,
+    Scalar.COS: 30, Scalar.TAN: 40, Scalar.POW: 60, Scalar.ATAN2: 40, Scalar.DIV: 10, Scalar.REM: 20,
+}  # fmt: skip
+#: Instructions of an access beside itself, for its address; and of an iteration, for its loop.
+_ADDRESS, _ITERATION = 3, 4
+#: Of a slice of a contraction: those that move some elements through registers, and all others; counted in PTX.
+_MOVE, _SLICE = 16, 60
+#: Iterations of a loop that compilers unroll.
+_UNROLLED = 4
+#: Cycles in which a lone block waits at the end of a slice.
+_WAIT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a launch should take on a device.
+
+    ``bytes`` are those that have to pass through memory, ``resident`` the blocks on a multiprocessor, ``occupancy`` the
+    share of its threads that they are, ``waves`` the blocks by all that there is room for. ``seconds`` are without what
+    it takes to start a kernel. ``share`` is that of the ``limit``: the time that bytes alone, or multiply-adds alone,
+    would take at the device's best, and a first answer of the memory.
+    """
+
+    bytes: int
+    multiply_adds: int
+    resident: int
+    occupancy: float
+    waves: float
+    seconds: float
+    limit: str
+    share: float
+
+
+def estimate(
+    kernel: Kernel, text: KernelText, sizes: Mapping[Symbol, int], held: int, registers: int, device: Device
+) -> Estimate:
+    """The estimate of a launch at sizes of ``kernel.dims``; its buffers have ``held`` bytes, a thread ``registers``."""
+    work = _Work(sizes, text.threads)
+    tile = next((s for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
+    accessed = sum(
+        work.value(count) * buffer.dtype.itemsize for buffer, count in zip(kernel.buffers, traffic(kernel), strict=True)
+    )
+    bytes_, resident = min(accessed, held), _resident(device, text.threads, registers, work.value(text.scratch_bytes))
+    grid, body = kernel.grid()
+    blocks = max(math.prod([work.value(loop.extent) for loop in grid]), 1)
+    most = math.ceil(blocks / device.multiprocessors)  # the blocks of the multiprocessor that has most
+    if tile is None:
+        asked, products, rate = _asked(kernel), 0, 1.0
+        cycles = work.instructions(body) * text.threads / device.warp / device.warps
+    else:
+        of = _blocking(kernel)
+        asked = (of.rows + of.columns) * of.depth * _narrowest(tile) / of.threads
+        extents = (tile.row_extent, tile.col_extent, tile.red_extent)
+        products, rate = blocks * math.prod([work.value(d) for d in extents]), device.multiply_adds(tile.acc.dtype)
+        cycles = _tile_cycles(of, tile, work, device, alone=min(most, resident) == 1)
+    on_their_way = min(blocks, device.multiprocessors * resident) * text.threads * asked
+    pace = min(device.memory, on_their_way / device.latency)
+    seconds = device.latency + max(bytes_ / pace, most * cycles / device.clock)
+    least = {"memory": bytes_ / device.memory, "arithmetic": products / rate}
+    limit = max(least, key=lambda name: least[name])
+    return Estimate(
+        bytes_, products, resident, resident * text.threads / device.threads,
+        blocks / (device.multiprocessors * resident), seconds, limit, (device.latency + least[limit]) / seconds,
+    )  # fmt: skip
+
+
+def _resident(device: Device, threads: int, registers: int, shared: int) -> int:
+    """Blocks on a multiprocessor at once. Registers are given out by 8 a thread."""
+    by_registers = device.registers // (max(-(-registers // 8) * 8, 16) * threads)
+    by_shared = device.shared_bytes // (shared + 1024)
+    return max(min(by_registers, by_shared, device.threads // threads, device.blocks), 1)
+
+
+def _blocking(kernel: Kernel) -> Blocking:
+    found = blocking_of(kernel)
+    assert found is not None
+    return found
+
+
+def _narrowest(tile: TileContract) -> int:
+    """Bytes of an operand's element in memory."""
+    return min((e.dtype.itemsize for e in walk_exprs((tile.lhs, tile.rhs)) if isinstance(e, Load)), default=0)
+
+
+def _tile_cycles(of: Blocking, tile: TileContract, work: _Work, device: Device, *, alone: bool) -> float:
+    """Cycles of a block: what its warps issue, what arithmetic units and shared memory take, whichever is most."""
+    dtype = tile.acc.dtype
+    cores, steps, warps = Cores(of, dtype), of.depth // of.parts, of.threads / device.warp
+    products = of.tile.rows * of.tile.columns * steps
+    loads = (cores.row_groups + cores.column_groups) * steps
+    elements = (of.rows + of.columns) * of.depth / of.threads
+    issued = products + loads + elements * (1 + _MOVE / (16 // max(dtype.itemsize, 4))) + _SLICE
+    arithmetic = products * device.warp / device.lanes[dtype.itemsize == 8]
+    shared = 2 * loads * device.warp / 32  # 16 bytes a lane, many of them the same: two cycles for 32 lanes
+    slices = -(-work.value(tile.red_extent) // of.depth)
+    a_slice = warps * max(issued / device.warps, arithmetic, shared) + (_WAIT if alone else 0)
+    epilogue = of.rows * of.columns / device.warp * work.instructions(tile.epilogue) / device.warps
+    return slices * a_slice + epilogue
+
+
+def _asked(kernel: Kernel) -> float:
+    """Bytes that a thread has asked for at a time: by all accesses of an iteration, which do not wait for one another,
+    of neighbours that go together, or of a few iterations that the compiler unrolls."""
+    stmts = list(walk_stmts(kernel.body))
+    together = [most_iterations(s.extent) or 1 for s in stmts if isinstance(s, Loop) and s.role is Role.UNROLL]
+    most = 0
+    for stmt in stmts:
+        accesses = [e.dtype.itemsize for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load)]
+        accesses += [stmt.buffer.dtype.itemsize] if isinstance(stmt, Store | Update) else []
+        most = max(most, sum(accesses))
+    return most * max(together, default=_UNROLLED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a thread of a block executes at given sizes: the first iteration of each loop stands for all, and what is
+    outside of lanes each thread computes."""
+
+    sizes: Mapping[Symbol, int]
+    threads: int
+
+    def value(self, dim: Dim) -> int:
+        """A dim's value in the first iteration of all loops."""
+        return evaluate(substitute(dim, dict.fromkeys(free_symbols(dim) - self.sizes.keys(), 0)), self.sizes)
+
+    def instructions(self, body: tuple[Stmt, ...]) -> float:
+        """The instructions of a thread that runs a body once."""
+        return self._block(body, self.threads, 1)
+
+    def _block(self, body: tuple[Stmt, ...], lanes: int, together: int) -> float:
+        """Instructions of a body whose LANE loops are shared by so many lanes, for one of elements that go together."""
+        return sum([self._stmt(stmt, lanes, together) for stmt in body])
+
+    def _stmt(self, stmt: Stmt, lanes: int, together: int) -> float:
+        own = sum([_expr(e, together) for e in walk_exprs(stmt_exprs(stmt))])
+        if isinstance(stmt, Store | Update):
+            return own + (1 + _ADDRESS) / together
+        assert isinstance(stmt, Loop)
+        rounds = self.value(stmt.extent)
+        if stmt.role is Role.TEAM:
+            rounds, lanes = -(-rounds // (self.threads // stmt.width)), stmt.width
+        elif stmt.role is Role.LANE:
+            rounds = -(-rounds // lanes)
+        elif stmt.role is Role.UNROLL:
+            together = most_iterations(stmt.extent) or 1
+        return rounds * (self._block(stmt.body, lanes, together) + own + _ITERATION / together)
+
+
+def _expr(expr: Expr, together: int) -> float:
+    if isinstance(expr, Load):
+        return (1 + _ADDRESS) / together
+    if isinstance(expr, Apply):
+        weight = _WEIGHTS.get(expr.fn, 1)
+        return weight * (4 if expr.dtype is dtypes.float64 and weight > 1 else 1)
+    return float(isinstance(expr, Index))

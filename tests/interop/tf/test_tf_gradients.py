@@ -1,0 +1,172 @@
+"""Gradients through compiled functions, and whole training steps, against TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn.interop.tf as dtf
+from dyn.errors import NotYetError
+from tests.interop.tf.comparing import alike, tf
+
+keras = tf.keras
+layers = keras.layers
+_rng = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Any:
+    return tf.constant(_rng.normal(size=shape).astype(np.float32))
+
+
+def words(*shape: int) -> Any:
+    return tf.constant(_rng.integers(0, 50, shape).astype(np.int32))
+
+
+def check_gradients(
+    function: Any, calls: Iterable[tuple[Any, ...]], variables: Any = (), tolerance: float = 2e-5
+) -> None:
+    """Assert that gradients by float arguments and variables are TensorFlow's, by one program with its gradient."""
+    compiled = dtf.jit(function, strict=True)
+
+    def gradients(called: Any, args: tuple[Any, ...]) -> Any:
+        floats = [arg for arg in args if arg.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            made = called(*args)
+            loss = tf.add_n([tf.reduce_sum(tf.cast(one, tf.float32) ** 2) for one in tf.nest.flatten(made)])
+        found = tape.gradient(loss, [*floats, *variables], unconnected_gradients="zero")
+        return made, [tf.convert_to_tensor(one) for one in found]
+
+    for args in calls:
+        wanted, compiled_gradients = gradients(function, args), gradients(compiled, args)
+        alike(compiled_gradients[0], wanted[0], tolerance)
+        for one, other in zip(compiled_gradients[1], wanted[1], strict=True):
+            scale = 1 + float(tf.reduce_max(tf.abs(other))) if tf.size(other) else 1
+            alike(one, other, tolerance * scale)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_operations() -> None:
+    weights = tf.Variable(normal(4, 3))
+
+    def function(x: Any, y: Any) -> Any:
+        z = tf.tanh(tf.matmul(x, weights)) * y
+        return (
+            z,
+            tf.nn.softmax(z),
+            x[:, ::2] + y[:, :1],
+            tf.reduce_max(x, 1),
+            tf.concat([x, z], 1),
+            tf.gather(x, [0, 2], axis=1),
+        )
+
+    # y's rows may be 1: which axes a gradient is summed over is known at run time.
+    sizes = ((3, 3), (1, 1), (5, 1), (0, 0), (7, 7))
+    check_gradients(function, [(normal(a, 4), normal(b, 3)) for a, b in sizes], [weights])
+
+
+def test_rules_of_the_users_own_and_stopped_gradients() -> None:
+    @tf.custom_gradient
+    def odd(x: Any) -> Any:
+        return x * 2, lambda dy: dy * 100
+
+    def function(x: Any) -> Any:
+        return odd(x) + tf.stop_gradient(x * 5) + tf.maximum(x, 0.0) + tf.abs(x)
+
+    check_gradients(function, [(tf.constant([-1.0, 0.0, 2.0]),), (tf.zeros(0),)])
+
+
+def test_loops() -> None:
+    @tf.function
+    def function(x: Any) -> Any:
+        total = tf.zeros_like(x[0])
+        for i in tf.range(3):
+            total = tf.tanh(total + x[i])
+        return total, tf.scan(lambda a, b: a * 0.5 + tf.sin(b), x)
+
+    check_gradients(function, [(normal(n, m),) for n, m in ((3, 2), (5, 1), (4, 7))])
+
+
+def test_a_gradient_of_a_gradient_is_refused() -> None:
+    compiled = dtf.jit(lambda x: x**3)
+    x = tf.constant(2.0)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = compiled(x)
+        with pytest.raises(NotYetError, match="a gradient of a gradient"):
+            inner.gradient(y, x)
+
+
+def perceptron() -> Any:
+    given = keras.Input((8,))
+    x = layers.BatchNormalization()(layers.Dense(16, activation="relu")(given))
+    return keras.Model(given, layers.Dense(1)(layers.Dropout(0.3, seed=3)(x)))
+
+
+def images() -> Any:
+    given = keras.Input((None, None, 3))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, strides=2, padding="same")(given)))
+    x = layers.AveragePooling2D(2, padding="same")(layers.SeparableConv2D(8, 3)(layers.MaxPooling2D()(x)))
+    return keras.Model(given, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)))
+
+
+def text() -> Any:
+    given = keras.Input((None,), dtype="int32")
+    x = layers.Bidirectional(layers.LSTM(6, return_sequences=True))(layers.Embedding(50, 8)(given))
+    return keras.Model(given, layers.Dense(3)(layers.GRU(5)(x)))
+
+
+def transformer() -> Any:
+    given = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(50, 16)(given)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8, dropout=0.1)(x, x, use_causal_mask=True))
+    y = layers.Dense(16)(layers.Dense(32, activation="gelu")(x))
+    return keras.Model(given, layers.Dense(50)(layers.Dropout(0.1)(layers.LayerNormalization()(x + y))))
+
+
+def classes(n: int) -> Any:
+    return tf.constant(_rng.integers(0, 3, n).astype(np.int32))
+
+
+MODELS: dict[str, tuple[Callable[[], Any], str, list[Any]]] = {
+    "perceptron": (perceptron, "adam", [(normal(n, 8), normal(n, 1)) for n in (4, 3, 1, 16)]),
+    "images": (
+        images,
+        "sgd",
+        [(normal(n, h, w, 3), classes(n)) for n, h, w in ((4, 16, 17), (3, 20, 16), (7, 15, 15))],
+    ),
+    "text": (text, "adam", [(words(n, m), classes(n)) for n, m in ((4, 3), (3, 7), (7, 2))]),
+    "transformer": (transformer, "adamw", [(words(n, m), words(n, m)) for n, m in ((4, 3), (3, 7), (7, 2))]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_steps_are_one_program(name: str) -> None:
+    build, optimizer, batches = MODELS[name]
+    loss = "mse" if name == "perceptron" else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def made() -> Any:
+        keras.utils.set_random_seed(1)
+        model = build()
+        model.compile(optimizer=optimizer, loss=loss)
+        model._symbolic_build(data_batch=batches[0])
+        return model
+
+    own, theirs = made(), made()
+    step = dtf.jit(own.train_step, strict=True)
+    reference = tf.function(theirs.train_step, reduce_retracing=True)
+    for batch in batches:
+        alike(step(batch)["loss"], reference(batch)["loss"], 1e-4)
+    assert step.cache_info().compiles == 1
+    for one, other in zip(own.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=3e-4)
+
+
+def test_models_are_differentiated() -> None:
+    model = text()
+    check_gradients(model, [(words(n, m),) for n, m in ((2, 5), (1, 1), (3, 7))], model.trainable_variables, 1e-4)

@@ -1,0 +1,77 @@
+"""``model.fit``, ``evaluate`` and ``predict`` by dyn, on Keras's backends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dyn.errors import ArgumentError
+from dyn.interop import keras as dyn_keras
+from tests.interop.tf.comparing import tf
+
+keras = tf.keras
+PROGRAM = """
+import warnings
+import numpy as np
+import keras
+from dyn.interop import keras as dyn_keras
+
+warnings.simplefilter("error", UserWarning)
+rng = np.random.default_rng(0)
+
+
+def made():
+    keras.utils.set_random_seed(1)
+    given = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(20, 8)(given)
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.Dense(8, activation="relu")(x))
+    model = keras.Model(given, keras.layers.Dense(1)(x))
+    model.compile(optimizer="adam", loss="mse", metrics=["mae"])
+    return model
+
+
+def batches():
+    rng = np.random.default_rng(0)
+    for n, length in ((4, 3), (4, 7), (2, 5), (4, 2)):
+        yield rng.integers(0, 20, (n, length)).astype("int32"), rng.normal(size=(n, 1)).astype("float32")
+
+
+own, theirs = dyn_keras.compile(made()), made()
+losses = [[model.train_on_batch(x, y)[0] for x, y in batches()] for model in (own, theirs)]
+np.testing.assert_allclose(*losses, rtol=1e-4)
+x, y = rng.integers(0, 20, (10, 6)).astype("int32"), rng.normal(size=(10, 1)).astype("float32")
+histories = [model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0).history for model in (own, theirs)]
+for name in histories[0]:
+    np.testing.assert_allclose(histories[0][name], histories[1][name], rtol=1e-4)
+np.testing.assert_allclose(own.evaluate(x, y, verbose=0), theirs.evaluate(x, y, verbose=0), rtol=1e-4)
+np.testing.assert_allclose(own.predict(x, batch_size=4, verbose=0), theirs.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
+print("the same on", keras.backend.backend())
+"""
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_training_by_keras(backend: str) -> None:
+    environment: dict[str, Any] = {"KERAS_BACKEND": backend}
+    import os
+
+    made = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert f"the same on {backend}" in made.stdout
+
+
+def test_one_program_for_all_batches() -> None:
+    given = keras.Input((None, 3))
+    model = keras.Model(given, keras.layers.Dense(1)(keras.layers.GlobalMaxPooling1D()(given)))
+    model.compile(optimizer="sgd", loss="mse")
+    dyn_keras.compile(model)
+    for n, length in ((4, 3), (1, 7), (5, 1)):
+        model.train_on_batch(np.ones((n, length, 3), np.float32), np.zeros((n, 1), np.float32))
+    assert model.train_function.compiled.cache_info().compiles == 1
+    with pytest.raises(ArgumentError, match="takes a Keras model"):
+        dyn_keras.compile(len)
