@@ -98,8 +98,7 @@ def test_dlpack_both_ways_without_copies(device: Device) -> None:
     for options in choices:
         tensor, owner = import_capsule(there.__dlpack__(**options))
         assert (tensor.shape, tensor.strides, tensor.device) == ((6,), (1,), there.__dlpack_device__())
-        del owner
-    del tensor
+        del owner, tensor
     capsule = there.__dlpack__()  # nobody takes it
     with pytest.raises(BufferError, match="'now' is no stream"):
         there.__dlpack__(stream="now")

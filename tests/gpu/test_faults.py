@@ -22,6 +22,14 @@ from dyn.specialize.code import CODES
 from tests.gpu.programs import Compiler, Device
 
 
+def forget() -> None:
+    """Forget what this process has compiled and loaded, as a new one would."""
+    CODES.clear()
+    gpu_backend._MODULES.clear()
+    gpu_backend._MODULE_OF.clear()
+    gpu_backend._LOADED.clear()
+
+
 def double(x: Any) -> Any:
     return dnp.exp(x).sum(0) * 2
 
@@ -62,13 +70,10 @@ def test_every_call_of_the_driver_may_fail(device: Device) -> None:
 def test_programs_are_found_on_disk(device: Device, tmp_path: Path) -> None:
     x = np.ones((3, 4), "f4")
     with config.override(cache_dir=str(tmp_path), verify_ir=False):
+        forget()
         first = dyn.jit(double, device=device.name)
         first(x)
-        # As a new process would find it.
-        CODES.clear()
-        gpu_backend._MODULES.clear()
-        gpu_backend._MODULE_OF.clear()
-        gpu_backend._LOADED.clear()
+        forget()
         again = dyn.jit(double, device=device.name)
         np.testing.assert_allclose(again(x).to_numpy(), np.exp(x).sum(0) * 2, rtol=1e-6)
     record = again._versions.in_order[0].record
@@ -89,9 +94,7 @@ def test_kernels_of_a_program_are_compiled_together(
     monkeypatch.setattr(Compiler, "compile", count)
     monkeypatch.setattr(gpu_backend, "workers", lambda: 2)
     with config.override(cache_dir=str(tmp_path), variants="none"):
-        CODES.clear()
-        gpu_backend._MODULES.clear()
-        gpu_backend._MODULE_OF.clear()
+        forget()
         f = dyn.jit(lambda x: (dnp.cumsum(x, 0), dnp.sort(x, 1), x.sum(1), dnp.exp(x).T), device="cuda")
         f(np.ones((3, 4), "f4"))
     assert len(texts) == 2
@@ -104,8 +107,7 @@ def test_a_text_that_is_refused(cuda: Device, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Compiler, "compile", refuse)
     with config.override(cache_dir=""):
-        gpu_backend._MODULES.clear()
-        gpu_backend._MODULE_OF.clear()
+        forget()
         with pytest.raises(CompileError, match="refused"):
             dyn.jit(lambda x: dnp.sinh(x) * 17, device="cuda")(np.ones(3))
 

@@ -46,6 +46,17 @@ def test_elementwise_reductions_and_trees(device: Device) -> None:
     device.check(f, floats(37, 19), floats(19), 0.5)
 
 
+def test_products(device: Device) -> None:
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return dnp.tanh(x @ w + b)
+
+    f = dyn.jit(layer, device=device.name)
+    for rows in (5, 1, 0, 33):
+        x, w, b = floats(rows, 19), floats(19, 40), floats(40)
+        np.testing.assert_allclose(f(x, w, b).to_numpy(), np.tanh(x @ w + b), rtol=1e-4, atol=1e-5)
+    assert f.cache_info().compiles == 1
+
+
 def test_launches_are_counted_and_memory_goes_back(device: Device) -> None:
     f = dyn.jit(lambda x: dnp.exp(x).sum(0) * 2, device=device.name)
     x = dyn.device_put(floats(300, 70), device.name)

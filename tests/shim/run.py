@@ -23,16 +23,6 @@ class ShimLaunch(ctypes.Structure):
     )  # fmt: skip
 
 
-class ShimLaunch(ctypes.Structure):
-    """A launch, as ``abi.h`` has it."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t),
-        ("seed", ctypes.c_uint64), ("args", ctypes.POINTER(ctypes.c_void_p)), ("error", ctypes.c_char_p),
-        ("error_size", ctypes.c_size_t),
-    )  # fmt: skip
-
-
 class ShimError(Exception):
     """What a launch did wrong: a divergent barrier, shared memory overrun, a race."""
 
