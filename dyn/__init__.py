@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dyn import config, errors, hosts, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, Traced, install_dialects, jit
-from dyn.array import Array, asarray, view
+from dyn.array import Array, asarray, describe, device_put, view
 from dyn.dtypes import (
     DType,
     bfloat16,
@@ -109,7 +109,7 @@ def _as_stablehlo(stage: Any) -> str:
 
 install_dialects({"stablehlo": _as_stablehlo})
 install_namespace(NAMESPACE)
-install_view(view)
+install_view(view, describe)
 
 __version__ = "0.1.0.dev0"
 
@@ -129,7 +129,7 @@ _LAZY = {
 }  # fmt: skip
 
 #: Names of the documented interface that this version does not have yet.
-_LATER = frozenset({"device_put", "load"})
+_LATER = frozenset({"load"})
 
 
 class _NotYetAttribute(errors.NotYetError, AttributeError):
@@ -154,11 +154,11 @@ __all__ = [
     "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct",
     "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info", "checkpoint",
     "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "debug",
-    "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz",
-    "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4", "float8_e4m3",
-    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
-    "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8", "io_callback", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "profile", "pure_callback", "random",
-    "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8",
-    "value_and_grad", "vjp", "vmap",
+    "device_put", "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn",
+    "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4",
+    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8",
+    "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "profile",
+    "pure_callback", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32",
+    "uint64", "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -17,19 +17,22 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import Array as OwnArray
-from dyn.array import adapter_of, from_numpy, result_host, to_numpy, use_up
+from dyn.array import adapter_of, from_device, from_numpy, result_host, to_numpy, use_up
 from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
+    BackendUnavailableError,
     NotYetError,
     ShapeError,
     TraceError,
 )
 from dyn.hosts import NUMPY, Host
 from dyn.native_callable import NativeCallable
+from dyn.runtime.device_memory import parse_device
 from dyn.shapes import NamedDim, format_dim
 from dyn.specialize.arguments import Leaf, ShapeDtypeStruct, prepared_calls, read_leaf
 from dyn.specialize.inline import call_in_trace
+from dyn.specialize.placement import declared_placement, placement_for
 from dyn.specialize.table import Table
 from dyn.specialize.version import Version, build_beside, load, load_compiler, make_program, no_more_compiling
 from dyn.trace.context import current_trace
@@ -40,6 +43,7 @@ from dyn.trace.signature import Bound, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
+    from dyn.backends.families import Placement
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
@@ -161,6 +165,13 @@ class Jitted(NativeCallable):
             assert trace is not None, "a tracer has a trace"
             return call_in_trace(trace, self._traces, self._signature, self._options.declarations, bound)
         viewed, host = self._viewed(bound)
+        placement = self._placement(viewed)
+        if placement is not None:
+            leaves = self._leaves(viewed)
+            arrays = self._arrays(leaves)
+            version, made = self._version(viewed, leaves, arrays, placement)
+            self._hits += not made
+            return from_device(host, version.call(arrays))
         if viewed is not bound and not signature.donated_names and not _is_readable(bound):
             # What the native entry cannot read it can once it is NumPy's.
             positional, named = signature.arguments(viewed, viewed.leaves, unflatten)
@@ -182,6 +193,10 @@ class Jitted(NativeCallable):
             self._leaves(bound)  # raises, with the argument's name
             raise
         return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
+
+    def _placement(self, bound: Bound) -> Placement | None:
+        """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
+        return placement_for(bound.leaves, self._options.device, self._signature.name)
 
     def _originals(self, bound: Bound) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
@@ -227,7 +242,7 @@ class Jitted(NativeCallable):
             names = self._signature.leaf_names(bound)
             return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
 
-    def _arrays(self, leaves: list[Leaf]) -> list[Array]:
+    def _arrays(self, leaves: list[Leaf]) -> list[Any]:
         arrays = [leaf.array for leaf in leaves if leaf.array is not None]
         if len(arrays) != len(leaves):
             raise ArgumentError(
@@ -236,28 +251,30 @@ class Jitted(NativeCallable):
             )
         return arrays
 
-    def _key(self, bound: Bound, leaves: list[Leaf]) -> Any:
+    def _key(self, bound: Bound, leaves: list[Leaf], placement: Placement | None = None) -> Any:
+        """Key of the programs for a call; without a placement that of what is traced for one, wherever it runs."""
         types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
-        return (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
+        key = (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
+        return key if placement is None else (*key, placement)
 
     def version_of(self, *args: Any) -> Version:
         """The program for NumPy arrays, made where there is none yet."""
         bound = self._signature.bind(args, {})
         leaves = self._leaves(bound)
-        return self._version(bound, leaves, self._arrays(leaves))[0]
+        return self._version(bound, leaves, self._arrays(leaves), self._placement(bound))[0]
 
     def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call with these arrays would find its program, and trace nothing."""
         viewed, _ = self._viewed(self._signature.bind(args, kwargs))
         leaves = self._leaves(viewed)
-        arrays = self._arrays(leaves)
-        return (
-            self._versions.find(self._key(viewed, leaves), lambda version: version.traced.matches(arrays)) is not None
-        )
+        arrays, key = self._arrays(leaves), self._key(viewed, leaves, self._placement(viewed))
+        return self._versions.find(key, lambda version: version.traced.matches(arrays)) is not None
 
-    def _version(self, bound: Bound, leaves: list[Leaf], arrays: list[Array]) -> tuple[Version, bool]:
+    def _version(
+        self, bound: Bound, leaves: list[Leaf], arrays: list[Any], placement: Placement | None = None
+    ) -> tuple[Version, bool]:
         """The program for a call: found, or traced and compiled now; and whether it was made."""
-        key = self._key(bound, leaves)
+        key = self._key(bound, leaves, placement)
 
         def make() -> Version:
             load_compiler()
@@ -274,8 +291,11 @@ class Jitted(NativeCallable):
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
-            traced, _ = self._traces.get(key, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves))
-            version = build_beside(known, traced.ended(), time.perf_counter() - start, [a.shape for a in arrays])
+            traced, _ = self._traces.get(
+                self._key(bound, leaves), lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
+            )
+            shapes = [array.shape for array in arrays]
+            version = build_beside(known, traced.ended(), time.perf_counter() - start, shapes, placement)
             if version.code_of is not None:
                 because += "; but an earlier program computes the same there, and its code runs"
             version.made_for, version.because = made_for, because
@@ -372,7 +392,7 @@ class Jitted(NativeCallable):
             viewed, _ = self._viewed(replace(bound, leaves=stood_for))
             leaves = self._leaves(viewed)
             arrays = self._arrays(leaves)
-            self._version(viewed, leaves, arrays)[0].prepare(arrays)
+            self._version(viewed, leaves, arrays, self._placement(viewed))[0].prepare(arrays)
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function on the NumPy oracle, op by op: slow, and independent of code generation."""
@@ -402,7 +422,12 @@ class Jitted(NativeCallable):
         from dyn.explain.report import make_report
 
         versions = self._versions.in_order
-        parts = [make_report(v.optimized, v.traced, v.record, v.because, v.program.deferred_states()) for v in versions]
+        parts = [
+            make_report(
+                v.optimized, v.traced, v.record, v.because, v.program.deferred_states(), v.program.kernel_resources()
+            )
+            for v in versions
+        ]
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)
@@ -444,7 +469,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Optimise, stitch and generate kernels, for this machine."""
-        program = make_program(self.traced, self.seconds)
+        program = make_program(self.traced, self.seconds, declared_placement(self.jitted._options.device))
         program.lower()
         return Lowered(self, program)
 
@@ -490,13 +515,24 @@ class Lowered:
         raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
 
     def compile(self, target: str | None = None) -> Compiled:
-        """Machine code for this machine."""
-        if target is not None:
-            raise NotYetError(f"compiling for {target!r} comes later.", remedy="leave target= out: this machine.")
+        """Machine code for this machine; or for a ``target`` that need not be here: ``"cuda:sm_90a"``,
+        ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``.
+
+        What is compiled for another machine can be looked at, and not called.
+
+        Raises:
+            ArgumentError: for a text that is no target.
+            BackendUnavailableError: where the target's compiler is not installed.
+        """
         shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
-        return Compiled(
-            self.stage, load(self.program, shapes=shapes if len(shapes) == len(self.stage.leaves) else None)
-        )
+        known = shapes if len(shapes) == len(self.stage.leaves) else None
+        if target is None:
+            return Compiled(self.stage, self.program, load(self.program, shapes=known))
+        from dyn.backends.families import Placement, parse_target
+
+        program = make_program(self.stage.traced, self.stage.seconds, Placement(parse_target(target)))
+        program.build()
+        return Compiled(self.stage, program, None)
 
 
 @dataclass(eq=False)
@@ -504,12 +540,25 @@ class Compiled:
     """A compiled program, called with arguments like those it was traced for."""
 
     stage: Traced
-    version: Version
+    program: Program
+    _version: Version | None
+
+    @property
+    def version(self) -> Version:
+        """The program in memory; BackendUnavailableError where it was compiled for another machine."""
+        if self._version is None:
+            raise BackendUnavailableError(
+                f"{self.stage.jitted!r} was compiled for {self.program.placement.target}, to be looked at.",
+                remedy="compile it without target=, and call that.",
+            )
+        return self._version
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jitted = self.stage.jitted
         bound = jitted._signature.bind(args, kwargs)
         viewed, host = jitted._viewed(bound)
+        if self.version.program.placement.on_device:
+            return from_device(host, self._call_numpy(viewed, None))
         result = self._call_numpy(viewed, () if viewed is bound else jitted._originals(bound))
         jitted._use_up(bound, self.version)
         return from_numpy(host, result)
@@ -540,14 +589,15 @@ class Compiled:
         return self.version.call(arrays, beside)
 
     def as_text(self, dialect: str = "dhlo") -> str:
-        """``"dhlo"``, ``"kernel"``, ``"llvm"`` or ``"asm"``, and what :meth:`Lowered.as_text` has."""
-        if dialect in ("llvm", "asm"):
-            return self.version.program.as_text(dialect)
-        return Lowered(self.stage, self.version.program).as_text(dialect)
+        """``"dhlo"``, ``"kernel"``, and what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a
+        GPU those of the code around its kernels; and of its kernels ``"cuda"`` and ``"ptx"``, or ``"hip"``."""
+        if dialect in ("llvm", "asm", "cuda", "ptx", "hip"):
+            return self.program.as_text(dialect)
+        return Lowered(self.stage, self.program).as_text(dialect)
 
     def memory_analysis(self) -> str:
         """Bytes of intermediate memory as a formula over the dims."""
-        return format_dim(self.version.optimized.host.arena)
+        return format_dim(self.program.optimized.host.arena)
 
     def cost_analysis(self) -> Any:
         raise NotYetError("cost_analysis() comes later.")
@@ -609,8 +659,11 @@ def jit(
     function closes over, and Python numbers, have no say. No argument's elements are copied unless it lies oddly
     (strided, misaligned, in another byte order).
 
+    ``device`` (``"cuda"``, ``"cuda:1"``, ``"rocm"``, …) has the function run on a GPU: NumPy's arrays are copied there
+    at each call, and results are :class:`dyn.Array` there. A function without one runs where its arguments are.
+
     Raises TraceError and its kin where the function cannot be traced, ArgumentError and ShapeError where arguments do
-    not fit.
+    not fit, BackendUnavailableError where there is no such device.
     """
     if function is None:
         return functools.partial(
@@ -622,8 +675,8 @@ def jit(
         raise ArgumentError(
             f"jit takes a function, not a {type(function).__name__}.", remedy="write @dyn.jit above a def."
         )
-    if device not in (None, "cpu"):
-        raise NotYetError(f"device={device!r} comes later.", remedy='this version compiles for "cpu".')
+    if device is not None:
+        parse_device(device)
     if on_new_shape not in ("compile", "error"):
         raise ArgumentError(f"on_new_shape={on_new_shape!r} is neither 'compile' nor 'error'.")
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)

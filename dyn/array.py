@@ -13,6 +13,8 @@ from dyn import config, dtypes
 from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
+from dyn.runtime.device_memory import DeviceArray, parse_device, put
+from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 from dyn.trace.context import current_trace, installed_namespace
 from dyn.trace.lift import as_numpy, check_integers
@@ -66,7 +68,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
 @has_methods
 class Array:
-    """An immutable array on the CPU.
+    """An immutable array, in this machine's memory or in that of a GPU.
 
     A jitted function returns it where its arguments are of several kinds (NumPy and PyTorch, say), of a kind that dyn
     does not know, or are ``dyn.Array`` themselves; :func:`asarray` makes one. It has NumPy's attributes and operators
@@ -74,6 +76,9 @@ class Array:
     It never changes: ``x += y`` makes a new array of the name ``x``, and ``x.at[i].set(v)`` is ``x`` with ``x[i] = v``.
     Other libraries read its memory without a copy: ``np.asarray(x)`` gives a read-only view, ``torch.from_dlpack(x)``
     and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
+
+    One on a GPU (:func:`device_put`, or a result of a function that runs there) may be there before its elements are:
+    whoever reads them waits. ``x.to_numpy()``, ``np.asarray(x)`` and ``x.item()`` copy them to this machine's memory.
     """
 
     __slots__ = ("__weakref__", "_data", "_label")
@@ -81,7 +86,7 @@ class Array:
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
 
     #: Taken out where the array is donated; then the label says to which argument of which function.
-    _data: NumpyArray
+    _data: NumpyArray | DeviceArray
     _label: str
 
     def __init__(self) -> None:
@@ -120,23 +125,35 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Device of the elements: ``"cpu"``."""
-        return "cpu"
+        """Device of the elements: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …"""
+        return "cpu" if isinstance(self._data, np.ndarray) else self._data.device
 
     @property
     def T(self) -> Array:
-        """The axes the other way round; the same memory."""
-        return _made(self._data.T)
+        """The axes the other way round; in this machine's memory, the same memory."""
+        if isinstance(self._data, np.ndarray):
+            return _made(self._data.T)
+        return installed_namespace().permute_dims(self, tuple(reversed(range(self.ndim))))
 
     @property
     def mT(self) -> Array:
-        """The last two axes exchanged; the same memory."""
-        return _made(np.matrix_transpose(self._data))
+        """The last two axes exchanged; in this machine's memory, the same memory."""
+        if isinstance(self._data, np.ndarray):
+            return _made(np.matrix_transpose(self._data))
+        return installed_namespace().matrix_transpose(self)
 
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
-        """The array itself: this version has arrays on the CPU only."""
-        installed_namespace().check_device("to_device", device)
-        return self
+        """The array on a device: itself, or a copy. ``stream`` has no say: the copy is there when this returns."""
+        return device_put(self, device)
+
+    def to_numpy(self) -> NumpyArray:
+        """The elements as a NumPy array: a read-only view, or of an array on a GPU a copy, once they are there."""
+        return self.__array__()
+
+    @property
+    def _host(self) -> NumpyArray:
+        """The elements in this machine's memory."""
+        return self._data if isinstance(self._data, np.ndarray) else self._data.to_numpy()
 
     @property
     def at(self) -> Any:
@@ -144,13 +161,19 @@ class Array:
         return installed_namespace().at(self)
 
     def block_until_ready(self) -> Array:
-        """The array itself: results on the CPU are there when the call returns."""
+        """The array itself, once its elements are there: on the CPU they are when the call returns."""
+        if not isinstance(self._data, np.ndarray):
+            self._data.synchronize()
         return self
 
     # What others make of it -------------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
         """A read-only view, or a copy where ``dtype`` or ``copy`` wants one."""
+        if not isinstance(self._data, np.ndarray):
+            if copy is False:
+                raise needs_copy("__array__", f"an array on {self.device}")
+            return np.asarray(self._data.to_numpy(), dtype)
         result = np.array(self._data, dtype, copy=copy)
         if np.may_share_memory(result, self._data):
             result = result.view()
@@ -165,18 +188,25 @@ class Array:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A DLPack capsule (https://data-apis.org/array-api/latest/API_specification); bfloat16 goes through."""
+        """A DLPack capsule (https://data-apis.org/array-api/latest/API_specification); bfloat16 goes through.
+
+        Of an array on a GPU the consumer's ``stream`` waits for the elements.
+        """
+        if isinstance(self._data, DeviceArray):
+            if stream is not None and not isinstance(stream, int):
+                raise BufferError(f"{stream!r} is no stream")
+            return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
         return export_dlpack(self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (CPU, 0)
+        return (CPU, 0) if isinstance(self._data, np.ndarray) else self._data.__dlpack_device__()
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """``dyn.numpy``; ArgumentError for a version of the standard that it does not follow."""
         return installed_namespace().standard(api_version)
 
     def __reduce__(self) -> Any:
-        return (asarray, (self._data,))
+        return (asarray, (self._host,))
 
     def __copy__(self) -> Array:
         return self
@@ -186,40 +216,41 @@ class Array:
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self._data.tolist()
+        return self._host.tolist()
 
     def item(self, *index: int) -> Any:
         """One element as a Python number."""
-        return self._data.item(*index)
+        return self._host.item(*index)
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return bool(self._host)
 
     def __int__(self) -> int:
-        return int(self._data)
+        return int(self._host)
 
     def __float__(self) -> float:
-        return float(self._data)
+        return float(self._host)
 
     def __complex__(self) -> complex:
-        return complex(self._data)
+        return complex(self._host)
 
     def __index__(self) -> int:
-        return operator.index(self._data)
+        return operator.index(self._host)
 
     def __format__(self, spec: str) -> str:
-        return format(self._data[()], spec) if self.ndim == 0 else format(str(self), spec)
+        return format(self._host[()], spec) if self.ndim == 0 else format(str(self), spec)
 
     def __repr__(self) -> str:
         label = getattr(self, "_label", None)
         if label is not None:
             return f"dyn.Array(donated: {label})"
-        text = np.array2string(self._data, separator=", ", prefix="dyn.Array(")
+        text = np.array2string(self._host, separator=", ", prefix="dyn.Array(")
         empty = f", shape={self.shape}" if self.size == 0 else ""
-        return f"dyn.Array({text}{empty}, dtype={self.dtype.name})"
+        where = "" if isinstance(self._data, np.ndarray) else f", device={self.device}"
+        return f"dyn.Array({text}{empty}, dtype={self.dtype.name}{where})"
 
     def __str__(self) -> str:
-        return str(self._data)
+        return str(self._host)
 
     # Operators, which are the namespace's functions --------------------------------------------------------------
 
@@ -257,7 +288,9 @@ class Array:
     # Parts of it ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._data)
+        if self.ndim == 0:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         if self.ndim == 0:
@@ -265,19 +298,24 @@ class Array:
         return (self[number] for number in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
-        return value in self._data
+        return value in self._host
 
     def __getitem__(self, index: Any) -> Any:
-        """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError."""
+        """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError.
+
+        Of an array on a GPU they are copies there.
+        """
+        if not isinstance(self._data, np.ndarray) and current_trace() is None:
+            return _part(self._data, index)
         kind = type(index)
         simple = kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index)))
         if not simple or current_trace() is not None:
             parts = index if isinstance(index, tuple) else (index,)
             if active_trace(*parts) is not None:
                 return installed_namespace().asarray(self)[index]
-            plain = tuple([part._data if isinstance(part, Array) else part for part in parts])
+            plain = tuple([part._host if isinstance(part, Array) else part for part in parts])
             index = plain if isinstance(index, tuple) else plain[0]
-        return _made(np.asarray(self._data[index]))
+        return _made(np.asarray(self._host[index]))
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise UnsupportedOpError(
@@ -323,7 +361,18 @@ def use_up(array: Array, label: str) -> None:
     del array._data
 
 
-def _made(data: NumpyArray) -> Array:
+def _part(data: DeviceArray, index: Any) -> Array:
+    """A part of an array on a device: copied to this machine's memory and back.
+
+    Inside of a jitted function parts are taken on the device.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    plain = tuple([part._host if isinstance(part, Array) else part for part in parts])
+    part = np.asarray(data.to_numpy()[plain if isinstance(index, tuple) else plain[0]])
+    return _made(put(data.context, part, data.stream))
+
+
+def _made(data: NumpyArray | DeviceArray) -> Array:
     """An array over memory that nobody writes to."""
     array = object.__new__(Array)
     array._data = data
@@ -398,12 +447,12 @@ class OwnHost:
     name = "dyn"
 
     def view(self, value: Any) -> NumpyArray:
-        return value._data if isinstance(value, Array) else FOREIGN.view(value)
+        return value._host if isinstance(value, Array) else FOREIGN.view(value)
 
-    def borrow(self, value: Any) -> NumpyArray:
-        return self.view(value)
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
+        return value._data if isinstance(value, Array) else FOREIGN.borrow(value)
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         return _made(array)
 
 
@@ -425,6 +474,12 @@ def view(value: Any) -> NumpyArray:
     """
     host = adapter_of(value)
     return np.asarray(value) if host is None else host.view(value)
+
+
+def describe(value: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """The dtype and the shape of a :class:`Array` on a device; None for anything else."""
+    data = value._data if isinstance(value, Array) else None
+    return (data.dtype, data.shape) if isinstance(data, DeviceArray) else None
 
 
 def result_host(hosts: list[Host]) -> Host:
@@ -459,3 +514,62 @@ def from_numpy(host: Host, result: Any) -> Any:
         return host.wrap(result)
     leaves, tree = flatten(result)
     return unflatten(tree, [host.wrap(leaf) for leaf in leaves])
+
+
+def from_device(host: Host, result: Any) -> Any:
+    """A tree of fresh arrays on a device as one of another library's; NumPy has no such arrays."""
+    leaves, tree = flatten(result)
+    wrap = OWN.wrap if host is NUMPY else host.wrap
+    return unflatten(tree, [wrap(leaf) for leaf in leaves])
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def device_put(x: Any, device: str | None = None) -> Array:
+    """An array on a device, as a :class:`Array`; itself where it is one that is there.
+
+    Args:
+        x: an array of any library, a number, or nested lists of numbers. One of another library's on the device is not
+            copied: nobody may write to it any more.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …; ``"cpu"`` unless given.
+
+    Returns:
+        The array. Its elements are those of ``x`` now: what is written to ``x`` later does not show.
+
+    Raises:
+        ArgumentError: for the name of no device.
+        BackendUnavailableError: where there is no such device on this machine.
+        MemoryError: where it has no memory for the array.
+    """
+    parsed = None if device is None else parse_device(device)
+    context = None if parsed is None else context_of(*parsed)
+    host = adapter_of(x)
+    data = None if host is None else host.borrow(x)
+    if isinstance(data, DeviceArray):
+        if data.context is context:
+            return x if isinstance(x, Array) else _made(data)
+        here = data.to_numpy()  # there is no way from one device to another yet but this machine's memory
+        return _made(here if context is None else put(context, here))
+    own = asarray(x)
+    return own if context is None else _made(put(context, own._host))
+
+
+def captured_on(context: Context | None, array: Any, function: str) -> NumpyArray | DeviceArray:
+    """A captured array for programs on a device, or None for the processor; ArgumentError for one on another device."""
+    data = array._data if isinstance(array, Array) else as_numpy(array)
+    if isinstance(data, DeviceArray):
+        if data.context is not context:
+            where = "cpu" if context is None else context.name
+            raise mixed(function, data.device, where, "it closes over an array")
+        return data
+    # What never changes is put there once.
+    return put(context, data) if context is not None and isinstance(array, Array) else data
+
+
+def mixed(function: str, first: str, second: str, what: str) -> ArgumentError:
+    """The error for arrays on two devices."""
+    return ArgumentError(
+        f"{function}(): {what} on {first}, and runs on {second}.",
+        remedy=f'put it there with dyn.device_put(x, "{second}"), or use jit(device="{first}").',
+    )

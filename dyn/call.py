@@ -21,6 +21,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
+from dyn.backends.device_programs import DeviceProgram
 from dyn.backends.free_memory import is_dense
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
@@ -690,7 +691,8 @@ class CallTable:
         return self._table.get(Table.HITS)
 
     def add(
-        self, make: Callable[[], Form], program: LoadedProgram, results: Results, test: Sequence[Step] = (),
+        self, make: Callable[[], Form], program: LoadedProgram | DeviceProgram, results: Results,
+        test: Sequence[Step] = (),
         donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {}, around: Surroundings = _NOTHING,
     ) -> None:  # fmt: skip
         """Let the entry make calls of a form, such as ``program`` has just made, if it can.
@@ -700,7 +702,7 @@ class CallTable:
         NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None. ``around`` is what
         the program relies on beside the arguments.
         """
-        if self.is_full or not program.native:
+        if self.is_full or not isinstance(program, LoadedProgram) or not program.native:
             return
         try:
             form = make()

@@ -23,11 +23,11 @@ import numpy as np
 import dyn
 from dyn import config, hosts
 from dyn.backends.cuda import CudaBackend
-from dyn.backends.cuda_driver import NoDriverError, driver_devices
 from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
 from dyn.backends.families import host_backend
 from dyn.backends.rocm import RocmBackend
 from dyn.backends.trust import refusal
+from dyn.runtime.driver import NoDriverError, driver_devices
 from dyn.schedule.target import Target
 
 
@@ -224,14 +224,15 @@ def _nvrtc() -> Finding:
 
 def _nvidia() -> Finding:
     try:
-        version, _ = driver_devices()
+        version, _ = driver_devices("cuda")
     except NoDriverError as error:
         absent = "is not there" in str(error)
         remedy = "install NVIDIA's driver; nvidia-smi then lists the GPUs." if absent else "see what nvidia-smi says."
         return Finding("cuda GPUs", State.MISSING, str(error), remedy)
     told = "; ".join(device.describe() for device in cuda_devices())
-    later = "this version of dyn compiles for them, and runs programs on the processor."
-    return Finding("cuda GPUs", State.WARNING, f"{told or 'none'} (driver for CUDA {version})", later if told else "")
+    if not told:
+        return Finding("cuda GPUs", State.MISSING, f"none (driver for CUDA {version})", "see what nvidia-smi says.")
+    return Finding("cuda GPUs", State.OK, f'{told} (driver for CUDA {version}); dyn.jit(device="cuda") runs on them')
 
 
 def _hipcc() -> Finding:
@@ -242,10 +243,17 @@ def _hipcc() -> Finding:
 
 
 def _amd() -> Finding:
+    try:
+        version, _ = driver_devices("rocm")
+        reason = ""
+    except NoDriverError as error:
+        version, reason = "", str(error)
     found = rocm_devices()
     if found:
-        later = "this version of dyn compiles for them, and runs programs on the processor."
-        return Finding("rocm GPUs", State.WARNING, "; ".join(device.describe() for device in found), later)
+        told = "; ".join(device.describe() for device in found)
+        if reason:
+            return Finding("rocm GPUs", State.WARNING, f"{told}; {reason}", "install ROCm's HIP runtime.")
+        return Finding("rocm GPUs", State.OK, f'{told} (HIP {version}); dyn.jit(device="rocm") runs on them')
     if Path("/dev/kfd").exists():
         return Finding("rocm GPUs", State.MISSING, "AMD's driver is installed, and it finds no GPU", "see rocminfo.")
     return Finding(

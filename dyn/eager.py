@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dyn import config
 from dyn.api import Jitted, jit
-from dyn.array import OWN, adapter_of, from_numpy, result_host
+from dyn.array import OWN, adapter_of, from_device, from_numpy, result_host
 from dyn.errors import DynError
 from dyn.forking import lock
 from dyn.specialize.arguments import read_leaf
 from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
+from dyn.specialize.placement import placement_for
 from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
@@ -80,9 +81,11 @@ def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: Tree
     ]
     with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
         traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
-    version = build(traced, shapes=[array.shape for array in arrays])
+    placement = placement_for(values, None, name)
+    version = build(traced, shapes=[array.shape for array in arrays], placement=placement)
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
-    return from_numpy(result_host(kinds), version.call(arrays))
+    returned = from_numpy if placement is None else from_device
+    return returned(result_host(kinds), version.call(arrays))
 
 
 def _leaf_names(tree: TreeSpec) -> list[str]:

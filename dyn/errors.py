@@ -15,6 +15,7 @@
     │   └── InvalidValueError      of the right type, and a value that the function does not take   (also a ValueError)
     ├── DonatedError               an array that a call has used up, used again                (also a RuntimeError)
     ├── ExternalError              a function outside of a program failed                     (also a RuntimeError)
+    ├── DeviceError                a GPU's driver answered that something failed            (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── OverrunError               code wrote beside its arrays, under red_zones                (also a MemoryError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
@@ -93,6 +94,10 @@ class DonatedError(DynError, RuntimeError):
 
 class ExternalError(DynError, RuntimeError):
     """A native function that a program calls answered that it failed."""
+
+
+class DeviceError(DynError, RuntimeError):
+    """A GPU's driver answered that something failed, perhaps a kernel that ran before."""
 
 
 class NotFiniteError(DynError, FloatingPointError):

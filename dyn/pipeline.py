@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dyn import config
-from dyn.backends.base import Effort, ObjectBackend, Source
+from dyn.backends.base import Effort, LaunchShape, ObjectBackend, Source
 from dyn.backends.binaries import Built
 from dyn.backends.deferred import DeferredKernels
+from dyn.backends.families import family_of, host_target
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of, load_program
 from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.programs import Deferred
-from dyn.backends.rendering import Scratch, rendering, scratch
+from dyn.backends.rendering import Rendering, Scratch, rendering, scratch
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -27,7 +28,7 @@ from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
 from dyn.lower.chosen import chosen_variants
-from dyn.lower.host import HostProgram, build_host
+from dyn.lower.host import HostProgram, Space, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
 from dyn.ops.normal_form import NORMAL_FORM
@@ -93,8 +94,11 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
         launches = donations.launches
-        red_zone = RED_ZONE if settings.red_zones else 0
-        host = build_host(plan, launches, traced.guards, donations.reuses, red_zone)
+        on_device = family_of(target).on_device
+        # Red zones are written and looked at by this machine's processor.
+        red_zone = RED_ZONE if settings.red_zones and not on_device else 0
+        space = Space.DEVICE if on_device else Space.HOST
+        host = build_host(plan, launches, traced.guards, donations.reuses, red_zone, space)
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
         record.texts["stitch"] = plan.text()
@@ -146,7 +150,7 @@ def render(optimized: Optimized) -> Rendered:
         row: list[tuple[str, Dim]] = []
         library = None
         if launch.call is not None:
-            library = emit_library_call(launch.call, optimized.target, lapack=has_lapack())
+            library = emit_library_call(launch.call, host_target_of(optimized.target), lapack=has_lapack())
         if launch.callee is not None:
             outside[launch] = places[launch.callee]
             row.append((f"outside {places[launch.callee]}", 0))
@@ -165,7 +169,7 @@ def render(optimized: Optimized) -> Rendered:
             if key not in rendered:
                 if key in at_once:
                     text = rendering(variant.kernel, key, optimized.target)
-                    sources[key] = Source(text.text, (key,), kernel_effort, text.routines)
+                    sources[key] = _kernel_source(optimized.target, key, text, variant.kernel, kernel_effort)
                     rendered[key] = text.scratch
                 else:
                     rendered[key] = scratch(variant.kernel, key, optimized.target)
@@ -188,6 +192,16 @@ def render(optimized: Optimized) -> Rendered:
         hosts.append(Source(emit_guards(optimized.host, "dyn_guards"), ("dyn_guards",), Effort.QUICK))
     left = tuple([Deferred(key, tuple(variant_of)) for key, variant_of in deferred.items()])
     return Rendered((*sources.values(), *hosts), len(sources), tuple(calls), left)
+
+
+def host_target_of(target: Target) -> Target:
+    """The target of code around kernels for a target: itself, or for a GPU this machine's processor."""
+    return host_target() if family_of(target).on_device else target
+
+
+def _kernel_source(target: Target, name: str, text: Rendering, kernel: Kernel, effort: Effort) -> Source:
+    shape = LaunchShape(text.threads, len(kernel.buffers), len(kernel.dims)) if family_of(target).on_device else None
+    return Source(text.text, (name,), effort, text.routines, shape)
 
 
 def _efforts(optimized: Optimized) -> tuple[Effort, Effort]:
@@ -223,7 +237,7 @@ def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]
     sources: list[Source] = []
     for name in names:
         text = rendering(kernels[name], name, optimized.target)
-        sources.append(Source(text.text, (name,), effort, text.routines))
+        sources.append(_kernel_source(optimized.target, name, text, kernels[name], effort))
     return sources
 
 

@@ -33,6 +33,15 @@ class Effort(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """Shape of a GPU kernel's launches: the threads of a block, and how many buffers and then dims it takes."""
+
+    threads: int
+    buffers: int
+    dims: int
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A translation unit: its text and the symbols that it defines for others."""
 
@@ -41,10 +50,13 @@ class Source:
     effort: Effort = Effort.KERNEL
     #: Functions in the text that other sources have as well: they may be compiled apart.
     routines: tuple[Routine, ...] = ()
+    #: How a kernel of a GPU is launched; None of what runs on this machine's processor.
+    launch: LaunchShape | None = None
 
     def key(self, target: Target, options: str = "") -> str:
         """Cache key of the binary made of it."""
         parts = (self.text, ",".join(self.symbols), repr(target), options, self.effort.value)
+        parts += () if self.launch is None else (repr(self.launch),)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -60,7 +72,7 @@ class Executable(Protocol):
     """Loaded code. It is never unmapped: a caller may hold an address for as long as the process lives."""
 
     def address(self, symbol: str) -> int:
-        """The address (on a GPU, the function handle) of a symbol."""
+        """The address of a symbol: of code, or of the record of a GPU's kernel (``dyn.lower.abi.DeviceKernel``)."""
         ...
 
 
@@ -136,3 +148,44 @@ class ObjectBackend(Backend, Protocol):
     def assembly(self, source: Source) -> str:
         """The assembly of a source."""
         ...
+
+
+class Compiler(Backend, Protocol):
+    """A compiler of GPU kernels: of a text with several of them at once, too."""
+
+    @property
+    def toolchain(self) -> str:
+        """The identity of the compiler and of what it is told."""
+        ...
+
+    def compile_kernels(self, source: Source) -> GpuImage:
+        """A module of the kernels in a text, with what the compiler says of each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """Resources of a GPU kernel, as its compiler tells them: registers a thread, bytes that were spilled from them,
+    bytes of a thread's stack, and bytes of a block's static shared memory."""
+
+    registers: int
+    spilled_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+
+    def describe(self) -> str:
+        """``32 registers, none spilled``"""
+        spilled = f"{self.spilled_bytes} bytes spilled" if self.spilled_bytes else "none spilled"
+        stack = f", {self.stack_bytes} bytes of stack" if self.stack_bytes else ""
+        shared = f", {self.shared_bytes} bytes of static shared memory" if self.shared_bytes else ""
+        return f"{self.registers} registers, {spilled}{stack}{shared}"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuImage:
+    """A module for a GPU: its binary, the text of its assembly where the compiler gives it, and its kernels'
+    resources."""
+
+    data: bytes
+    assembly: str
+    reports: Mapping[str, KernelReport]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from dyn.backends.base import Binary, Source
+from dyn.backends.base import Binary, GpuImage, KernelReport, Source
 from dyn.errors import BackendUnavailableError, CompileError
+from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
 _INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
@@ -48,12 +50,11 @@ class CudaBinary(Binary):
 class CudaExecutable:
     """A module in the primary context of device 0; an address is a ``CUfunction``."""
 
-    driver: Any
-    module: Any
+    module: int
 
     def address(self, symbol: str) -> int:
         """The function handle of a kernel."""
-        return int(_driver(self.driver.cuModuleGetFunction(self.module, symbol.encode())))
+        return context_of("cuda").kernel(self.module, symbol, 1)[0]
 
 
 class CudaBackend:
@@ -107,19 +108,31 @@ class CudaBackend:
 
     def load(self, binary: Binary) -> CudaExecutable:
         """Load into device 0. Modules are never unloaded."""
-        remedy = "install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither."
-        try:
-            driver = importlib.import_module("cuda.bindings.driver")
-            _driver(driver.cuInit(0))
-            device = _driver(driver.cuDeviceGet(0))
-        except (ImportError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise BackendUnavailableError(
-                f"{self.target} cannot be run on here: {reason}.".replace("..", "."), remedy=remedy
-            ) from error
-        context = _driver(driver.cuDevicePrimaryCtxRetain(device))
-        _driver(driver.cuCtxSetCurrent(context))
-        return CudaExecutable(driver, _driver(driver.cuModuleLoadData(binary.data)))
+        return CudaExecutable(context_of("cuda").load_module(binary.data))
+
+    @property
+    def toolchain(self) -> str:
+        return f"NVRTC {nvrtc_version()} {' '.join(_OPTIONS)}"
+
+    def compile_kernels(self, source: Source) -> GpuImage:
+        binary = self.compile(source)
+        reports = {
+            name: KernelReport(
+                one.registers, one.spill_store_bytes + one.spill_load_bytes, one.stack_bytes, one.shared_bytes
+            )
+            for name, one in binary.resources
+        }
+        return GpuImage(binary.data, binary.ptx, reports)
+
+
+@lru_cache(maxsize=1)
+def nvrtc_version() -> str:
+    """The version of NVRTC; ``"none"`` where it cannot be loaded."""
+    try:
+        major, minor = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()[1:]
+    except (ImportError, RuntimeError):
+        return "none"
+    return f"{major}.{minor}"
 
 
 def parse_resources(log: str) -> tuple[tuple[str, KernelResources], ...]:
@@ -151,11 +164,4 @@ def _nvrtc(result: tuple[Any, ...]) -> Any:
     status, *values = result
     if int(status):
         raise CompileError(f"NVRTC failed: {status.name}.")
-    return values[0] if values else None
-
-
-def _driver(result: tuple[Any, ...]) -> Any:
-    status, *values = result
-    if int(status):
-        raise RuntimeError(f"the CUDA driver answers {status.name}")
     return values[0] if values else None

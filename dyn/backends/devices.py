@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from dyn.backends.cuda_driver import NoDriverError, driver_devices
+from dyn.runtime.driver import NoDriverError, driver_devices
 
 #: What the kernel driver of AMD's GPUs says of them.
 _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -88,10 +88,10 @@ def _memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def cuda_devices(library: str = "libcuda.so.1") -> list[Device]:
+def cuda_devices(library: str | None = None) -> list[Device]:
     """NVIDIA's GPUs; none where there is no driver."""
     try:
-        _, found = driver_devices(library)
+        _, found = driver_devices("cuda", library)
     except NoDriverError:
         return []
     return [Device("cuda", i, d.name, f"cuda:{d.arch}", d.multiprocessors, d.memory) for i, d in enumerate(found)]

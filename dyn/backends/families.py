@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyn.backends.base import Backend, ObjectBackend, RenderedKernel
+from dyn.backends.base import Backend, Compiler, ObjectBackend, RenderedKernel
 from dyn.backends.cuda import CudaBackend
 from dyn.backends.loading import loading
 from dyn.backends.rocm import RocmBackend
-from dyn.backends.x86 import X86Backend
+from dyn.backends.x86 import X86Backend, target_for
 from dyn.backends.x86 import host_target as x86_host_target
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.runtime.device_memory import parse_device
+from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
 if TYPE_CHECKING:
@@ -33,15 +35,16 @@ class Family:
     target, and says what a launch of it takes (:class:`dyn.backends.base.RenderedKernel`); ``scratch`` says how many
     bytes of scratch that will be. ``compiler`` makes a binary
     of it, on machines too that have no such device. ``backend`` builds the texts of programs and loads what it has
-    built; it raises NotYetError where programs cannot be run yet. The host program and the native entry are code for
-    this machine whatever the kernels are for: ``host_backend()``.
+    built, kernels of GPUs into the device of a number. The host program and the native entry are code for this machine
+    whatever the kernels are for: ``host_backend()``. ``on_device`` says that buffers are in a device's memory.
     """
 
     schedules: Callable[[], Schedules]
     render: Callable[[Kernel, Target], RenderedKernel]
     scratch: Callable[[Kernel, Target], Dim]
     compiler: Callable[[Target], Backend]
-    backend: Callable[[Target], ObjectBackend]
+    backend: Callable[[Target, int], ObjectBackend]
+    on_device: bool = False
     #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
     has_notes: bool = False
 
@@ -81,15 +84,26 @@ def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
     return emit_kernel(kernel, target)
 
 
-def _later(target: Target) -> ObjectBackend:
-    raise NotYetError(f"programs for {target} are not compiled yet.", remedy="compile for this machine's processor.")
+def _on_gpu(compiler: Callable[[Target], Compiler]) -> Callable[[Target, int], ObjectBackend]:
+    def backend(target: Target, ordinal: int) -> ObjectBackend:
+        from dyn.backends.gpu import GpuBackend
+        from dyn.backends.placed import PlacedBackend
+
+        return PlacedBackend(GpuBackend(compiler(target), ordinal), host_backend())
+
+    return backend
+
+
+def _gpu_family(name: str, compiler: Callable[[Target], Compiler]) -> Family:
+    backend = _on_gpu(compiler)
+    return Family(_schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True)
 
 
 #: By ``Target.family``.
 FAMILIES: Mapping[str, Family] = {
-    "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, X86Backend),
-    "cuda": Family(_schedules_of("cuda"), _render_gpu, _scratch_gpu, CudaBackend, _later, has_notes=True),
-    "rocm": Family(_schedules_of("rocm"), _render_gpu, _scratch_gpu, RocmBackend, _later, has_notes=True),
+    "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)),
+    "cuda": _gpu_family("cuda", CudaBackend),
+    "rocm": _gpu_family("rocm", RocmBackend),
 }
 
 
@@ -109,4 +123,47 @@ def host_target() -> Target:
 def host_backend() -> ObjectBackend:
     """The backend of code that runs on this machine's processor: host programs, the runtime, the native entry."""
     target = host_target()
-    return family_of(target).backend(target)
+    return family_of(target).backend(target, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a program runs: a target, and the number of the device among those of its family."""
+
+    target: Target
+    ordinal: int = 0
+
+    @property
+    def on_device(self) -> bool:
+        """Whether its buffers are in a device's memory."""
+        return family_of(self.target).on_device
+
+
+def placement_of(device: str | None) -> Placement:
+    """The placement of a device by its name, ``"cuda:1"``; None and ``"cpu"`` are this machine's processor.
+
+    ArgumentError for a name of no device, BackendUnavailableError where the device is not there.
+    """
+    parsed = None if device is None else parse_device(device)
+    if parsed is None:
+        return Placement(host_target())
+    family, ordinal = parsed
+    return Placement(gpu_target(family, context_of(family, ordinal).device.arch), ordinal)
+
+
+def parse_target(text: str) -> Target:
+    """The target of a text, ``"cuda:sm_90a"``, ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``. ArgumentError for any other."""
+    family, _, arch = text.partition(":")
+    if family not in FAMILIES or not arch:
+        raise ArgumentError(
+            f"{text!r} is no target.",
+            remedy='use a family and one of its members, as "cuda:sm_90a", "rocm:gfx90a" or "x86:x86-64-v3".',
+        )
+    return target_for(arch) if family == "x86" else gpu_target(family, arch)
+
+
+def gpu_target(family: str, arch: str) -> Target:
+    """The target of a GPU's architecture."""
+    from dyn.lower.gpu.dialect import gpu_target
+
+    return gpu_target(family, arch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,21 +39,23 @@ Array = np.ndarray[Any, Any]
 _ENTRY = ("dyn_block_alloc", "dyn_block_free")
 
 
-class _Table(ctypes.Structure):
+class RuntimeTable(ctypes.Structure):
+    """A runtime table (``dyn.lower.host_llvm.emit``)."""
+
     _fields_ = (
         *(
             (name, ctypes.c_void_p)
             for name in ("state", "alloc", "free", "alloc_output", "launch", "parallel_for", "library", "fail")
         ),
         ("threads", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("call", "begin", "end", "want")),
+        *((name, ctypes.c_void_p) for name in ("call", "begin", "end", "want", "fetch", "stage")),
     )
 
 
 #: ``(rt, index, tensor, answer)``: see ``dyn.runtime.callbacks``.
 _ALLOC_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
-_RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 # A tensor is four words of eight bytes: data, dtype and rank, dims, strides. The dtype of an input says whether its
 # memory is to be taken.
@@ -63,7 +65,7 @@ _NO_SITE = -1
 _OUTSIDE = -2
 
 
-class _Frame:
+class Frame:
     """The tensors of one call, laid out once and used by one call at a time; and what the call has been told so far.
 
     Words: a tensor an input, a tensor an output, then the dims of each in turn.
@@ -88,13 +90,29 @@ class _Frame:
         self.site = _NO_SITE
         self.values: tuple[int, ...] = ()
         self.error: BaseException | None = None
+        #: What a call on a device has beside (``dyn.backends.device_programs``).
+        self.beside: Any = None
 
     def put(self, number: int, array: Array) -> None:
         """Describe an array that compiled code can read; the caller keeps it alive."""
+        self.describe(number, array.__array_interface__["data"][0], array.shape)
+
+    def describe(self, number: int, address: int, shape: tuple[int, ...]) -> None:
+        """Describe a dense array by its address and shape."""
         first, start, end = self.places[number]
-        self.words[first] = array.__array_interface__["data"][0]
+        self.words[first] = address
         if start < end:
-            self.words[start:end] = array.shape
+            self.words[start:end] = shape
+
+    def label(self, tags: Sequence[int]) -> None:
+        """Note a word of 32 bits with each output, for who is asked for its memory."""
+        for number, tag in enumerate(tags, self.inputs):
+            first, start, end = self.places[number]
+            self.words[first + _RANK] = (end - start) << 32 | tag
+
+    def data(self, index: int) -> int:
+        """The address of an output's memory, as far as native code has noted it; 0 where it has not."""
+        return self.words[self.places[self.inputs + index][0]]
 
     def give(self, number: int, given: int) -> None:
         """Whether the output that may take an input's memory has to take it."""
@@ -130,14 +148,14 @@ class _Frames(threading.local):
     """The frames of the calls in progress on this thread, innermost last."""
 
     def __init__(self) -> None:
-        self.stack: list[_Frame] = []
+        self.stack: list[Frame] = []
 
 
-_FRAMES = _Frames()
+FRAMES = _Frames()
 
 
 def _alloc_output(table: int, index: int, tensor: int, answer: Any) -> None:
-    frame = _FRAMES.stack[-1]
+    frame = FRAMES.stack[-1]
     try:
         answer[0] = frame.allocate(index)
     except BaseException as error:  # whatever it is, it must not pass through native frames
@@ -150,11 +168,11 @@ def _call_python(context: int, inputs: int, outputs: int, answer: Any) -> None:
         call_of(context)(inputs, outputs)
         answer[0] = 0
     except BaseException as error:  # whatever it is, it must not pass through native frames
-        _FRAMES.stack[-1].error = error
+        FRAMES.stack[-1].error = error
 
 
 def _fail(table: int, site: int, count: int, values: Any) -> None:
-    frame = _FRAMES.stack[-1]
+    frame = FRAMES.stack[-1]
     frame.site, frame.values = site, tuple(values[:count])
 
 
@@ -164,7 +182,7 @@ class _Runtime:
 
     def __init__(self) -> None:
         self.lock = lock()
-        self.tables: dict[tuple[int, bool], _Table] = {}
+        self.tables: dict[tuple[int, bool], RuntimeTable] = {}
         self.callbacks = (_ALLOC_OUTPUT(_alloc_output), LIBRARY(call_library), _FAIL(_fail), PYTHON(_call_python))
         asked = [ctypes.cast(c, ctypes.c_void_p).value for c in self.callbacks[:2]]
         #: The state of every table: whom the native runtime asks.
@@ -187,9 +205,9 @@ class _Runtime:
             for table in self.tables.values():
                 table.begin = begin  # one word: a call sees it or does not
 
-    def _make(self, threads: int, wants: bool) -> _Table:
+    def _make(self, threads: int, wants: bool) -> RuntimeTable:
         symbols = native_runtime().addresses
-        return _Table(
+        return RuntimeTable(
             state=ctypes.addressof(self.asked),
             threads=thread_count(threads) if threads else 0,
             alloc=symbols["dyn_alloc"],
@@ -204,12 +222,39 @@ class _Runtime:
             fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
 
+    def make_device_table(self, device: Mapping[str, int], state: int) -> RuntimeTable:
+        """A table of the functions of a device (``dyn.runtime.device``), with a state of its own."""
+        wants = native_runtime().addresses["dyn_want"]
+        fail = ctypes.cast(self.callbacks[2], ctypes.c_void_p).value
+        return RuntimeTable(
+            state=state, alloc=device["dyn_device_alloc"], free=device["dyn_device_free"],
+            alloc_output=device["dyn_device_output"], launch=device["dyn_device_launch"],
+            library=native_runtime().addresses["dyn_ask_library"], fail=fail, want=wants,
+            fetch=device["dyn_device_fetch"], stage=device["dyn_device_stage"],
+        )  # fmt: skip
+
     def ask_python(self) -> int:
         """The address of what calls Python functions outside of programs."""
         return ctypes.cast(self.callbacks[3], ctypes.c_void_p).value or 0
 
 
 _RUNTIME = _Runtime()
+
+
+def device_table(device: Mapping[str, int], state: int) -> RuntimeTable:
+    """A runtime table of a device's functions, which the caller keeps alive."""
+    return _RUNTIME.make_device_table(device, state)
+
+
+def host_table() -> int:
+    """The address of this machine's own runtime table, under the settings in force."""
+    settings = config.current()
+    return _RUNTIME.address(settings.num_threads, settings.variants == "background")
+
+
+def ask_python() -> int:
+    """The address of what calls Python functions outside of programs."""
+    return _RUNTIME.ask_python()
 
 
 def record_calls(begin: int | None) -> None:
@@ -241,6 +286,35 @@ class Interface:
     constants: tuple[Array, ...] = ()
 
 
+def check_captured(function: Function, captured: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
+    """Check that captured arrays are what was traced: the host program does not look at their sizes again."""
+    hidden = sum(info.hidden for info in function.infos)
+    if hidden != len(captured):
+        raise IRError(f"{function.name} has {hidden} captured arrays, not {len(captured)}")
+    arguments = len(function.params) - hidden
+    for value, (dtype, shape) in zip(function.params[arguments:], captured, strict=True):
+        static = all(not isinstance(d, int) or d == n for d, n in zip(value.shape, shape, strict=True))
+        if not static or value.dtype.np != dtype.newbyteorder("="):
+            raise IRError(f"{value!r} was captured, and is {dtype}{shape}")
+
+
+def failure_of(
+    interface: Interface, externals: Externals, site: int, values: tuple[int, ...], sizes: Sequence[tuple[int, ...]]
+) -> BaseException | None:
+    """The error of a failed call; None where a signal's handler raised one, which is lost."""
+    host = interface.host()
+    from dyn.lower.host import Fault
+    from dyn.lower.host_errors import render_failure
+
+    if site <= _OUTSIDE:
+        number = _OUTSIDE - site
+        return None if externals.callees[number].runs_python else externals.failure(number, values[-1])
+    if host.sites[site] is Fault.LIBRARY:
+        return take_error()
+    known = len(host.symbols)
+    return render_failure(host, site, values[:known], sizes, values[known:])
+
+
 class LoadedProgram:
     """A host program in memory, ready to be called from many threads at once.
 
@@ -260,7 +334,7 @@ class LoadedProgram:
         captured: Sequence[Array],
         guards: int | None = None,
         callees: Sequence[Callee] = (),
-        idle: list[_Frame] | None = None,
+        idle: list[Frame] | None = None,
         deferred: DeferredKernels = NOTHING_DEFERRED,
         maker: Maker | None = None,
     ) -> None:
@@ -270,8 +344,8 @@ class LoadedProgram:
         self.captured = tuple(captured)
         function = interface.function
         self._arguments = len(function.params) - len(self.captured)
-        self._check_captured()
-        self._run = _RUN(address)
+        check_captured(function, [(array.dtype, array.shape) for array in self.captured])
+        self._run = RUN(address)
         _RUNTIME.address()  # made now rather than by the first call
         table = [*kernels, *(array.__array_interface__["data"][0] for array in interface.constants)]
         table += [*self.externals.words, *deferred.addresses]
@@ -287,18 +361,7 @@ class LoadedProgram:
         #: Captured arrays that have to be copied for compiled code, each time.
         self._copied = [i for i, a in enumerate(self.captured) if not is_dense(a)]
         #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
-        self._idle = idle if idle is not None and not self.captured else list[_Frame]()
-
-    def _check_captured(self) -> None:
-        """Check that captured arrays are what was traced: the host program does not look at their sizes again."""
-        function = self.interface.function
-        hidden = sum(info.hidden for info in function.infos)
-        if hidden != len(self.captured):
-            raise IRError(f"{function.name} has {hidden} captured arrays, not {len(self.captured)}")
-        for value, array in zip(function.params[self._arguments :], self.captured, strict=True):
-            static = all(not isinstance(d, int) or d == n for d, n in zip(value.shape, array.shape, strict=True))
-            if not static or value.dtype.np != array.dtype.newbyteorder("="):
-                raise IRError(f"{value!r} was captured, and is {array.dtype}{array.shape}")
+        self._idle = idle if idle is not None and not self.captured else list[Frame]()
 
     @property
     def native(self) -> bool:
@@ -307,8 +370,8 @@ class LoadedProgram:
         outside = self.externals.run_python or self.externals.have_effects
         return not (self._copied or self.interface.calls or outside)
 
-    def _frame(self) -> _Frame:
-        frame = _Frame(self._ranks, len(self.interface.function.params), self._dtypes)
+    def _frame(self) -> Frame:
+        frame = Frame(self._ranks, len(self.interface.function.params), self._dtypes)
         for number, array in enumerate(self.captured):
             frame.put(self._arguments + number, array)
         return frame
@@ -351,7 +414,7 @@ class LoadedProgram:
             for reuse in taken:
                 frame.give(reuse.input, 1)
         frame.begin()
-        stack = _FRAMES.stack
+        stack = FRAMES.stack
         stack.append(frame)
         try:
             status = self._run(self.runtime(), self.context, frame.address, frame.out_address)
@@ -401,18 +464,7 @@ class LoadedProgram:
 
     def _failure(self, site: int, values: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> BaseException | None:
         """The error of a failed call; None where a signal's handler raised one, which is lost."""
-        host = self.interface.host()
-        from dyn.lower.host import Fault
-        from dyn.lower.host_errors import render_failure
-
-        if site <= _OUTSIDE:
-            number = _OUTSIDE - site
-            runs_python = self.externals.callees[number].runs_python
-            return None if runs_python else self.externals.failure(number, values[-1])
-        if host.sites[site] is Fault.LIBRARY:
-            return take_error()
-        known = len(host.symbols)
-        return render_failure(host, site, values[:known], sizes, values[known:])
+        return failure_of(self.interface, self.externals, site, values, sizes)
 
     def _may_have_written(self, site: int) -> bool:
         """Whether a call that failed there may have written results into arguments: no check comes after that."""

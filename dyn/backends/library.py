@@ -88,6 +88,22 @@ def call_library(table: int, entry: int | None, tensors: int, values: int, answe
         _RAISED.error = error
 
 
+def call_staged(entry: int, tensors: int, values: int) -> None:
+    """Make a library call with tensors in this machine's memory, and raise what it raises."""
+    _CALLS[entry](tensors, values)
+
+
+def tensors_of(entry: int) -> tuple[int, int]:
+    """How many operands and results a library call has."""
+    op = _CALLS[entry].op
+    return len(op.operands), len(op.results)
+
+
+def keep_error(error: BaseException) -> None:
+    """Keep the exception of a library call for :func:`take_error`."""
+    _RAISED.error = error
+
+
 def take_error() -> BaseException | None:
     """Take the exception of the library call that failed on this thread; None where it was never begun."""
     error, _RAISED.error = _RAISED.error, None

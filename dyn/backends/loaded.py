@@ -10,7 +10,10 @@ from weakref import WeakValueDictionary
 from dyn.forking import lock
 
 if TYPE_CHECKING:
+    from dyn.backends.device_programs import DeviceProgram
     from dyn.backends.host_programs import Interface, LoadedProgram
+
+    AnyProgram = LoadedProgram | DeviceProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,12 @@ class _Programs:
 
     def __init__(self) -> None:
         self.lock = lock()
-        self.live: WeakValueDictionary[int, LoadedProgram] = WeakValueDictionary()
+        self.live: WeakValueDictionary[int, AnyProgram] = WeakValueDictionary()
         #: While calls are recorded, all programs that there have been since, and an interface for each code.
         self.known: dict[int, Known] | None = None
         self.by_code: dict[object, Known] = {}
 
-    def register(self, program: LoadedProgram) -> int:
+    def register(self, program: AnyProgram) -> int:
         number = next(self.numbers)
         self.live[number] = program
         if self.known is not None:
@@ -44,7 +47,7 @@ class _Programs:
                 self.note(number, program)
         return number
 
-    def note(self, number: int, program: LoadedProgram) -> None:
+    def note(self, number: int, program: AnyProgram) -> None:
         if self.known is not None:
             name = program.interface.function.name
             known = Known(name, program.interface)
@@ -54,7 +57,7 @@ class _Programs:
 _PROGRAMS = _Programs()
 
 
-def register(program: LoadedProgram) -> int:
+def register(program: AnyProgram) -> int:
     """A number for a new program, by which it is known while it lives, and longer if calls are recorded then."""
     return _PROGRAMS.register(program)
 

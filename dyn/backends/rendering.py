@@ -35,6 +35,8 @@ class Rendering:
     text: str
     routines: tuple[Routine, ...]
     scratch: Scratch
+    #: The threads that work on one GRID iteration.
+    threads: int
 
 
 class _Table(Generic[T]):
@@ -67,7 +69,7 @@ def rendering(kernel: Kernel, name: str, target: Target) -> Rendering:
 
     def make() -> Rendering:
         made = family_of(target).render(replace(kernel, name=name), target)
-        return Rendering(made.text, made.routines, Scratch(made.scratch_bytes, kernel.dims))
+        return Rendering(made.text, made.routines, Scratch(made.scratch_bytes, kernel.dims), made.threads)
 
     return _RENDERINGS.get(_key(kernel, name, target), make)
 

@@ -9,19 +9,20 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
 
-from dyn.backends.base import Binary, Source
+from dyn.backends.base import Binary, GpuImage, KernelReport, Source
 from dyn.backends.hsaco import KernelMetadata, read_kernels
-from dyn.errors import BackendUnavailableError, CompileError, NotYetError
+from dyn.errors import BackendUnavailableError, CompileError
+from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
 _INSTALL = "apt-get install --no-install-recommends hipcc (no GPU is needed to compile)."
 #: A bare code object, not a bundle of several; each operation on floats is rounded by itself.
 _OPTIONS = ("--genco", "--no-gpu-bundle-output", "-O3", "-std=c++17", "-ffp-contract=off")
-#: What the kernel driver for AMD's GPUs shows to programs.
-_DEVICE = Path("/dev/kfd")
+#: Seconds after which hipcc is given up: it takes one for a kernel, and some for a hundred.
+_TIME_LIMIT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,14 @@ class RocmBackend:
         with tempfile.TemporaryDirectory(prefix="dyn-hip-") as folder:
             text, result = Path(folder, "dyn.hip.cpp"), Path(folder, "dyn.hsaco")
             text.write_text(source.text, encoding="utf-8")
-            done = subprocess.run(self.command(text, result), capture_output=True, text=True, check=False)
+            command = self.command(text, result)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT)
+            except subprocess.TimeoutExpired:
+                raise CompileError(
+                    f"hipcc has not compiled {', '.join(source.symbols)} for {self.target} in {_TIME_LIMIT:.0f} s.",
+                    remedy="see whether hipcc works by itself; if it does, report the program.",
+                ) from None
             if done.returncode or not result.exists():
                 raise CompileError(
                     f"hipcc refused the text of {', '.join(source.symbols)} for {self.target}.",
@@ -65,14 +73,42 @@ class RocmBackend:
         arch = f"--offload-arch={self.target.arch}"
         return ["env", "HIP_PLATFORM=amd", "hipcc", *_OPTIONS, arch, str(text), "-o", str(result)]
 
-    def load(self, binary: Binary) -> NoReturn:
-        """Raise: kernels cannot be loaded yet; the error says whether for want of a GPU."""
-        if not _DEVICE.exists():
-            raise BackendUnavailableError(
-                f"{self.target} cannot be run on here: there is no {_DEVICE}.",
-                remedy="run on a machine with an AMD GPU and its driver; compiling needs neither.",
-            )
-        raise NotYetError(
-            f"code for {self.target} is compiled, but not loaded and launched yet.",
-            remedy="use the binary's data with hipModuleLoadData.",
-        )
+    def load(self, binary: Binary) -> RocmExecutable:
+        """Load into device 0. Modules are never unloaded."""
+        return RocmExecutable(context_of("rocm").load_module(binary.data))
+
+    @property
+    def toolchain(self) -> str:
+        return f"{hipcc_version(shutil.which('hipcc'))} {' '.join(_OPTIONS)}"
+
+    def compile_kernels(self, source: Source) -> GpuImage:
+        binary = self.compile(source)
+        reports = {
+            one.name: KernelReport(one.vgprs, 4 * (one.vgpr_spills + one.sgpr_spills), one.private_bytes, one.lds_bytes)
+            for one in binary.kernels
+        }
+        return GpuImage(binary.data, "", reports)
+
+
+@dataclass(frozen=True, slots=True)
+class RocmExecutable:
+    """A module on device 0; an address is a ``hipFunction_t``."""
+
+    module: int
+
+    def address(self, symbol: str) -> int:
+        """The function handle of a kernel."""
+        return context_of("rocm").kernel(self.module, symbol, 1)[0]
+
+
+@lru_cache(maxsize=4)
+def hipcc_version(path: str | None) -> str:
+    """Identity of the hipcc at a path: what its ``--version`` says; ``"none"`` where there is none."""
+    if path is None:
+        return "none"
+    command = ["env", "HIP_PLATFORM=amd", path, "--version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return "none"
+    return f"{path} {said}"

@@ -13,7 +13,7 @@ from dyn.backends.binaries import Origin
 from dyn.backends.deferred import State
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
-from dyn.lower.host import HostProgram, InRegion, site_text
+from dyn.lower.host import HostProgram, InRegion, Space, site_text
 from dyn.pipeline import Optimized
 from dyn.record import Record
 from dyn.schedule.kernel_text import kernel_name
@@ -131,12 +131,17 @@ def make_report(
     record: Record,
     because: str,
     states: Mapping[str, State] = MappingProxyType({}),
+    resources: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """The report of one program; ``states`` has those of its deferred kernels, by name."""
+    """The report of one program; ``states`` has those of its deferred kernels, by name, and ``resources`` what the
+    compiler says of a GPU's."""
 
     def state(variant: Variant) -> str:
-        known = states.get(kernel_name(variant.kernel)) if variant.deferred and states else None
-        return "" if known is None else known.value
+        if not states and not resources:
+            return ""
+        name = kernel_name(variant.kernel)
+        known = states.get(name) if variant.deferred else None
+        return ", ".join([*([] if known is None else [known.value]), *([resources[name]] if name in resources else [])])
 
     saved: Dim = 0
     for launch in by_group(tuple(general_launches(optimized.launches))):
@@ -146,7 +151,7 @@ def make_report(
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(optimized.launches, state)),
+        tuple(_groups(optimized.launches, state, on_device=optimized.host.space is Space.DEVICE)),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
@@ -248,13 +253,13 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _groups(launches: Sequence[Launch], state: Callable[[Variant], str]) -> list[GroupRow]:
+def _groups(launches: Sequence[Launch], state: Callable[[Variant], str], *, on_device: bool) -> list[GroupRow]:
     """Groups, each once: those that read the same, as the layers of a model do, are counted."""
     counts = Counter(
         row
         for around, of in _alternatives(launches)
         for launch in by_group(of)
-        for row in [group_row(launch, state, around)]
+        for row in [group_row(launch, state, around, on_device=on_device)]
     )
     return [replace(row, count=count) for row, count in counts.items()]
 
@@ -272,9 +277,13 @@ def _alternatives(launches: Sequence[Launch]) -> list[tuple[str, tuple[Launch, .
     return runs
 
 
-def group_row(launch: Launch, state: Callable[[Variant], str] = lambda variant: "", around: str = "") -> GroupRow:
-    """The row of a launch's group; ``state`` says whether a variant is compiled, where that is a question, and
-    ``around`` when the launch is chosen, where there are alternatives."""
+def group_row(
+    launch: Launch, state: Callable[[Variant], str] = lambda variant: "", around: str = "", *, on_device: bool = False
+) -> GroupRow:
+    """The row of a launch's group; ``state`` says what is to be said of a variant's kernel, and ``around`` when the
+    launch is chosen, where there are alternatives. A program whose buffers are ``on_device`` calls libraries on the
+    host.
+    """
     group = launch.group
     inside = _inside(group)
 
@@ -286,9 +295,10 @@ def group_row(launch: Launch, state: Callable[[Variant], str] = lambda variant: 
 
     variants = [VariantRow(v.note, when(v), ", ".join(v.steps), state(v)) for v in launch.variants]
     if launch.call is not None:
-        variants.append(VariantRow("a library call", "always"))
+        variants.append(VariantRow("a library call, on the host" if on_device else "a library call", "always"))
     if launch.measures is not None:
-        variants.append(VariantRow(f"{launch.measures.name} is read by the host program", "always"))
+        read = "fetched" if on_device else "read"
+        variants.append(VariantRow(f"{launch.measures.name} is {read} by the host program", "always"))
     for body in launch.bodies:
         for inner in by_group(tuple(general_launches(body.launches))):
             variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))

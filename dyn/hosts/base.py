@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dyn.runtime.device_memory import DeviceArray
+
 NumpyArray = np.ndarray[Any, Any]
 
 
@@ -22,10 +24,13 @@ class Host(Protocol):
         """
         ...
 
-    def borrow(self, value: Any) -> NumpyArray:
-        """:meth:`view` for no longer than a call lasts: the library may free or move the memory afterwards."""
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
+        """:meth:`view` for no longer than a call lasts: the library may free or move the memory afterwards.
+
+        An array on a GPU is taken where it lies, on the library's current stream.
+        """
         ...
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         """A fresh result, which nobody else holds, as an array of this kind; without a copy where that is possible."""
         ...

@@ -15,6 +15,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
+from dyn.runtime.device_memory import DeviceArray, borrow, is_on_device
 from dyn.source import user_loc
 
 #: ``DLDeviceType.kDLCPU``
@@ -90,8 +91,8 @@ class ForeignHost:
         kind, number = value.__dlpack_device__()
         if int(kind) != CPU:
             raise UnsupportedOpError(
-                f"a {type(value).__name__} on device ({int(kind)}, {number}) of DLPack: this version computes on the "
-                "CPU.",
+                f"a {type(value).__name__} on device ({int(kind)}, {number}) of DLPack: it cannot be read by this "
+                "machine's processor.",
                 loc=user_loc(),
                 remedy="copy it to the CPU first.",
             )
@@ -106,8 +107,10 @@ class ForeignHost:
                 remedy="convert it to a NumPy array first.",
             ) from None
 
-    def borrow(self, value: Any) -> NumpyArray:
-        return self.view(value)
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
+        if isinstance(value, DeviceArray):
+            return value
+        return borrow(value) if hasattr(value, "__dlpack__") and is_on_device(value) else self.view(value)
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         raise AssertionError("results of foreign arrays are dyn.Array")

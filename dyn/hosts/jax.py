@@ -12,11 +12,14 @@ import numpy as np
 
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
+from dyn.runtime.device_memory import DeviceArray, borrow
 from dyn.source import user_loc
 
 #: Types of results that are remembered, shape by shape.
 _MOST_SHAPES = 1024
 #: Dtypes that JAX may make narrower.
+#: The platforms of GPUs that dyn has a name for.
+_GPUS = frozenset(("gpu", "cuda", "rocm"))
 _WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
@@ -95,7 +98,7 @@ class JaxHost:
         other = next((device for device in devices if device.platform != "cpu"), None)
         if other is not None:
             raise UnsupportedOpError(
-                f"a JAX array on {other}: this version computes on the CPU.",
+                f"a JAX array on {other}: it cannot be read by this machine's processor.",
                 loc=user_loc(),
                 remedy="pass jax.device_put(x, jax.devices('cpu')[0]).",
             )
@@ -107,14 +110,20 @@ class JaxHost:
             )
         return np.asarray(value)
 
-    def borrow(self, value: Any) -> NumpyArray:
-        return self.view(value)
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
+        jax = sys.modules["jax"]
+        if isinstance(value, jax.core.Tracer):
+            return self.view(value)
+        platforms = [device.platform for device in value.devices()]
+        return borrow(value) if len(platforms) == 1 and platforms[0] in _GPUS else self.view(value)
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         """The result's memory is taken over, where it starts at a multiple of 64 bytes, and copied otherwise.
 
         As everywhere in JAX, 64-bit numbers become 32-bit ones unless ``jax_enable_x64`` is set.
         """
+        if isinstance(array, DeviceArray):
+            return sys.modules["jax"].dlpack.from_dlpack(array)
         made = self.maker(array.dtype)
         return sys.modules["jax"].numpy.asarray(array) if made is None else made(array)
 

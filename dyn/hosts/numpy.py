@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dyn.hosts.base import NumpyArray
+from dyn.runtime.device_memory import DeviceArray
 
 
 class NumpyHost:
@@ -28,10 +29,10 @@ class NumpyHost:
             return value
         return np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
 
-    def borrow(self, value: Any) -> NumpyArray:
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
         return self.view(value)
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         return array
 
 

@@ -11,6 +11,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
+from dyn.runtime.device_memory import DeviceArray, borrow
 from dyn.source import user_loc
 
 #: Dtypes that NumPy has not of its own, by their names here and in PyTorch.
@@ -35,9 +36,11 @@ class TorchHost:
         except (RuntimeError, TypeError):  # no plain memory on the CPU, a gradient, bfloat16, …
             return self._resolved(value)
 
-    def borrow(self, value: Any) -> NumpyArray:
+    def borrow(self, value: Any) -> NumpyArray | DeviceArray:
         """:meth:`view` for no longer than a call lasts: PyTorch may resize the memory afterwards."""
         torch = sys.modules["torch"]
+        if value.is_cuda:  # what PyTorch calls AMD's GPUs, too
+            return self._on_device(value)
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
             return self.view(value)
         name = str(value.dtype).removeprefix("torch.")
@@ -50,17 +53,26 @@ class TorchHost:
             return self.view(value)
         return array if own is None else array.view(own.np)
 
-    def _resolved(self, value: Any) -> NumpyArray:
-        torch = sys.modules["torch"]
-        if value.requires_grad and torch.is_grad_enabled():
+    def _on_device(self, value: Any) -> DeviceArray:
+        """A tensor on a GPU, on PyTorch's current stream there. One that does not lie row by row is copied by it."""
+        self._refuse_gradient(value)
+        stream = sys.modules["torch"].cuda.current_stream(value.device).cuda_stream
+        return borrow(value.detach().resolve_conj().resolve_neg().contiguous(), stream)
+
+    def _refuse_gradient(self, value: Any) -> None:
+        if value.requires_grad and sys.modules["torch"].is_grad_enabled():
             raise UnsupportedOpError(
                 "a torch tensor that requires grad: gradients do not flow through a compiled function.",
                 loc=user_loc(),
                 remedy="pass tensor.detach(), or make the call under torch.no_grad().",
             )
+
+    def _resolved(self, value: Any) -> NumpyArray:
+        torch = sys.modules["torch"]
+        self._refuse_gradient(value)
         if value.device.type != "cpu":
             raise UnsupportedOpError(
-                f"a torch tensor on {value.device}: this version computes on the CPU.",
+                f"a torch tensor on {value.device}: it cannot be read by this machine's processor.",
                 loc=user_loc(),
                 remedy="pass tensor.cpu().",
             )
@@ -85,8 +97,10 @@ class TorchHost:
                 remedy="convert it to a dtype that NumPy has as well.",
             ) from None
 
-    def wrap(self, array: NumpyArray) -> Any:
+    def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         torch = sys.modules["torch"]
+        if isinstance(array, DeviceArray):
+            return torch.from_dlpack(array)
         own = array.dtype.name
         if own not in _OWN:
             return torch.from_numpy(array)

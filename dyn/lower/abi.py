@@ -8,8 +8,10 @@ from __future__ import annotations
 
 #: Places of the functions in the runtime table, counted in pointers.
 ALLOC, FREE, ALLOC_OUTPUT, LAUNCH, PARALLEL_FOR, LIBRARY, FAIL, THREADS, CALL, BEGIN, END, WANT = range(1, 13)
+#: Those that only programs call whose buffers are in a device's memory.
+FETCH, STAGE = 13, 14
 #: Words of a runtime table, its state first.
-TABLE_WORDS = 13
+TABLE_WORDS = 15
 
 
 #: The byte offset in ``ctx``, before its first entry, of the number of the loaded program (``LoadedProgram.number``).
@@ -28,6 +30,25 @@ class KernelSlot:
 
     KERNEL, WANTED = 0, 8
     WORDS = 2
+
+
+class DeviceState:
+    """The byte offsets in the state of a device's runtime table, which belongs to one call: functions of Python that
+    the runtime asks, the call's stream, functions of the device's driver, and what the driver has answered that was
+    not 0, in the dispatch of that number."""
+
+    ASK_OUTPUT, ASK_LIBRARY, ASK_STAGE, STREAM, LAUNCH, ALLOC, FREE, TO_HOST, SYNCHRONIZE, ERROR, DISPATCH = range(
+        0, 88, 8
+    )
+    WORDS = 11
+
+
+class DeviceKernel:
+    """The byte offsets in the record of a device's kernel, to which ``ctx`` points: the driver's handle, the threads
+    of a block, how many buffers and dims it takes, and the most blocks of a launch."""
+
+    FUNCTION, THREADS, BUFFERS, DIMS, BLOCKS = range(0, 40, 8)
+    WORDS = 5
 
 
 #: What the symbols of native library calls begin with (``dyn.lower.library_calls``): of those that call LAPACK, and of

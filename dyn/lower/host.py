@@ -32,6 +32,14 @@ class Fault(Enum):
     LIBRARY = "a library call failed"
     TOO_LONG = "too large for a library"
     OVERRUN = "a red zone was written"
+    DEVICE = "the device failed"
+
+
+class Space(Enum):
+    """Memory that the buffers of a program are in."""
+
+    HOST = "host"
+    DEVICE = "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class HostProgram:
     constants: tuple[Dense, ...] = ()
     #: The bytes of a red zone (``dyn.lower.host_llvm.red_zones``): a multiple of ALIGNMENT, 0 for none.
     red_zone: int = 0
+    #: The memory of all buffers: arguments, results, constants and the arena. Sizes are this machine's.
+    space: Space = Space.HOST
 
     def zones(self) -> tuple[tuple[int, int | None], ...]:
         """The red zones of the arena: the segment of each, and the slot that it is behind, if it is not the first."""
@@ -108,6 +118,8 @@ class HostProgram:
     def text(self) -> str:
         """The program as people and golden files read it."""
         lines = [f"host @{self.function.name} {{"]
+        if self.space is Space.DEVICE:
+            lines.append("  buffers in the memory of a device")
         names = [info.name for info in self.function.infos]
         for bind in self.binds:
             source = f"{names[bind.input]}.shape[{bind.axis}]"
@@ -134,9 +146,11 @@ class HostProgram:
         for launch in launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
+            device = self.space is Space.DEVICE
             when += "".join(f" unless {condition.describe()}" for condition in launch.unless)
             if launch.measures is not None:
-                lines.append(f"{indent}measure {launch.measures.name} ({arguments})")
+                fetched = ", fetched" if device else ""
+                lines.append(f"{indent}measure {launch.measures.name} ({arguments}){fetched}")
                 continue
             verb = (
                 "choose"
@@ -147,7 +161,8 @@ class HostProgram:
                 if launch.call is None
                 else "call"
             )
-            lines.append(f"{indent}{verb} {launch.group.name}({arguments}){when}")
+            where = " on the host" if device and launch.call is not None else ""
+            lines.append(f"{indent}{verb} {launch.group.name}({arguments}){where}{when}")
             for variant in launch.variants:
                 dims = ", ".join(str(d) for d in variant.dims)
                 when = f"if {condition}" if (condition := variant.when()) else "always"
@@ -178,6 +193,7 @@ def build_host(
     guards: tuple[Relation, ...],
     reuses: tuple[Reuse, ...] = (),
     red_zone: int = 0,
+    space: Space = Space.HOST,
 ) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
@@ -209,12 +225,14 @@ def build_host(
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
     if red_zone:
         sites += [Fault.OVERRUN]
+    if space is Space.DEVICE:
+        sites += [Fault.DEVICE]
     layout = lay_out(plan, launches)
     return HostProgram(
         function, tuple(symbols), binding.binds, tuple(sites), tuple(layout.slots),
         tuple(layout.segments), layout.places, layout.sizes,
         launches, guards, reuses, layout.loops, layout.variables, layout.scopes, tuple(layout.constants.values()),
-        red_zone,
+        red_zone, space,
     )  # fmt: skip
 
 

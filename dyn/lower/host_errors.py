@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dyn.errors import DomainError, OverrunError, ShapeError
+from dyn.errors import DeviceError, DomainError, OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
 from dyn.ir.opdef import Library
 from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
 from dyn.lower.layout import Place
-from dyn.schedule.launch import walk_launches
+from dyn.schedule.launch import dispatches, walk_launches
 from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes.expr import atom_dim
 
@@ -87,6 +87,24 @@ def _overrun(program: HostProgram, number: int, zone: int) -> OverrunError:
         types = dict.fromkeys(str(v.type) for v, at in program.places.items() if at == place)
         where = f"{around} slot {slot_ahead} of the arena, which is for {', '.join(types)}"
     return OverrunError(f"{who} wrote {where}.", loc=launch.group.ops[-1].loc, remedy=remedy)
+
+
+def device_failure(program: HostProgram, device: str, answer: str, number: int) -> DeviceError:
+    """The error for an answer of a device's driver, in the dispatch of a number, or -1 outside of any."""
+    name = program.function.name
+    if number < 0:
+        return DeviceError(
+            f"{name}: {device} failed: its driver answers {answer}.",
+            remedy="a kernel that ran before may be the cause: errors of kernels show late.",
+        )
+    group = dispatches(program.launches)[number].launch.group
+    lines = dict.fromkeys([op.loc.describe() for op in group.ops])
+    return DeviceError(
+        f"{name}: {device} did not launch {group.name}: its driver answers {answer}.",
+        loc=group.ops[-1].loc,
+        notes=tuple([f"it computes {line}" for line in lines]),
+        remedy="a kernel that ran before may be the cause: errors of kernels show late.",
+    )
 
 
 def _arena_bytes(program: HostProgram, env: dict[Symbol, int]) -> int:

@@ -12,6 +12,7 @@ from dyn import dtypes
 from dyn.array import adapter_of
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, TraceError
+from dyn.runtime.device_memory import DeviceArray
 from dyn.trace.lift import as_numpy, weak_dtype
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +33,7 @@ class Leaf(NamedTuple):
     dtype: DType
     rank: int
     weak: bool
-    array: Array | None
+    array: Array | DeviceArray | None
     shape: tuple[int | str | None, ...]
 
 
@@ -40,6 +41,8 @@ def read_leaf(value: Any, name: str, function: str) -> Leaf:
     """An argument leaf; ArgumentError, about ``name`` of ``function``, where it is neither an array nor a number."""
     if isinstance(value, ShapeDtypeStruct):
         return Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
+    if isinstance(value, DeviceArray):
+        return Leaf(dtypes.dtype(value.dtype), value.ndim, False, value, value.shape)
     weak = weak_dtype(value)
     if weak is not None:
         if weak is dtypes.int64 and not -(2**63) <= value < 2**63:

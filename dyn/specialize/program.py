@@ -7,7 +7,7 @@ What was compiled before is loaded as it is; what it was lowered to is made agai
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +16,28 @@ import numpy as np
 from dyn import config, events
 from dyn.backends.binaries import Built, Origin
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, State
-from dyn.backends.families import family_of
+from dyn.backends.families import Placement, family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
 from dyn.backends.loading import loading
 from dyn.backends.programs import Deferred, Found, Programs, parts_of
-from dyn.errors import IRError
+from dyn.errors import ArgumentError, IRError
 from dyn.forking import lock
 from dyn.ir.core import Function, buffers
 from dyn.ir.external import Callee, callees
 from dyn.ir.identity import Identity, function_identity
 from dyn.ops import OWN_OPS
 from dyn.record import Record
+from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 from dyn.specialize.code import CODES, Code
 from dyn.trace.function import TracedFunction
 
 if TYPE_CHECKING:
-    from dyn.backends.base import Source
+    from dyn.backends.base import KernelReport, Source
+    from dyn.backends.device_programs import DeviceProgram
     from dyn.lower.host import HostProgram
-    from dyn.pipeline import Optimized
+    from dyn.pipeline import Optimized, Rendered
     from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
@@ -46,9 +49,10 @@ class Program:
     Raises what optimising raises. Methods may be called from many threads.
     """
 
-    def __init__(self, traced: TracedFunction, target: Target, record: Record) -> None:
-        self.traced, self.record = traced, record
-        self._backend = family_of(target).backend(target)
+    def __init__(self, traced: TracedFunction, placement: Placement, record: Record) -> None:
+        self.traced, self.record, self.placement = traced, record, placement
+        target = placement.target
+        self._backend = family_of(target).backend(target, placement.ordinal)
         self._lock = lock()
         self._optimized: Optimized | None = None
         #: The host program that the code in memory was made from, once that is known.
@@ -62,7 +66,8 @@ class Program:
         # What checks call depends on the ops that they check.
         self._checks, code = self._settings.checks_values, self._settings.key()
         apart = self._settings.dump or self._checks
-        self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {_text_of(target)} {code}"
+        where = f"{_text_of(target)} {placement.ordinal or ''}"
+        self._shared = None if apart else f"{self._identity.structure} {_beside(traced)} {where} {code}"
         self._code: Code | None = None
         #: The sizes that code is made for beside others: of the call for which it was made, if that was another one.
         self._ones = traced.ones
@@ -92,7 +97,7 @@ class Program:
 
     def under(self, traced: TracedFunction, record: Record) -> Program:
         """The program under the guards of ``traced``, whose function it has: no pass runs again for them."""
-        made = Program(traced, self._backend.target, record)
+        made = Program(traced, self.placement, record)
         known = self._optimized
         if known is not None:
             made._ones = self._ones
@@ -154,7 +159,9 @@ class Program:
         self.record.kernels_compiled = code.count
         self.record.origins = (Origin.MEMORY,) * (code.count + 1 + (code.guards is not None))
 
-    def load(self, captured: Sequence[Array], shapes: Sequence[tuple[int, ...]] | None = None) -> LoadedProgram:
+    def load(
+        self, captured: Sequence[Array | DeviceArray], shapes: Sequence[tuple[int, ...]] | None = None
+    ) -> LoadedProgram | DeviceProgram:
         """The program with the arrays that it captures, ready to be called.
 
         Where it is compiled now, the variants for arguments of these ``shapes`` are.
@@ -166,8 +173,16 @@ class Program:
         with self.record.timed("load"):
             interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
             callees = self._callees()
+            if self.placement.on_device:
+                from dyn.backends.device_programs import DeviceProgram
+
+                context = context_of(self.placement.target.family, self.placement.ordinal)
+                return DeviceProgram(
+                    interface, code.host, code.kernels, captured, context, code.guards, callees, code.deferred, self
+                )  # fmt: skip
+            arrays = [array for array in captured if not isinstance(array, DeviceArray)]
             return LoadedProgram(
-                interface, code.host, code.kernels, captured, code.guards, callees, code.idle, code.deferred, self
+                interface, code.host, code.kernels, arrays, code.guards, callees, code.idle, code.deferred, self
             )  # fmt: skip
 
     def _callees(self) -> tuple[Callee, ...]:
@@ -228,10 +243,10 @@ class Program:
 
     def _compile(self, shapes: Sequence[Sequence[int]] | None) -> Code:
         optimized, record = self.optimized, self.record
-        from dyn.pipeline import compile_parts, names_for
+        from dyn.pipeline import names_for
 
         wanted = names_for(optimized, shapes) if shapes is not None and self._settings.variants != "none" else ()
-        rendered, built, early = compile_parts(optimized, self._backend, record, wanted)
+        rendered, built, early = self._compile_parts(wanted)
         reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
         constants = optimized.host.constants
         if self._key is not None and not rendered.calls:
@@ -250,6 +265,45 @@ class Program:
         made = self._deferred(rendered.deferred, {source.symbols[0]: one for source, one in early})
         ones = self._one_numbers()
         return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made, ones)
+
+    def _compile_parts(self, wanted: Collection[str]) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
+        from dyn.pipeline import compile_parts
+
+        return compile_parts(self.optimized, self._backend, self.record, wanted)
+
+    def build(self) -> None:
+        """Compile the program, unless its objects are there, without loading it: its machine need not be this one."""
+        if self._code is None:
+            self._compile_parts(())
+
+    def kernel_reports(self) -> dict[str, KernelReport]:
+        """What the compiler of a GPU's kernels has said of each; none for this machine's processor."""
+        if not self.placement.on_device:
+            return {}
+        from dyn.backends.gpu import reports
+
+        sources = [source for source in self.sources() if source.launch is not None]
+        found: dict[str, KernelReport] = {}
+        for one in self._backend.build_all(sources):
+            found |= reports(one.binary)
+        return found
+
+    def kernel_resources(self) -> dict[str, str]:
+        """The same as text for people, by the kernel's name, with how many blocks run at once on the device."""
+        if not self.placement.on_device:
+            return {}
+        from dyn.backends.gpu import blocks_at_once
+
+        reports, told = self.kernel_reports(), dict[str, str]()
+        for number, source in enumerate(self.sources()):
+            if source.launch is None:
+                continue
+            name = source.symbols[0]
+            parts = [reports[name].describe()] if name in reports else []
+            if self._code is not None:
+                parts.append(f"{blocks_at_once(self._code.kernels[number])} blocks of {source.launch.threads} at once")
+            told[name] = ", ".join(parts)
+        return told
 
     def _code_of(
         self, built: Sequence[Built], kernels: int, calls: Sequence[int], reuses: tuple[tuple[int, int], ...],
@@ -274,14 +328,30 @@ class Program:
         return render(optimized).sources
 
     def as_text(self, dialect: str) -> str:
-        """The LLVM IR (``"llvm"``) or the assembly of everything that was compiled."""
+        """The LLVM IR (``"llvm"``) or the assembly (``"asm"``) of everything that was compiled, or of a program for a
+        GPU of the code around its kernels; and of its kernels the C++ (``"cuda"``, ``"hip"``), or ``"ptx"``."""
         sources, made = self.sources(), () if self._code is None else self._code.deferred.made
         if made:
             optimized = self.optimized
             from dyn.pipeline import deferred_sources
 
             sources = (*sources, *deferred_sources(optimized, made))
-        return "\n".join([s.text if dialect == "llvm" else self._backend.assembly(s) for s in sources])
+        if self.placement.on_device:
+            family = self.placement.target.family
+            of_kernels = {"cuda": ("cuda", "ptx"), "rocm": ("hip",)}[family]
+            if dialect not in ("llvm", "asm", *of_kernels):
+                raise ArgumentError(
+                    f"a program for {self.placement.target} has no text {dialect!r}.",
+                    remedy=f"use one of llvm, asm, {', '.join(of_kernels)}.",
+                )
+            sources = tuple([s for s in sources if (s.launch is not None) is (dialect in of_kernels)])
+        elif dialect not in ("llvm", "asm"):
+            raise ArgumentError(
+                f"a program for {self.placement.target} has no text {dialect!r}.",
+                remedy='compile(target="cuda:sm_90a") has, and so has a function of jit(device=…).',
+            )
+        texts = [self._backend.assembly(s) if dialect in ("asm", "ptx") else s.text for s in sources]
+        return "\n".join(dict.fromkeys(texts))  # the assembly of a GPU's kernels is that of their module
 
     def deferred_states(self) -> dict[str, State]:
         """The state of each kernel that the code can do without, by name; none before there is code."""

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dyn.array import captured_on
 from dyn.errors import BackendUnavailableError, is_short_of_memory
+from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import context_of
 from dyn.source import user_loc
 from dyn.trace.function import TracedFunction
-from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import unflatten
 
 if TYPE_CHECKING:
+    from dyn.backends.device_programs import DeviceProgram
+    from dyn.backends.families import Placement
     from dyn.backends.host_programs import LoadedProgram
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
@@ -38,7 +42,7 @@ class Version:
     made_for: MadeFor | None = None
     because: str = ""
 
-    def __init__(self, program: Program, loaded: LoadedProgram, code_of: Version | None = None) -> None:
+    def __init__(self, program: Program, loaded: LoadedProgram | DeviceProgram, code_of: Version | None = None) -> None:
         self.program = program
         #: The version whose program this is, for calls that it was not traced for (``dyn.specialize.widening``).
         self.code_of = code_of
@@ -52,22 +56,23 @@ class Version:
         """The lowered program; made now where the program was found whole."""
         return self.program.optimized
 
-    def prepare(self, arrays: Sequence[Array]) -> None:
+    def prepare(self, arrays: Sequence[Array | DeviceArray]) -> None:
         """Make the variants for a call with these arrays."""
         self.program.prepare([array.shape for array in (*arrays, *self.loaded.captured)])
 
-    def call(self, arrays: Sequence[Array], beside: Sequence[Array] | None = ()) -> Any:
+    def call(self, arrays: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()) -> Any:
         """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``)."""
-        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))
+        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))  # pyright: ignore[reportArgumentType]  # those of its place
 
 
-def make_program(traced: TracedFunction, trace_seconds: float) -> Program:
-    """A traced program for this machine."""
+def make_program(traced: TracedFunction, trace_seconds: float, placement: Placement | None = None) -> Program:
+    """A traced program for a placement: this machine's processor unless given."""
     load_compiler()
-    from dyn.backends.families import host_target
+    from dyn.backends.families import placement_of
     from dyn.specialize.program import Program
 
-    return Program(traced, host_target(), _record(traced, trace_seconds))
+    where = placement_of(None) if placement is None else placement
+    return Program(traced, where, _record(traced, trace_seconds))
 
 
 def _record(traced: TracedFunction, trace_seconds: float) -> Record:
@@ -79,11 +84,14 @@ def _record(traced: TracedFunction, trace_seconds: float) -> Record:
 
 
 def build(
-    traced: TracedFunction, trace_seconds: float = 0.0, shapes: Sequence[tuple[int, ...]] | None = None
+    traced: TracedFunction,
+    trace_seconds: float = 0.0,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+    placement: Placement | None = None,
 ) -> Version:
-    """A traced program with its machine code in memory, for this machine; where it is compiled now, with the variants
-    for arguments of these ``shapes``."""
-    return load(make_program(traced, trace_seconds), shapes=shapes)
+    """A traced program with its machine code in memory, for a placement (this machine's processor unless given); where
+    it is compiled now, with the variants for arguments of these ``shapes``."""
+    return load(make_program(traced, trace_seconds, placement), shapes=shapes)
 
 
 def build_beside(
@@ -91,6 +99,7 @@ def build_beside(
     traced: TracedFunction,
     trace_seconds: float = 0.0,
     shapes: Sequence[tuple[int, ...]] | None = None,
+    placement: Placement | None = None,
 ) -> Version:
     """A version for calls that none of the ``known`` ones is for: with the code of one that serves, or its own."""
     from dyn.specialize.widening import loosened, serving
@@ -99,14 +108,26 @@ def build_beside(
         served = serving(version.traced, traced)
         if served is not None:
             return load(version.program.under(served, _record(traced, trace_seconds)), version)
-    return build(loosened(traced), trace_seconds, shapes)
+    return build(loosened(traced), trace_seconds, shapes, placement)
 
 
 def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:
     """A program with its machine code in memory."""
-    version = Version(program, program.load([as_numpy(a) for a in program.traced.captured], shapes), code_of)
+    version = Version(program, program.load(_captured(program), shapes), code_of)
     _warn_of_useless(program)
     return version
+
+
+def _captured(program: Program) -> list[Array | DeviceArray]:
+    """The arrays that a program captures: for a device those of ``dyn.Array``, which never change, are put there once.
+
+    ArgumentError for one on another device.
+    """
+    placement = program.placement
+    where = None
+    if placement.on_device:
+        where = context_of(placement.target.family, placement.ordinal)
+    return [captured_on(where, array, program.traced.function.name) for array in program.traced.captured]
 
 
 def _warn_of_useless(program: Program) -> None:

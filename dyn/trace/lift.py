@@ -34,11 +34,19 @@ class _Hook:
     """The hook upward: how arrays of other libraries are read, which ``dyn/__init__`` installs once."""
 
     view: Callable[[Any], np.ndarray[Any, Any]] | None = None
+    describe: Callable[[Any], tuple[np.dtype[Any], tuple[int, ...]] | None] | None = None
 
 
-def install_view(view: Callable[[Any], np.ndarray[Any, Any]]) -> None:
-    """Have arrays that are not NumPy's read by ``view``, which raises UnsupportedOpError for what it cannot read."""
-    _Hook.view = staticmethod(view)
+def install_view(
+    view: Callable[[Any], np.ndarray[Any, Any]],
+    describe: Callable[[Any], tuple[np.dtype[Any], tuple[int, ...]] | None],
+) -> None:
+    """Have arrays that are not NumPy's read by ``view``, which raises UnsupportedOpError for what it cannot read.
+
+    ``describe`` gives the dtype and the shape of an array on a device, whose elements nobody needs for them, and None
+    for any other.
+    """
+    _Hook.view, _Hook.describe = staticmethod(view), staticmethod(describe)
 
 
 def weak_dtype(value: object) -> DType | None:
@@ -205,5 +213,8 @@ def lift(trace: Trace, value: Any) -> Value:
         return trace.number(value, np.array(value, weak.np), weak=True)
     if isinstance(value, np.generic):
         return trace.number(value, np.array(as_numpy(value)))
+    described = None if _Hook.describe is None else _Hook.describe(value)
+    if described is not None:
+        return trace.captured(value, dtypes.dtype(described[0]), described[1])
     array = as_numpy(value)
     return trace.captured(value, dtypes.dtype(array.dtype), tuple([int(n) for n in array.shape]))

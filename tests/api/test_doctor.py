@@ -14,9 +14,9 @@ import pytest
 import dyn
 from dyn import __main__ as command
 from dyn import doctor
-from dyn.backends.cuda_driver import NoDriverError
 from dyn.backends.x86 import X86Backend
 from dyn.doctor import Diagnosis, Finding, Section, State, cache_finding, examine
+from dyn.runtime.driver import NoDriverError
 
 
 def findings(diagnosis: Diagnosis) -> dict[str, Finding]:
@@ -48,7 +48,7 @@ def test_findings_as_text() -> None:
 
 
 def test_nothing_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_driver() -> None:
+    def no_driver(family: str) -> None:
         raise NoDriverError("NVIDIA's driver is not installed (libcuda.so.1 is not there)")
 
     monkeypatch.setattr(doctor, "driver_devices", no_driver)

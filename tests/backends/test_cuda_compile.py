@@ -14,6 +14,8 @@ from dyn.backends.cuda import CudaBackend, KernelResources, parse_resources
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
+from dyn.runtime import driver
+from dyn.runtime.driver import NoDriverError
 from tests.lower import gpu_kernels
 
 
@@ -99,6 +101,10 @@ def replace_module(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception)
     monkeypatch.setattr(importlib, "import_module", load)
 
 
+def no_driver(family: str) -> None:
+    raise NoDriverError("NVIDIA's driver is not installed (libcuda.so.1 is not there)")
+
+
 def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_module(monkeypatch, "cuda.bindings.nvrtc", ModuleNotFoundError("No module named 'cuda'"))
     backend = CudaBackend(gpu_target("cuda", "sm_80"))
@@ -114,10 +120,10 @@ def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = CudaBackend(gpu_target("cuda", "sm_80"))
     assert backend.unavailable() is None
-    replace_module(monkeypatch, "cuda.bindings.driver", RuntimeError("Failure finding libcuda.so.1\nlong story"))
+    monkeypatch.setattr(driver, "driver_of", no_driver)
     with pytest.raises(BackendUnavailableError) as caught:
         backend.load(Binary(b"", ()))
     assert str(caught.value) == (
-        "cuda:sm_80 cannot be run on here: Failure finding libcuda.so.1.\n"
+        "cuda programs cannot be run here: NVIDIA's driver is not installed (libcuda.so.1 is not there).\n"
         "  help: install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither."
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import dyn
-from dyn.backends.cuda_driver import NoDriverError, driver_devices
 from dyn.backends.devices import Device, _cpu_name, _memory, cuda_devices, rocm_devices
+from dyn.runtime.driver import NoDriverError, driver_devices
 
 DRIVER = r"""
 #include <stddef.h>
@@ -64,7 +64,7 @@ def test_a_device_describes_itself() -> None:
 
 def test_gpus_by_the_cuda_driver(driver: Callable[[int], str]) -> None:
     library = driver(0)
-    version, _ = driver_devices(library)
+    version, _ = driver_devices("cuda", library)
     assert version == "13.1"
     assert cuda_devices(library) == [
         Device("cuda", 0, "Big GPU", "cuda:sm_90a", 132, 80 << 30),
@@ -83,14 +83,14 @@ def test_gpus_by_the_cuda_driver(driver: Callable[[int], str]) -> None:
 def test_a_driver_that_fails_says_how(driver: Callable[[int], str], status: int, problem: str) -> None:
     library = driver(status)
     with pytest.raises(NoDriverError) as caught:
-        driver_devices(library)
+        driver_devices("cuda", library)
     assert str(caught.value) == f"NVIDIA's driver is installed, and {problem}"
     assert cuda_devices(library) == []
 
 
 def test_no_driver_is_no_gpu() -> None:
     with pytest.raises(NoDriverError) as caught:
-        driver_devices("libnosuch.so.1")
+        driver_devices("cuda", "libnosuch.so.1")
     assert str(caught.value) == "NVIDIA's driver is not installed (libnosuch.so.1 is not there)"
     assert cuda_devices("libnosuch.so.1") == []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dyn.backends.families import FAMILIES, family_of, host_target
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.backends.families import FAMILIES, family_of, host_target, parse_target
+from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.schedule.target import Target
 from tests.lower import gpu_kernels
@@ -28,11 +28,20 @@ def test_what_a_launch_takes_is_within_limits(target: Target) -> None:
     assert family.compiler(target).target == target
 
 
-def test_programs_for_gpus_are_not_run_yet() -> None:
-    with pytest.raises(NotYetError) as error:
-        family_of(TARGETS[1]).backend(TARGETS[1])
+def test_backends_say_what_they_compile_for() -> None:
+    for target in TARGETS:
+        assert family_of(target).backend(target, 0).target == target
+    assert [family_of(target).on_device for target in TARGETS] == [False, True, True, True]
+
+
+def test_targets_by_name() -> None:
+    assert [parse_target(str(target)) for target in TARGETS[1:]] == list(TARGETS[1:])
+    assert parse_target("x86:x86-64-v3").vector_bytes == 32
+    with pytest.raises(ArgumentError) as error:
+        parse_target("sm_90a")
     assert str(error.value) == (
-        "programs for cuda:sm_90a are not compiled yet.\n  help: compile for this machine's processor."
+        "'sm_90a' is no target.\n"
+        '  help: use a family and one of its members, as "cuda:sm_90a", "rocm:gfx90a" or "x86:x86-64-v3".'
     )
 
 

@@ -335,7 +335,7 @@ def test_a_call_within_a_call() -> None:
 
     import dyn.backends.host_programs as runtime
 
-    plain = runtime._Frame.allocate
+    plain = runtime.Frame.allocate
 
     def allocate(frame: Any, index: int) -> int:
         if not Once.done:
@@ -344,7 +344,7 @@ def test_a_call_within_a_call() -> None:
         return plain(frame, index)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime._Frame, "allocate", allocate)
+        patch.setattr(runtime.Frame, "allocate", allocate)
         (outer,) = program([np.arange(3, dtype="f4")])
     assert outer.tolist() == [1, 2, 3]
     assert frame_of_the_first[0].tolist() == [1, 2, 3, 4, 5]

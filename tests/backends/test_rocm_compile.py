@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ from dyn.backends import rocm
 from dyn.backends.base import Binary, Source
 from dyn.backends.hsaco import _Reader, read_kernels
 from dyn.backends.rocm import RocmBackend
-from dyn.errors import ArtifactError, BackendUnavailableError, CompileError, NotYetError
+from dyn.errors import ArtifactError, BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
+from dyn.runtime import driver
+from dyn.runtime.driver import NoDriverError
 from tests.lower import gpu_kernels
 
 #: Larger than any kernel that the compiler makes; their scalar registers spill, into vector ones.
@@ -122,15 +125,28 @@ def test_without_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    backend = RocmBackend(gpu_target("rocm", "gfx90a"))
-    monkeypatch.setattr(rocm, "_DEVICE", tmp_path / "kfd")
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver(family: str) -> None:
+        raise NoDriverError("AMD's HIP runtime is not installed (libamdhip64.so is not there)")
+
+    monkeypatch.setattr(driver, "driver_of", no_driver)
     with pytest.raises(BackendUnavailableError) as caught:
-        backend.load(Binary(b"", ()))
+        RocmBackend(gpu_target("rocm", "gfx90a")).load(Binary(b"", ()))
     assert str(caught.value) == (
-        f"rocm:gfx90a cannot be run on here: there is no {tmp_path / 'kfd'}.\n"
-        "  help: run on a machine with an AMD GPU and its driver; compiling needs neither."
+        "rocm programs cannot be run here: AMD's HIP runtime is not installed (libamdhip64.so is not there).\n"
+        "  help: install ROCm (libamdhip64.so), or run on a machine with an AMD GPU; compiling needs neither."
     )
-    monkeypatch.setattr(rocm, "_DEVICE", tmp_path)
-    with pytest.raises(NotYetError, match="not loaded and launched yet"):
-        backend.load(Binary(b"", ()))
+
+
+def test_a_compiler_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hipcc = tmp_path / "hipcc"
+    hipcc.write_text("#!/bin/sh\nexec sleep 60\n")
+    hipcc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(rocm, "_TIME_LIMIT", 0.2)
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx90a")).compile(Source("int x;", ("k",)))
+    assert str(caught.value) == (
+        "hipcc has not compiled k for rocm:gfx90a in 0 s.\n"
+        "  help: see whether hipcc works by itself; if it does, report the program."
+    )

@@ -10,6 +10,7 @@ import pytest
 
 from tests.gpu import compilers
 from tests.gpu.machines import KINDS, Machine
+from tests.gpu.programs import Device, on_device
 from tests.gpu.software import SoftwareGpu
 
 
@@ -72,3 +73,16 @@ def _watched(family: str) -> Iterator[SoftwareGpu]:
     gpu.set(hidden=1)
     assert not problems, "\n".join(problems)
     assert leaked <= 0, f"{leaked} allocations are left:\n" + "\n".join(gpu.leaks()[-leaked:])
+
+
+@pytest.fixture(params=["cuda", "rocm"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """A software GPU of each family, on which whole programs run."""
+    gpu: SoftwareGpu = request.getfixturevalue(f"software_{request.param}")
+    yield from on_device(request.param, gpu, monkeypatch)
+
+
+@pytest.fixture
+def cuda(software_cuda: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """NVIDIA's software GPU, on which whole programs run."""
+    yield from on_device("cuda", software_cuda, monkeypatch)

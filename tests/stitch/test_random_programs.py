@@ -67,7 +67,7 @@ def run_program(program: Program) -> None:
     loaded = compile_program(optimized, (), _BACKEND, record)
     guards = _Guards()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_programs._Frame, "allocate", guards.hook())
+        patch.setattr(host_programs.Frame, "allocate", guards.hook())
         _compare(program, optimized, loaded, guards)
 
 

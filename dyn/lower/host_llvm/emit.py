@@ -11,7 +11,7 @@ Where a launch measures a dim the same is done again for what depends on it: che
 
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
     Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads,
-                ptr call, begin, end, want }
+                ptr call, begin, end, want, fetch, stage }
 
     alloc(rt, bytes) -> ptr        free(rt, block, bytes)      alloc_output(rt, number, tensor) -> ptr
     launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost, dispatch) -> 0, or 1 without memory for scratch
@@ -19,6 +19,7 @@ Where a launch measures a dim the same is done again for what depends on it: che
     library(rt, entry, tensors, values, dispatch)              call(rt, function, context, in, out, dispatch)
     begin(rt, ctx, values, count) -> rt                        end(rt, status)
     want(rt, slot)
+    fetch(rt, into, from, bytes) -> 0                          stage(rt, function, context, tensors, inputs, outputs)
 
 ``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) shall take it: then
 ``alloc_output`` is not called for that output, unless the sizes are such that a region would fail if it ran.
@@ -32,6 +33,11 @@ are going to be, and gives the table that this call uses instead, whose function
 
 A deferred kernel stands in ``ctx`` by its slot (``dyn.lower.abi.KernelSlot``), which may be empty. Then ``want`` is
 told, which waits for nobody, and the next variant runs that holds.
+
+Where a program's buffers are in a device's memory (``HostProgram.space``), what it reads of them, a measured size, the
+condition of a loop or the number of a branch, is ``fetch``ed, which gives 0 or what the device's driver says; a kernel
+in ``ctx`` is a record of its own (``dyn.lower.abi.DeviceKernel``), and ``stage`` calls native code with copies of the
+tensors in this machine's memory.
 
 A library call is ``library``: ``entry`` is what ``ctx`` has for it, the tensors are the op's operands and then its
 results, dense, and the values are those of the program's symbols. One that there is native code for

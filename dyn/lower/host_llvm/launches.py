@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
-from dyn.lower.abi import CALL, LAUNCH, LIBRARY, WANT, KernelSlot
-from dyn.lower.host import Fault, HostProgram
+from dyn.lower.abi import CALL, FETCH, LAUNCH, LIBRARY, STAGE, WANT, KernelSlot
+from dyn.lower.host import Fault, HostProgram, Space
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.regions import Kernels, Regions
@@ -225,7 +225,7 @@ class Launches:
             f"i64 {self.sizes.scope.estimates[variant.cost].name}, i64 {dispatch}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
-        text.fault(Fault.NO_MEMORY, text.value(f"icmp ne i32 {status}, 0"))
+        text.fault(self.memory.failed, text.value(f"icmp ne i32 {status}, 0"))
 
     def _code(self, number: int) -> str:
         """Pointer in ``ctx`` of a kernel, a library call or an external function."""
@@ -235,15 +235,17 @@ class Launches:
     # Library calls ----------------------------------------------------------------------------------------------
 
     def stack(self) -> list[str]:
-        """Stack for the tensors of a library call, and for their dims."""
+        """Stack for the tensors of a library call, and for their dims; and for what is fetched from a device."""
         calls = [call for launch in walk_launches(self.program.launches) if (call := launch.call) is not None]
+        fetched = ["  %fetched = alloca i64, align 8"] if FETCH in self.text.functions else []
         if not calls:
-            return []
+            return fetched
         tensors = max(len(call.operands) + len(call.results) for call in calls)
         dims = max(sum(len(v.shape) for v in (*call.operands, *call.results)) for call in calls)
         return [
             f"  %tensors = alloca [{tensors} x {TENSOR}], align 16",
             f"  %sizes = alloca [{max(dims, 1)} x i64], align 16",
+            *fetched,
         ]
 
     def _describe(self, call: Op, buffers: Sequence[Value]) -> None:
@@ -280,6 +282,10 @@ class Launches:
     def _call(self, launch: Launch, call: Op, function: str, context: str) -> str:
         """Call native code with the tensors of an op; gives its answer."""
         text = self.text
+        if self.program.space is Space.DEVICE:
+            counts = f"i64 {len(call.operands)}, i64 {len(call.results)}"
+            staged = f"ptr %rt, ptr {function}, ptr {context}, ptr %tensors, {counts}"
+            return text.value(f"call i32 {text.runtime(STAGE)}({staged})")
         results = text.value(f"getelementptr {TENSOR}, ptr %tensors, i64 {len(call.operands)}")
         arguments = f"ptr {function}, ptr {context}, ptr %tensors, ptr {results}, i64 {self.dispatch[launch]}"
         return text.value(f"call i32 {text.runtime(CALL)}(ptr %rt, {arguments})")
@@ -302,10 +308,19 @@ class Launches:
         symbol = launch.measures
         assert symbol is not None
         at = self.memory.pointer(self.program.places[launch.buffers[0]])
-        value = self.text.value(f"load i64, ptr {at}, align 8")
+        value = self._read("i64", at, 8)
         self.sizes.know(symbol, value)
         self.checks.keep(symbol, value)
         self.enter(launch)
+
+    def _read(self, type: str, at: str, bytes: int) -> str:
+        """A number in a buffer: fetched, once what computes it is done, where that is in a device's memory."""
+        if self.program.space is Space.HOST:
+            return self.text.value(f"load {type}, ptr {at}, align {bytes}")
+        text = self.text
+        status = text.value(f"call i32 {text.runtime(FETCH)}(ptr %rt, ptr %fetched, ptr {at}, i64 {bytes})")
+        text.fault(Fault.DEVICE, text.value(f"icmp ne i32 {status}, 0"))
+        return text.value(f"load {type}, ptr %fetched, align {bytes}")
 
     # Loops and choices ------------------------------------------------------------------------------------------
 
@@ -378,7 +393,7 @@ class Launches:
         done, labels = text.fresh("chosen"), [text.fresh("branch") for _ in launch.bodies]
         element = "i8" if index.dtype.itemsize == 1 else "i32"
         at = self.memory.pointer(self.program.places[index])
-        number = text.value(f"load {element}, ptr {at}, align {index.dtype.itemsize}")
+        number = self._read(element, at, index.dtype.itemsize)
         if element == "i8":
             true, false = labels
             flag = text.value(f"icmp ne i8 {number}, 0")
@@ -407,7 +422,7 @@ class Launches:
         text.label(head)
         if loop.condition is not None:
             self._region(launch.bodies[0])
-            answer = text.value(f"load i8, ptr {self.memory.pointer(loop.condition)}, align 1")
+            answer = self._read("i8", self.memory.pointer(loop.condition), 1)
             going = text.value(f"icmp ne i8 {answer}, 0")
         else:
             taken = text.value(f"load i64, ptr %steps{number}, align 8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FREE
-from dyn.lower.host import Fault, HostProgram
+from dyn.lower.host import Fault, HostProgram, Space
 from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Regions
 from dyn.lower.host_llvm.sizes import Sizes
@@ -26,6 +26,8 @@ class Memory:
         self.first_constant = constants
         self.sizes: Sizes = regions.sizes
         self.taken: dict[int, str] = {}
+        #: The failure of a launch: for want of scratch, or whatever a device's driver says.
+        self.failed = Fault.NO_MEMORY if program.space is Space.HOST else Fault.DEVICE
 
     def segments(self) -> list[int]:
         """The segments that have slots."""

@@ -22,6 +22,7 @@ BLOCKS = {
     Fault.NO_MEMORY: "no_memory",
     Fault.LIBRARY: "library_failed",
     Fault.TOO_LONG: "too_long",
+    Fault.DEVICE: "device_failed",
 }
 
 

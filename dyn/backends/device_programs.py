@@ -1,0 +1,299 @@
+"""Programs whose buffers are in a GPU's memory: calls of their host programs, through a runtime table of the device.
+
+A call has a table of its own, with its stream and what the driver has answered (``dyn.runtime.device``). It returns
+once everything is launched: results are there when the stream is. Functions that only this machine's processor has,
+those of libraries and those outside of programs, are called with copies of their operands.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dyn.backends.base import Effort, Source
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
+from dyn.backends.externals import Externals
+from dyn.backends.families import host_backend
+from dyn.backends.host_programs import (
+    FRAMES,
+    RUN,
+    Frame,
+    Interface,
+    ask_python,
+    check_captured,
+    device_table,
+    failure_of,
+    host_table,
+)
+from dyn.backends.library import LIBRARY, call_staged, keep_error, tensors_of
+from dyn.backends.loaded import register
+from dyn.backends.loading import loading
+from dyn.backends.programs import build_own
+from dyn.errors import DeviceError
+from dyn.forking import lock
+from dyn.ir.external import Callee
+from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, Tensor
+from dyn.runtime.device_memory import DEFAULT_STREAM, Block, DeviceArray, copy_to_device, put
+from dyn.runtime.driver import OUT_OF_MEMORY, Context
+
+Array = np.ndarray[Any, Any]
+
+_WORDS = Tensor.BYTES // 8
+_ASK_STAGE = ctypes.CFUNCTYPE(
+    None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
+)
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a call runs."""
+
+    context: Context
+    stream: int
+
+
+def _staged(place: _Place, tensors: int, inputs: int, outputs: int, run: Callable[[int], int]) -> int:
+    """``run(address)`` of tensors that are copies, in this machine's memory, of those at an address: its operands are
+    copied there, and its results back where it gives 0."""
+    words = (ctypes.c_int64 * (_WORDS * (inputs + outputs)))()
+    ctypes.memmove(words, tensors, ctypes.sizeof(words))
+    context, stream, kept, given = place.context, ctypes.c_void_p(place.stream), list[Array](), list[int]()
+    for number in range(inputs + outputs):
+        tag, dims = words[_WORDS * number + 1], words[_WORDS * number + 2]
+        shape = (ctypes.c_int64 * (tag >> 32)).from_address(dims) if tag >> 32 else ()
+        bits = tag >> 8 & 255
+        kept.append(np.empty(max(int(np.prod(shape, dtype=np.int64)) * -(-bits // 8), 0), np.uint8))
+        given.append(words[_WORDS * number])
+        words[_WORDS * number] = kept[-1].__array_interface__["data"][0]
+    for number in range(inputs):
+        if kept[number].nbytes:
+            context.driver.call(
+                "to_host", ctypes.c_void_p(words[_WORDS * number]), ctypes.c_void_p(given[number]),
+                ctypes.c_size_t(kept[number].nbytes), stream,
+            )  # fmt: skip
+    context.driver.call("synchronize", stream)
+    status = run(ctypes.addressof(words))
+    for number in range(inputs, inputs + outputs) if not status else ():
+        copy_to_device(context, given[number], words[_WORDS * number], kept[number].nbytes, place.stream)
+    return status
+
+
+def _call_library(table: int, entry: int | None, tensors: int, values: int, answer: Any) -> None:
+    """Make a library call on this machine; ``entry`` 0 arrives as None."""
+
+    def run(copies: int) -> int:
+        call_staged(entry or 0, copies, values)
+        return 0
+
+    try:
+        _staged(FRAMES.stack[-1].beside, tensors, *tensors_of(entry or 0), run)
+        answer[0] = 0
+    except BaseException as error:  # whatever it is, it must not pass through native frames
+        keep_error(error)
+
+
+def _stage(table: int, function: int, context: int, tensors: int, inputs: int, outputs: int, answer: Any) -> None:
+    """Call native code of this machine; what is told the table as its context uses this machine's own."""
+    own = host_table() if context == table else context
+
+    def run(copies: int) -> int:
+        return _FUNCTION(function)(own, copies, copies + Tensor.BYTES * inputs)
+
+    try:
+        answer[0] = _staged(FRAMES.stack[-1].beside, tensors, inputs, outputs, run)
+    except BaseException as error:  # whatever it is, it must not pass through native frames
+        FRAMES.stack[-1].error = error
+
+
+def _device_source() -> Source:
+    with loading():  # a process that finds the object does without
+        from dyn.runtime.device import SYMBOLS, device_text
+
+    return Source(device_text(), SYMBOLS, Effort.PROMOTE)
+
+
+_SYMBOLS = (
+    "dyn_device_launch", "dyn_device_alloc", "dyn_device_free", "dyn_device_output", "dyn_device_fetch",
+    "dyn_device_stage",
+)  # fmt: skip
+_lock = lock()
+_CALLBACKS = (LIBRARY(_call_library), _ASK_STAGE(_stage))
+_ASKED = tuple([ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in _CALLBACKS])
+
+
+@lru_cache(maxsize=1)
+def _functions() -> Mapping[str, int]:
+    """The functions of ``dyn.runtime.device``, compiled once a process."""
+    backend = host_backend()
+    code = backend.load(build_own(backend, "device", _device_source).binary)
+    return {symbol: code.address(symbol) for symbol in _SYMBOLS}
+
+
+class _DeviceFrame:
+    """The tensors of one call, the state of its table, and the table."""
+
+    def __init__(self, context: Context, ranks: Sequence[int], inputs: int, interface: Interface) -> None:
+        results = interface.function.results
+        self.frame = Frame(ranks, inputs, tuple(v.dtype.np for v in results))
+        self.frame.label([value.dtype.dlpack for value in results])
+        driver = context.driver
+        words = {
+            DeviceState.ASK_LIBRARY: _ASKED[0],
+            DeviceState.ASK_STAGE: _ASKED[1],
+            DeviceState.LAUNCH: driver.address("launch"),
+            DeviceState.ALLOC: driver.address("alloc"),
+            DeviceState.FREE: driver.address("free"),
+            DeviceState.TO_HOST: driver.address("to_host"),
+            DeviceState.SYNCHRONIZE: driver.address("synchronize"),
+        }
+        self.state = (ctypes.c_int64 * DeviceState.WORDS)(*[words.get(8 * n, 0) for n in range(DeviceState.WORDS)])
+        with _lock:
+            functions = _functions()
+        self.table = device_table(functions, ctypes.addressof(self.state))
+
+    def begin(self, place: _Place) -> None:
+        self.frame.begin()
+        self.frame.beside = place
+        self.state[DeviceState.STREAM // 8] = place.stream
+        self.state[DeviceState.ERROR // 8] = 0
+        self.state[DeviceState.DISPATCH // 8] = -1
+
+    @property
+    def answered(self) -> tuple[int, int]:
+        """What the driver has answered that was not 0, and in which dispatch, or -1."""
+        return self.state[DeviceState.ERROR // 8], self.state[DeviceState.DISPATCH // 8]
+
+
+def _settle(given: Sequence[DeviceArray], stream: int) -> None:
+    """Have the memory of arrays of other streams stay until a call on ``stream`` is done."""
+    for array in given:
+        array.used_on(stream)
+
+
+class DeviceProgram:
+    """A host program in memory whose buffers are on a device, ready to be called from many threads at once.
+
+    It is what :class:`dyn.backends.host_programs.LoadedProgram` is for this machine's processor. ``kernels`` are the
+    addresses of kernels' records. Captured arrays on the device are read where they lie; those in this machine's memory
+    are copied at each call, for they may have changed.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        address: int,
+        kernels: Sequence[int],
+        captured: Sequence[Array | DeviceArray],
+        context: Context,
+        guards: int | None = None,
+        callees: Sequence[Callee] = (),
+        deferred: DeferredKernels = NOTHING_DEFERRED,
+        maker: Maker | None = None,
+    ) -> None:
+        self.interface, self.device = interface, context
+        self.address, self.guards, self.kernels = address, guards, tuple(kernels)
+        self.externals = Externals(callees, ask_python() if callees else 0)
+        self.captured = tuple(captured)
+        function = interface.function
+        check_captured(function, [(array.dtype, array.shape) for array in self.captured])
+        self._arguments = len(function.params) - len(self.captured)
+        self._constants = [put(context, array) for array in interface.constants]
+        table = [*kernels, *[one.address for one in self._constants], *self.externals.words, *deferred.addresses]
+        self.deferred = deferred
+        if maker is not None:
+            deferred.add_maker(maker)
+        self.number = register(self)
+        self._table = (ctypes.c_void_p * (1 + len(table)))(self.number, *table)
+        self._context = ctypes.addressof(self._table) - PROGRAM_NUMBER
+        self._run = RUN(address)
+        self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
+        #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
+        self._idle: list[_DeviceFrame] = []
+
+    @property
+    def native(self) -> bool:
+        """Whether the native entry can make calls: it knows of no devices."""
+        return False
+
+    def __call__(
+        self, arguments: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()
+    ) -> list[DeviceArray]:
+        """The results, on the device: fresh memory on the stream of the first argument that is there.
+
+        Arrays in this machine's memory are copied to the device. ShapeError where a check fails, MemoryError where
+        there is no memory, DeviceError where the driver says that something failed.
+        """
+        stream = next((a.stream for a in arguments if isinstance(a, DeviceArray)), DEFAULT_STREAM)
+        place, context = _Place(self.device, stream), self.device
+        try:
+            made = self._idle.pop()
+        except IndexError:
+            made = _DeviceFrame(context, self._ranks, len(self.interface.function.params), self.interface)
+        with context.current():
+            given = [self._given(array, stream) for array in (*arguments, *self.captured)]
+            frame = made.frame
+            for number, array in enumerate(given):
+                frame.describe(number, array.address, array.shape)
+            made.begin(place)
+            FRAMES.stack.append(frame)
+            try:
+                table = ctypes.addressof(made.table)
+                status = self._run(table, self._context, frame.address, frame.out_address)
+            finally:
+                FRAMES.stack.pop()
+            outputs = self._outputs(frame, place)
+            _settle(given, stream)
+        error, site, values, answered = frame.error, frame.site, frame.values, made.answered
+        frame.outputs, frame.error, frame.beside = [], None, None
+        self._idle.append(made)
+        if status:
+            shapes = [array.shape for array in given]
+            given.clear()  # an error holds this frame: memory is to go back now
+            outputs.clear()
+            if error is not None:
+                raise error
+            raise self._failure(site, values, shapes, answered)
+        return outputs
+
+    def _given(self, array: Array | DeviceArray, stream: int) -> DeviceArray:
+        if not isinstance(array, DeviceArray):
+            return put(self.device, array, stream)
+        array.ready_on(stream)
+        return array
+
+    def _outputs(self, frame: Frame, place: _Place) -> list[DeviceArray]:
+        """The outputs that there are: of a call that failed they are given back at once."""
+        made: list[DeviceArray] = []
+        for index, value in enumerate(self.interface.function.results):
+            data = frame.data(index)
+            if data:
+                block = Block(place.context, data, place.stream)
+                made.append(DeviceArray(place.context, data, frame.shape(index), value.dtype.np, block, place.stream))
+        return made
+
+    def _failure(
+        self, site: int, values: tuple[int, ...], sizes: Sequence[tuple[int, ...]], answered: tuple[int, int]
+    ) -> BaseException:
+        """The error of a failed call."""
+        host = self.interface.host()
+        from dyn.lower.host import Fault
+        from dyn.lower.host_errors import device_failure, render_failure
+
+        what = host.sites[site] if site >= 0 else None
+        status, dispatch = answered
+        if what in (Fault.DEVICE, Fault.NO_MEMORY) and status:
+            name = f"{self.device.driver.error_name(status)} ({status})"
+            if status != OUT_OF_MEMORY:
+                return device_failure(host, self.device.name, name, dispatch)
+            known = len(host.symbols)
+            error = render_failure(host, host.sites.index(Fault.NO_MEMORY), values[:known], sizes)
+            error.add_note(f"{self.device.name}: {name}")
+            return error
+        found = failure_of(self.interface, self.externals, site, values, sizes)
+        return DeviceError(f"{self.interface.function.name}: a call was interrupted.") if found is None else found

@@ -1,0 +1,405 @@
+"""GPU drivers by ctypes: NVIDIA's and AMD's, through one table of names, and the devices that they show.
+
+Both vendors' driver interfaces have the same functions with the same parameters, but for their names and the numbers of
+some attributes: :class:`Vendor` is all that tells them apart. The library is loaded once a process, on first use; after
+a fork the child cannot use it, as neither vendor's driver survives one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from dyn.errors import BackendUnavailableError, DeviceError
+from dyn.forking import lock
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A vendor's driver interface.
+
+    ``names`` has the vendor's name of each function that dyn calls. ``multiprocessors`` and ``grid`` are the numbers of
+    the device attributes of that meaning, ``shared`` that of the shared memory that a block may have on request, or
+    None where it need not be asked for. ``dlpack`` are DLPack's codes of the device and of its pinned host memory,
+    ``default_stream`` the number by which DLPack knows the default stream.
+    """
+
+    family: str
+    title: str
+    libraries: tuple[str, ...]
+    names: Mapping[str, str]
+    multiprocessors: int
+    grid: int
+    shared: int | None
+    dlpack: int
+    pinned: int
+    default_stream: int
+    remedy: str
+
+
+_CUDA_NAMES = {
+    "init": "cuInit",
+    "version": "cuDriverGetVersion",
+    "count": "cuDeviceGetCount",
+    "device": "cuDeviceGet",
+    "device_name": "cuDeviceGetName",
+    "device_memory": "cuDeviceTotalMem_v2",
+    "attribute": "cuDeviceGetAttribute",
+    "retain": "cuDevicePrimaryCtxRetain",
+    "get_current": "cuCtxGetCurrent",
+    "set_current": "cuCtxSetCurrent",
+    "load_module": "cuModuleLoadData",
+    "get_function": "cuModuleGetFunction",
+    "set_function": "cuFuncSetAttribute",
+    "occupancy": "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "launch": "cuLaunchKernel",
+    "alloc": "cuMemAllocAsync",
+    "free": "cuMemFreeAsync",
+    "to_host": "cuMemcpyDtoHAsync_v2",
+    "to_device": "cuMemcpyHtoDAsync_v2",
+    "on_device": "cuMemcpyDtoDAsync_v2",
+    "synchronize": "cuStreamSynchronize",
+    "create_event": "cuEventCreate",
+    "record_event": "cuEventRecord",
+    "wait_event": "cuStreamWaitEvent",
+    "destroy_event": "cuEventDestroy_v2",
+    "pool": "cuDeviceGetDefaultMemPool",
+    "set_pool": "cuMemPoolSetAttribute",
+    "error_name": "cuGetErrorName",
+}
+#: AMD's has no contexts to speak of: a thread's current device is a number.
+_HIP_NAMES = {
+    "init": "hipInit",
+    "version": "hipDriverGetVersion",
+    "count": "hipGetDeviceCount",
+    "device": "hipDeviceGet",
+    "device_name": "hipDeviceGetName",
+    "device_memory": "hipDeviceTotalMem",
+    "attribute": "hipDeviceGetAttribute",
+    "get_current": "hipGetDevice",
+    "set_current": "hipSetDevice",
+    "load_module": "hipModuleLoadData",
+    "get_function": "hipModuleGetFunction",
+    "set_function": "hipFuncSetAttribute",
+    "occupancy": "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
+    "launch": "hipModuleLaunchKernel",
+    "alloc": "hipMallocAsync",
+    "free": "hipFreeAsync",
+    "to_host": "hipMemcpyDtoHAsync",
+    "to_device": "hipMemcpyHtoDAsync",
+    "on_device": "hipMemcpyDtoDAsync",
+    "synchronize": "hipStreamSynchronize",
+    "create_event": "hipEventCreateWithFlags",
+    "record_event": "hipEventRecord",
+    "wait_event": "hipStreamWaitEvent",
+    "destroy_event": "hipEventDestroy",
+    "pool": "hipDeviceGetDefaultMemPool",
+    "set_pool": "hipMemPoolSetAttribute",
+    "error_name": "hipGetErrorName",
+}
+
+CUDA = Vendor(
+    family="cuda", title="NVIDIA's driver", libraries=("libcuda.so.1",), names=_CUDA_NAMES, multiprocessors=16, grid=5,
+    shared=97, dlpack=2, pinned=3, default_stream=1,
+    remedy="install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither.",
+)  # fmt: skip
+ROCM = Vendor(
+    family="rocm", title="AMD's HIP runtime", libraries=(*[f"libamdhip64.so.{n}" for n in (7, 6, 5)], "libamdhip64.so"),
+    names=_HIP_NAMES, multiprocessors=63, grid=29, shared=None, dlpack=10, pinned=11, default_stream=0,
+    remedy="install ROCm (libamdhip64.so), or run on a machine with an AMD GPU; compiling needs neither.",
+)  # fmt: skip
+
+#: By the family of targets.
+VENDORS: Mapping[str, Vendor] = {vendor.family: vendor for vendor in (CUDA, ROCM)}
+
+#: Of either vendor: there is no memory. Both number their errors alike.
+OUT_OF_MEMORY = 2
+#: What initialisation answers where all is well but for the hardware.
+_ANSWERS = {
+    100: "it finds no GPU ({name})",
+    803: "it is older or newer than the kernel's part of it ({name})",
+    804: "it does not run on this GPU ({name})",
+    999: "the GPU does not answer ({name})",
+}
+_NAMES_OF_ANSWERS = {
+    100: "CUDA_ERROR_NO_DEVICE", 803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", 999: "CUDA_ERROR_UNKNOWN",
+}  # fmt: skip
+#: NVIDIA's attributes of the compute capability.
+_MAJOR, _MINOR = 75, 76
+#: Of functions: the dynamic shared memory that a launch may ask for. Of pools: the bytes that stay with the process.
+_FUNCTION_SHARED, _POOL_THRESHOLD = 8, 4
+#: Shared memory of a block that no device has to be asked for.
+_PLAIN_SHARED = 48 << 10
+_NO_TIMING = 2
+_MOST_BYTES = 2**64 - 1
+
+
+class NoDriverError(Exception):
+    """There is no driver, or it has no GPU; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverDevice:
+    """A GPU as the driver describes it; ``arch`` is ``"sm_90a"`` or ``"gfx90a"``."""
+
+    name: str
+    arch: str
+    multiprocessors: int
+    memory: int
+    most_blocks: int = 2**31 - 1
+
+
+class Driver:
+    """A vendor's driver, loaded into this process. Every method may be called from many threads.
+
+    Raises NoDriverError where there is none, or it has no GPU.
+    """
+
+    def __init__(self, vendor: Vendor, library: str | None = None) -> None:
+        self.vendor = vendor
+        self._library = _load(vendor, library)
+        self._lock = lock()
+        self._contexts: dict[int, Context] = {}
+        self._process = os.getpid()
+        status = self._status("init", 0)
+        if status:
+            told = _ANSWERS.get(status, f"{vendor.names['init']} answers {status}").format(name=self._answer(status))
+            raise NoDriverError(f"{vendor.title} is installed, and {told}")
+        version = self._number("version")
+        #: The newest version of CUDA, or HIP's own, that it runs: ``"13.0"``.
+        self.version = f"{version // 1000}.{version % 1000 // 10}"
+        if vendor is ROCM:
+            self.version = f"{version // 10_000_000}.{version // 100_000 % 100}"
+        self.devices = tuple([self._device(ordinal) for ordinal in range(self._number("count"))])
+
+    def _answer(self, status: int) -> str:
+        known = _NAMES_OF_ANSWERS.get(status)
+        return known if known is not None and self.vendor is CUDA else self.error_name(status)
+
+    def function(self, name: str) -> Any:
+        """A function of the driver by its name here. Its results and arguments are ctypes' own."""
+        return getattr(self._library, self.vendor.names[name])
+
+    def address(self, name: str) -> int:
+        """The address of a function, for native code."""
+        return ctypes.cast(self.function(name), ctypes.c_void_p).value or 0
+
+    def error_name(self, status: int) -> str:
+        """The vendor's name of an error: ``CUDA_ERROR_OUT_OF_MEMORY``."""
+        try:
+            ask = self.function("error_name")
+        except AttributeError:
+            return str(status)
+        if self.vendor is ROCM:  # which gives the text itself
+            ask.restype = ctypes.c_char_p
+            text: bytes | None = ask(status)
+        else:
+            found = ctypes.c_char_p()
+            text = None if ask(status, ctypes.byref(found)) else found.value
+        return str(status) if text is None else text.decode(errors="replace")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function; DeviceError, or MemoryError, for what it answers but 0."""
+        if os.getpid() != self._process:
+            raise DeviceError(
+                f"{self.vendor.title} was initialised before this process was forked, and does not work in the child.",
+                remedy="start processes with multiprocessing's 'spawn', or fork before the first use of a GPU.",
+            )
+        status = self._status(name, *arguments)
+        if status:
+            raise self.failure(status, self.vendor.names[name])
+
+    def failure(self, status: int, what: str) -> Exception:
+        """The error for an answer of the driver to ``what``."""
+        told = f"{what} answers {self.error_name(status)} ({status})"
+        if status == OUT_OF_MEMORY:
+            return MemoryError(f"no memory on the GPU: {told}")
+        return DeviceError(
+            f"{told}.",
+            remedy="an error of an earlier kernel shows late; where it is one that the process does not survive, start "
+            "another.",
+        )
+
+    def context(self, ordinal: int) -> Context:
+        """What is needed to use a device, made once; BackendUnavailableError where there is no such device."""
+        with self._lock:
+            known = self._contexts.get(ordinal)
+            if known is None:
+                if not 0 <= ordinal < len(self.devices):
+                    have = ", ".join([f"{self.vendor.family}:{n}" for n in range(len(self.devices))]) or "none"
+                    raise BackendUnavailableError(
+                        f"there is no device {self.vendor.family}:{ordinal}: the driver shows {have}.",
+                        remedy="see dyn.devices().",
+                    )
+                known = self._contexts[ordinal] = Context(self, ordinal)
+            return known
+
+    def _status(self, name: str, *arguments: Any) -> int:
+        return self.function(name)(*arguments)
+
+    def _number(self, name: str, *arguments: int) -> int:
+        value = ctypes.c_int()
+        status = self._status(name, ctypes.byref(value), *arguments)
+        if status:
+            raise NoDriverError(f"{self.vendor.title} is installed, and {self.vendor.names[name]} answers {status}")
+        return value.value
+
+    def _device(self, ordinal: int) -> DriverDevice:
+        handle = self._number("device", ordinal)
+        name, memory = ctypes.create_string_buffer(256), ctypes.c_size_t()
+        for what, arguments in (
+            ("device_name", (name, len(name), handle)),
+            ("device_memory", (ctypes.byref(memory), handle)),
+        ):
+            status = self._status(what, *arguments)
+            if status:
+                raise NoDriverError(f"{self.vendor.title} is installed, and {self.vendor.names[what]} answers {status}")
+        count = self._number("attribute", self.vendor.multiprocessors, handle)
+        return DriverDevice(name.value.decode(errors="replace"), self._arch(ordinal, handle), count, memory.value)
+
+    def _arch(self, ordinal: int, handle: int) -> str:
+        if self.vendor is CUDA:  # from 9.0 on with the features of that one architecture
+            major, minor = self._number("attribute", _MAJOR, handle), self._number("attribute", _MINOR, handle)
+            return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+        # hipDeviceProp_t grows from version to version: the name of the architecture is the text in it that is one.
+        properties = ctypes.create_string_buffer(1 << 14)
+        ask = getattr(self._library, "hipGetDevicePropertiesR0600", None) or self._library.hipGetDeviceProperties
+        found = None if ask(properties, ordinal) else re.search(rb"gfx[0-9a-f]+", properties.raw)
+        if found is None:
+            raise NoDriverError(f"{self.vendor.title} is installed, and does not say what the GPU {ordinal} is")
+        return found[0].decode()
+
+
+def _load(vendor: Vendor, library: str | None) -> ctypes.CDLL:
+    names = vendor.libraries if library is None else (library,)
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise NoDriverError(f"{vendor.title} is not installed ({names[-1]} is not there)")
+
+
+@dataclass(eq=False)
+class Context:
+    """A device of a driver, made ready: its primary context, and its pool of memory, which keeps what is freed.
+
+    ``handle`` is what makes it a thread's current device: the context, of AMD's the device's number.
+    """
+
+    driver: Driver
+    ordinal: int
+    handle: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        driver, device = self.driver, ctypes.c_int()
+        driver.call("device", ctypes.byref(device), self.ordinal)
+        self.handle = self.ordinal
+        if driver.vendor is CUDA:
+            context = ctypes.c_void_p()
+            driver.call("retain", ctypes.byref(context), device)
+            self.handle = context.value or 0
+        with self.current():
+            pool, most = ctypes.c_void_p(), ctypes.c_uint64(_MOST_BYTES)
+            driver.call("pool", ctypes.byref(pool), device)
+            driver.call("set_pool", pool, _POOL_THRESHOLD, ctypes.byref(most))
+
+    @property
+    def device(self) -> DriverDevice:
+        return self.driver.devices[self.ordinal]
+
+    @property
+    def name(self) -> str:
+        """``cuda``, ``cuda:1``"""
+        family = self.driver.vendor.family
+        return f"{family}:{self.ordinal}" if self.ordinal else family
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """The block's driver calls, on this thread, are about this device."""
+        before = ctypes.c_uint64(0)
+        self.driver.call("get_current", ctypes.byref(before))
+        if before.value == self.handle and (self.handle or self.driver.vendor is ROCM):
+            yield
+            return
+        self.driver.call("set_current", _word(self.driver.vendor, self.handle))
+        try:
+            yield
+        finally:
+            self.driver.call("set_current", _word(self.driver.vendor, before.value))
+
+    def load_module(self, image: bytes) -> int:
+        """Load a module's binary or PTX. It is never unloaded."""
+        module = ctypes.c_void_p()
+        with self.current():
+            self.driver.call("load_module", ctypes.byref(module), ctypes.c_char_p(image))
+        return module.value or 0
+
+    def kernel(self, module: int, symbol: str, threads: int) -> tuple[int, int]:
+        """The handle of a module's kernel, and how many of its blocks the device runs at once."""
+        function, blocks = ctypes.c_void_p(), ctypes.c_int()
+        driver = self.driver
+        with self.current():
+            driver.call("get_function", ctypes.byref(function), ctypes.c_void_p(module), symbol.encode())
+            if driver.vendor.shared is not None:
+                most, device = ctypes.c_int(), ctypes.c_int()
+                driver.call("device", ctypes.byref(device), self.ordinal)
+                driver.call("attribute", ctypes.byref(most), driver.vendor.shared, device)
+                if most.value > _PLAIN_SHARED:
+                    driver.call("set_function", function, _FUNCTION_SHARED, most)
+            driver.call("occupancy", ctypes.byref(blocks), function, threads, ctypes.c_size_t(0))
+        return function.value or 0, max(blocks.value, 1) * self.device.multiprocessors
+
+    def synchronize(self, stream: int) -> None:
+        """Wait until everything is done that is on a stream."""
+        with self.current():
+            self.driver.call("synchronize", ctypes.c_void_p(stream))
+
+    def order(self, first: int, second: int) -> None:
+        """Have what comes on the stream ``second`` wait for what is on ``first``."""
+        if first == second:
+            return
+        driver, event = self.driver, ctypes.c_void_p()
+        with self.current():
+            driver.call("create_event", ctypes.byref(event), _NO_TIMING)
+            try:
+                driver.call("record_event", event, ctypes.c_void_p(first))
+                driver.call("wait_event", ctypes.c_void_p(second), event, 0)
+            finally:
+                driver.call("destroy_event", event)
+
+
+def _word(vendor: Vendor, handle: int) -> Any:
+    return ctypes.c_void_p(handle) if vendor is CUDA else ctypes.c_int(handle)
+
+
+def driver_devices(family: str = "cuda", library: str | None = None) -> tuple[str, tuple[DriverDevice, ...]]:
+    """The newest version that a family's driver runs, as ``"13.0"``, and its GPUs in its order.
+
+    Raises NoDriverError.
+    """
+    driver = driver_of(family, library)
+    return driver.version, driver.devices
+
+
+@lru_cache(maxsize=8)
+def driver_of(family: str, library: str | None = None) -> Driver:
+    """The driver of a family of GPUs. NoDriverError where there is none; asked again, it is looked for again."""
+    return Driver(VENDORS[family], library)
+
+
+def context_of(family: str, ordinal: int = 0) -> Context:
+    """A device, ready to be used; BackendUnavailableError where there is none."""
+    vendor = VENDORS[family]
+    try:
+        driver = driver_of(family)
+    except NoDriverError as error:
+        raise BackendUnavailableError(f"{family} programs cannot be run here: {error}.", remedy=vendor.remedy) from None
+    return driver.context(ordinal)

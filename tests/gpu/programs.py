@@ -1,0 +1,63 @@
+"""Whole programs on the software GPU: which family's, and how they are compared."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+from dyn import tree
+from dyn.backends import families
+from dyn.backends.base import ObjectBackend
+from dyn.backends.gpu import GpuBackend
+from dyn.backends.placed import PlacedBackend
+from dyn.runtime import driver
+from dyn.schedule.target import Target
+from tests.gpu.compilers import SoftwareCudaBackend
+from tests.gpu.software import SoftwareGpu
+
+
+class Compiler(SoftwareCudaBackend):
+    """The stand-in for NVRTC, whose modules no cache takes for NVRTC's."""
+
+    @property
+    def toolchain(self) -> str:
+        return "software GPU"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A software GPU by the name that programs have for it."""
+
+    name: str
+    gpu: SoftwareGpu
+
+    def check(self, function: Callable[..., Any], *arguments: Any, rtol: float = 1e-5) -> Any:
+        """Compare a function's results on the device with those on the processor; gives the former."""
+        wanted = dyn.jit(function)(*arguments)
+        found = dyn.jit(function, device=self.name)(*arguments)
+        leaves = zip(tree.leaves(wanted), tree.leaves(found), strict=True)
+        for one, other in leaves:
+            assert other.device == self.name
+            np.testing.assert_allclose(other.to_numpy(), np.asarray(one), rtol=rtol, atol=1e-6)
+        return found
+
+
+def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """A device for one test, which leaves no memory behind."""
+
+    def backend(target: Target, ordinal: int) -> ObjectBackend:
+        return PlacedBackend(GpuBackend(Compiler(target), ordinal), families.host_backend())
+
+    known = families.FAMILIES["cuda"]
+    monkeypatch.setattr(families, "FAMILIES", {**families.FAMILIES, "cuda": replace(known, backend=backend)})
+    driver.driver_of.cache_clear()
+    yield Device(name, gpu)
+    gc.collect()
+    driver.context_of(name).synchronize(0)
+    driver.driver_of.cache_clear()

@@ -1,0 +1,233 @@
+"""Whole programs on the software GPU: compiled, launched, with memory, transfers and faults, as on a real one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import lax
+from dyn.errors import ArgumentError, BackendUnavailableError, DeviceError, ShapeError
+from tests.gpu.programs import Device
+
+RANDOM = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype("f4")
+
+
+def softmax(x: Any) -> Any:
+    e = dnp.exp(x - dnp.max(x, axis=-1, keepdims=True))
+    return e / dnp.sum(e, axis=-1, keepdims=True)
+
+
+def test_one_compile_for_every_size(device: Device) -> None:
+    f = dyn.jit(softmax, device=device.name)
+    for shape in ((3, 7), (0, 5), (1, 1), (2, 31), (33, 33), (4, 257), (2, 4096)):
+        x = floats(*shape)
+        y = f(x)
+        assert isinstance(y, dyn.Array)
+        assert (y.device, y.shape, y.dtype) == (device.name, shape, np.float32)
+        want = np.exp(x - x.max(-1, keepdims=True, initial=-np.inf))
+        np.testing.assert_allclose(y.to_numpy(), want / want.sum(-1, keepdims=True), rtol=1e-5)
+    assert f.cache_info()[:2] == (1, 6)
+
+
+def test_elementwise_reductions_and_trees(device: Device) -> None:
+    def f(x: Any, y: Any, k: Any) -> Any:
+        z = dnp.tanh(x * 2 + y) * k
+        return {"z": z, "sums": (z.sum(), z.mean(0), z.max(1)), "t": z.T, "i": (z > 0).astype("i4").cumsum(1)}
+
+    device.check(f, floats(37, 19), floats(19), 0.5)
+
+
+def test_products(device: Device) -> None:
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return dnp.tanh(x @ w + b)
+
+    f = dyn.jit(layer, device=device.name)
+    for rows in (5, 1, 0, 33):
+        x, w, b = floats(rows, 19), floats(19, 40), floats(40)
+        np.testing.assert_allclose(f(x, w, b).to_numpy(), np.tanh(x @ w + b), rtol=1e-4, atol=1e-5)
+    assert f.cache_info().compiles == 1
+
+
+def test_launches_are_counted_and_memory_goes_back(device: Device) -> None:
+    f = dyn.jit(lambda x: dnp.exp(x).sum(0) * 2, device=device.name)
+    x = dyn.device_put(floats(300, 70), device.name)
+    f(x)
+    before = device.gpu.counters()
+    for _ in range(3):
+        f(x)
+    spent = device.gpu.counters().since(before)
+    assert spent.copies_in == spent.copies_out == 0
+    assert spent.launches in (3, 6, 9, 12)
+    assert spent.allocations == spent.frees
+
+
+# ---- what the host program reads -------------------------------------------------------------------------------------
+
+
+def test_loops_and_choices(device: Device) -> None:
+    x = floats(5, 7)
+    device.check(lambda x: lax.while_loop(lambda s: s[1] < 9, lambda s: (s[0] * 1.5, s[1] + 1), (x, 0))[0], x)
+    device.check(lambda x: lax.scan(lambda c, r: (c + r, c * r), x[0], x), x)
+    device.check(lambda x: lax.cond(dnp.sum(x) > 0, lambda x: x + 1, lambda x: x - 1, x), x)
+    for i in range(3):
+        device.check(lambda x, i: lax.switch(i, [lambda x: x, dnp.sin, lambda x: x * 3], x), x, np.int32(i))
+
+
+def test_sizes_that_a_program_measures(device: Device) -> None:
+    f = dyn.jit(lambda n: dnp.nonzero(n > 1)[0] * 2, device=device.name)
+    before = device.gpu.counters()
+    for n in (np.arange(40) % 3, np.zeros(7, "i8"), np.zeros(0, "i8"), np.full(100, 5)):
+        np.testing.assert_array_equal(f(n).to_numpy(), np.nonzero(n > 1)[0] * 2)
+    assert f.cache_info().compiles == 1
+    assert device.gpu.counters().since(before).copies_out == 6, "a size each, and a result where there is any"
+    device.check(dnp.unique, np.arange(40) % 7)
+
+
+def test_the_host_program_says_where_things_are(cuda: Device) -> None:
+    lowered = dyn.jit(lambda x: dnp.sort(dnp.nonzero(x)[0] + 1), device="cuda").lower(floats(4))
+    text = lowered.as_text("host")
+    assert "  buffers in the memory of a device\n" in text
+    assert ", fetched\n" in text
+    assert " on the host\n" in text
+
+
+# ---- on the host -----------------------------------------------------------------------------------------------------
+
+
+def test_libraries_and_callbacks_run_on_the_host(device: Device) -> None:
+    v = floats(33)
+    device.check(lambda v: (dnp.sort(v * 2), dnp.argsort(v)), v)
+    device.check(lambda v: dnp.abs(dnp.fft.fft(v)), v)
+    whole = floats(4, 4)
+    device.check(dnp.linalg.cholesky, whole @ whole.T + np.eye(4, dtype="f4"))
+    out = dyn.ShapeDtypeStruct((33,), "float32")
+    device.check(lambda v: dyn.pure_callback(lambda a: a * 2, out, v + 1), v)
+    told = dyn.jit(dnp.sort, device=device.name)
+    told(v)
+    assert "a library call, on the host" in str(told.explain())
+
+
+def test_a_callback_that_raises(cuda: Device) -> None:
+    def fail(a: Any) -> Any:
+        raise RuntimeError("not today")
+
+    out = dyn.ShapeDtypeStruct((3,), "float32")
+    f = dyn.jit(lambda v: dyn.pure_callback(fail, out, v) + 1, device="cuda")
+    with pytest.raises(RuntimeError, match="not today"):
+        f(floats(3))
+    np.testing.assert_array_equal(dyn.jit(lambda v: v + 1, device="cuda")(np.ones(3)).to_numpy(), [2, 2, 2])
+
+
+def test_large_constants_and_captured_arrays(cuda: Device) -> None:
+    large = floats(5000)
+    cuda.check(lambda x: x + dnp.asarray(large.tolist()), floats(5000))
+    weight = np.ones(4, "f4")
+    f = dyn.jit(lambda x: x * weight, device="cuda")
+    assert f(np.ones(4, "f4")).tolist() == [1] * 4
+    weight[:] = 3  # an array of NumPy's may change between calls
+    assert f(np.ones(4, "f4")).tolist() == [3] * 4
+    there = dyn.device_put(weight, "cuda")
+    g = dyn.jit(lambda x: x * there)
+    before = cuda.gpu.counters()
+    assert g(there).tolist() == [9] * 4
+    assert cuda.gpu.counters().since(before).copies_in == 0
+
+
+# ---- faults ----------------------------------------------------------------------------------------------------------
+
+
+def test_checks_are_made_before_anything_is_launched(cuda: Device) -> None:
+    f = dyn.jit(lambda x, y: x + y, device="cuda")
+    before = cuda.gpu.counters()
+    with pytest.raises(ShapeError, match="x_0 is 3 and y_0 is 4"):
+        f(np.ones(3), np.ones(4))
+    assert cuda.gpu.counters().since(before).launches == 0
+
+
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_out_of_memory(device: Device, nth: int) -> None:
+    f = dyn.jit(lambda x: dnp.sort(dnp.exp(x)) + 1, device=device.name)
+    x = dyn.device_put(floats(40), device.name)
+    f(x)
+    alloc = {"cuda": "cuMemAllocAsync", "rocm": "hipMallocAsync"}[device.name]
+    device.gpu.fail(2, nth, alloc)
+    if nth <= 2:  # an arena and a result
+        with pytest.raises(MemoryError) as caught:
+            f(x)
+        assert "no memory for" in str(caught.value)
+    device.gpu.fail(0, 0)
+    assert f(x[:3]).shape == (3,)
+
+
+def test_a_launch_that_fails(device: Device) -> None:
+    f = dyn.jit(lambda x: dnp.exp(x).sum() * 2, device=device.name)
+    x = dyn.device_put(floats(40), device.name)
+    f(x)
+    name, answer = {
+        "cuda": ("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"),
+        "rocm": ("hipModuleLaunchKernel", "hipErrorLaunchOutOfResources (701)"),
+    }[device.name]
+    device.gpu.fail(701, 1, name)
+    with pytest.raises(DeviceError) as caught:
+        f(x)
+    assert f"<lambda>: {device.name} did not launch " in str(caught.value).replace("lambda:", "<lambda>:")
+    assert f"its driver answers {answer}." in str(caught.value)
+    assert "test_programs.py" in str(caught.value)
+    np.testing.assert_allclose(float(f(x)), 2 * np.exp(x.to_numpy()).sum(), rtol=1e-5)
+
+
+def test_devices_that_are_not_there(cuda: Device) -> None:
+    with pytest.raises(BackendUnavailableError) as caught:
+        dyn.device_put(np.ones(3), "cuda:7")
+    assert str(caught.value).startswith("there is no device cuda:7: the driver shows cuda:0")
+    with pytest.raises(ArgumentError) as wrong:
+        dyn.jit(lambda x: x, device="abacus")
+    assert str(wrong.value).startswith('there is no device \'abacus\'.\n  help: use one of "cpu", "cuda", ')
+
+
+def test_arrays_in_two_places(cuda: Device) -> None:
+    there, here = dyn.device_put(np.ones(3), "cuda"), np.ones(3)
+    for call in (lambda: dyn.jit(lambda x, y: x + y)(there, here), lambda: there + here):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert "some arguments are on cuda, and others in this machine's memory." in str(caught.value)
+    with pytest.raises(ArgumentError) as caught:
+        dyn.jit(lambda x: x + 1, device="cpu")(there)
+    assert str(caught.value) == (
+        "<lambda>(): an argument is on cuda, and runs on cpu.\n"
+        '  help: put it there with dyn.device_put(x, "cpu"), or use jit(device="cuda").'
+    )
+    with pytest.raises(ArgumentError, match="it closes over an array on cuda, and runs on cpu"):
+        dyn.jit(lambda x: x + there)(here)
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_many_threads_call_one_function(cuda: Device) -> None:
+    f = dyn.jit(softmax, device="cuda")
+    x = floats(8, 50)
+    wanted = f(x).to_numpy()
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for rows in range(number % 3, 8):
+            if not np.array_equal(f(x[rows:]).to_numpy(), wanted[rows:]):
+                wrong.append(rows)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert f.cache_info().compiles == 1
