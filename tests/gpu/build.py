@@ -10,20 +10,25 @@ from tests.shim import unit
 
 HERE = Path(__file__).resolve().parent
 DRIVER, SHIM = HERE / "driver", HERE.parent / "shim"
+PRIVATE = "private.so"
 SONAMES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so.5"}
 _COMPILE = ("-std=c++17", "-O0", "-g0", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 _LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,--version-script={DRIVER / 'exports.map'}")
 
 
 def driver(family: str) -> Path:
-    """A family's driver, under the name of the real one."""
+    """A family's driver, under the name of the real one; and beside it, as ``PRIVATE``, the same without a name.
+
+    The loader takes any library that says it is ``libcuda.so.1`` for the one that a program asks for.
+    """
     shared, names = _core(), [path.name for path in sorted(DRIVER.glob(f"{family}*.cpp"))]
 
     def make(folder: Path) -> None:
         objects = [folder / f"{name}.o" for name in names]
         _compile([[*_headers(family), "-c", name, "-o", str(o)] for name, o in zip(names, objects, strict=True)])
-        linked = [f"-Wl,-soname,{SONAMES[family]}", *map(str, objects), str(shared / "core.o")]
-        unit.run_compiler([[*_LINK, *linked, "-o", str(folder / SONAMES[family]), "-ldl"]])
+        linked, name = [*_LINK, *map(str, objects), str(shared / "core.o"), "-ldl"], SONAMES[family]
+        named = [*linked, f"-Wl,-soname,{name}", "-o", str(folder / name)]
+        unit.run_compiler([named, [*linked, "-o", str(folder / PRIVATE)]])
 
     return unit.kept([*_texts(), family, repr((_COMPILE, _LINK))], make) / SONAMES[family]
 

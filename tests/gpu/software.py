@@ -67,7 +67,7 @@ class SoftwareGpu:
     def private(cls, family: str, **options: int) -> SoftwareGpu:
         """A new driver, with nothing in it, that nobody else finds."""
         with tempfile.TemporaryDirectory() as folder:  # another file is another library to the loader
-            copy = shutil.copy2(build.driver(family), folder)
+            copy = shutil.copy2(build.driver(family).with_name(build.PRIVATE), folder)
             gpu = cls(family, ctypes.CDLL(copy, ctypes.RTLD_LOCAL))
         gpu.set(**options)
         return gpu

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gpu import kernels
+from tests.gpu import build, kernels
 from tests.gpu.calls import DriverError
 from tests.gpu.machines import Machine, N
 
@@ -320,6 +320,13 @@ def test_a_function_fails_by_its_name(machine: Machine) -> None:
     answers(OUT_OF_MEMORY, lambda: machine.alloc(4, 0))
     machine.alloc(4, 0)
     assert machine.gpu.calls(name) == 3
+
+
+def test_programs_do_not_find_a_private_driver(machine: Machine) -> None:
+    """The loader would take it for the real one by the name that it gives itself."""
+    path = build.driver(machine.gpu.family)
+    assert path.name.encode() in path.read_bytes()
+    assert path.name.encode() not in path.with_name(build.PRIVATE).read_bytes()
 
 
 def test_hollow_launches_are_counted(machine: Machine) -> None:
