@@ -49,7 +49,7 @@ def _core() -> Path:
 
 
 def _texts() -> list[str]:
-    return [path.read_text("utf-8") for path in (*sorted(DRIVER.iterdir()), SHIM / "abi.h")]
+    return [path.read_text("utf-8") for path in (Path(__file__), *sorted(DRIVER.iterdir()), SHIM / "abi.h")]
 
 
 def _compile(commands: Sequence[Sequence[str]]) -> None:

@@ -35,7 +35,11 @@ def build(texts: Iterable[tuple[str, str]], warp: int, *, races: bool = False) -
     for name, text in texts:  # lines in messages are those of a text
         unit += [f'#line 1 "{name}"', text, *[f"SHIM_EXPORT({kernel})" for kernel in kernels(text)]]
     flags = (*_FLAGS, *(_RACES if races else ("-g0",)), f"-DSHIM_WARP={warp}")
-    parts = ["\n".join(unit), repr(flags), *[path.read_text("utf-8") for path in sorted(HERE.rglob("*.h"))]]
+    parts = [
+        "\n".join(unit),
+        repr(flags),
+        *[path.read_text("utf-8") for path in (Path(__file__), *sorted(HERE.rglob("*.h")))],
+    ]
 
     def make(folder: Path) -> None:
         source, compiled, result = folder / "unit.cpp", folder / "unit.o", folder / "module.so"
