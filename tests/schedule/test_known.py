@@ -128,7 +128,7 @@ def test_all_of_a_launch_is_kept() -> None:
     assert names == {
         "Launch": {"group", "buffers", "variants", "temporaries", "when", "bodies", "unless"},
         "Variant": {
-            "kernel", "dims", "grid", "cost", "condition", "note", "in_place", "steps", "deferred", "strides"
+            "kernel", "dims", "grid", "cost", "condition", "note", "in_place", "steps", "deferred", "strides", "folds"
         },
         "Condition": {"dim", "low", "high"},
     }  # fmt: skip
