@@ -16,8 +16,8 @@ _BY_DLPACK = frozenset(
     map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"))
 )  # fmt: skip
 #: TensorFlow ends the process where the memory of a tensor that it computes with starts elsewhere than at a multiple of
-#: so many bytes (``EIGEN_MAX_ALIGN_BYTES``). Memory of fewer than ``_SMALL`` bytes is copied without a look at it.
-_ALIGNED, _SMALL = 64, 4096
+#: so many bytes (``EIGEN_MAX_ALIGN_BYTES``).
+_ALIGNED = 64
 
 
 def to_array(tensor: Any) -> Array:
@@ -26,8 +26,18 @@ def to_array(tensor: Any) -> Array:
 
 
 def from_array(array: Array) -> Any:
-    """A tensor in the memory of an array that nobody else has; of a small array, and of one whose memory does not
-    start where TensorFlow needs it to, a copy."""
-    if array.nbytes >= _SMALL and array.dtype in _BY_DLPACK and not array.__array_interface__["data"][0] % _ALIGNED:
-        return _from_dlpack(export_dlpack(array))
-    return tf.constant(array)
+    """A tensor in the memory of an array that nobody else has; a copy where that does not start where TensorFlow needs
+    it to, as that of small arrays."""
+    if array.dtype not in _BY_DLPACK:
+        return tf.constant(array)
+    return _from_dlpack(export_dlpack(_aligned(array) if array.__array_interface__["data"][0] % _ALIGNED else array))
+
+
+def _aligned(array: Array) -> Array:
+    """A copy whose memory starts at a multiple of 64 bytes."""
+    count = array.nbytes
+    memory = np.empty(count + _ALIGNED, np.uint8)
+    start = -memory.__array_interface__["data"][0] % _ALIGNED
+    made = memory[start : start + count].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dyn.interop.tf as dtf
+import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from tests.interop.tf.comparing import alike, tf
 
@@ -170,3 +171,23 @@ def test_training_steps_are_one_program(name: str) -> None:
 def test_models_are_differentiated() -> None:
     model = text()
     check_gradients(model, [(words(n, m),) for n, m in ((2, 5), (1, 1), (3, 7))], model.trainable_variables, 1e-4)
+
+
+def test_functions_of_dyn_are_differentiated_by_tensorflow() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return {"a": dnp.tanh(x) @ y, "n": dnp.argmax(x, axis=1)}
+
+    called = dtf.call(function)
+    for n in (3, 1, 0, 5):
+        x, y = normal(n, 4), normal(4, 2)
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            made = called(x, y)
+            loss = tf.reduce_sum(made["a"] ** 2)
+        with tf.GradientTape() as other:
+            other.watch([x, y])
+            wanted = tf.reduce_sum(tf.matmul(tf.tanh(x), y) ** 2)
+        alike(tape.gradient(loss, [x, y]), other.gradient(wanted, [x, y]), 1e-4)
+        alike(called(x, y)["n"], tf.argmax(x, 1))
+    with pytest.raises(Exception, match="whose tensors have no elements"):  # as AutoGraph wraps it
+        tf.function(called)(normal(3, 4), normal(4, 2))

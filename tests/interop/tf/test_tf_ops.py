@@ -174,7 +174,7 @@ def test_shapes() -> None:
         return [
             tf.reshape(x, [-1, 2]),
             tf.reshape(x, [n, 2, 3]),
-            tf.reshape(x, [n * 2, -1]),
+            tf.reshape(x, [n, -1]),
             tf.transpose(x),
             tf.expand_dims(x, 1),
             tf.squeeze(x[:, None], 1),

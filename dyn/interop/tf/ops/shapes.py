@@ -13,11 +13,22 @@ from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.subscripts import Subscripts
 from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
-from dyn.trace.dims import wrap_dim
+from dyn.shapes import product
+from dyn.trace.dims import unwrap_dim, wrap_dim
 
 
 @converts("Reshape", sizes=(1,))
 def reshape(a: Data, shape: Sequence[Any]) -> Any:
+    sizes = [unwrap_dim(size) for size in shape]
+    if sizes.count(-1) == 1:  # sizes that stay are cancelled, so that they may be 0: x of (n, 6) as (n, -1)
+        left, others = list(a.dims), [size for size in sizes if size != -1]
+        while others and others[-1] in left:
+            left.remove(others.pop())
+        if not others:
+            shape = [
+                wrap_dim(a._trace, product(left)) if size == -1 else face
+                for size, face in zip(sizes, shape, strict=True)
+            ]
     return dnp.reshape(a, tuple(shape))
 
 
