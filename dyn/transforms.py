@@ -197,14 +197,19 @@ class SecondHalf:
 
     def __init__(self, half: Half) -> None:
         self.half = half
-        self._program: Jitted | None = None
+        self._programs: dict[frozenset[int], Jitted] = {}
 
     @property
     def program(self) -> Jitted:
         """Program of the second half: of residuals and the leaves of a tree, it gives the leaves of another tree."""
-        if self._program is None:
-            self._program = _HALVES.program(self.half)
-        return self._program
+        return self.program_without(frozenset())
+
+    def program_without(self, zero: frozenset[int]) -> Jitted:
+        """The program for a tree of which leaves with these numbers are zeros, which are not passed."""
+        found = self._programs.get(zero)
+        if found is None:
+            found = self._programs[zero] = _HALVES.program(self.half, zero)
+        return found
 
 
 #: So many programs of second halves are remembered, the latest used.
@@ -219,17 +224,17 @@ class _Halves:
         self._lock = lock()
         self._known: OrderedDict[Hashable, Jitted] = OrderedDict()
 
-    def program(self, half: Half) -> Jitted:
-        """The program of a half."""
+    def program(self, half: Half, zero: frozenset[int]) -> Jitted:
+        """The program of a half, of which some leaves are zeros."""
         region = half.region
         if callees(region.ops):  # whose functions may hold anything, too
-            return _program_of(half)
+            return _program_of(half, zero)
         types = half.residuals, tuple([v.type for v in half.given.values])
-        key = half.name, half.what, types, tuple(half.given.names()), region_key(region, {}), _locs(region)
+        key = half.name, half.what, zero, types, tuple(half.given.names()), region_key(region, {}), _locs(region)
         with self._lock:
             found = self._known.pop(key, None)
             if found is None:
-                found = _program_of(half)
+                found = _program_of(half, zero)
             self._known[key] = found
             if len(self._known) > MOST_HALVES:
                 self._known.popitem(last=False)
@@ -243,7 +248,7 @@ def _locs(region: Region) -> tuple[Any, ...]:
     return tuple([(op.loc, *[_locs(inner) for inner in op.regions]) for op in region.ops])
 
 
-def _program_of(half: Half) -> Jitted:
+def _program_of(half: Half, zero: frozenset[int]) -> Jitted:
     values = half.given.values
     given = Leaves(values, flatten((0,) * len(values))[1], tuple(half.given.names()))
     flat = replace(half, given=given, out_tree=flatten([0] * half.out_tree.num_leaves)[1])
@@ -251,7 +256,7 @@ def _program_of(half: Half) -> Jitted:
     def program(residuals: Sequence[Any], tree: tuple[Any, ...]) -> Any:
         trace = current_trace()
         assert trace is not None, "programs are traced"
-        return finish(trace, flat, residuals, tree)
+        return finish(trace, flat, residuals, tree, zero)
 
     program.__name__ = "pull" if half.what == "cotangent" else "push"
     return jit(program, shapes=(declared_axes(half.residuals), None))

@@ -20,9 +20,10 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Dense, Value
 from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
+from dyn.lower.slots import Life, chosen_slot
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Launch, divides
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, floordiv, free_symbols
+from dyn.shapes import Dim, Facts, Symbol, SymExpr, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
 #: Every buffer starts at a multiple of this many bytes: a cache line, and the widest vector.
@@ -40,12 +41,6 @@ class Scope:
     sizes: tuple[Dim, ...] = ()
     slots: list[int] = field(default_factory=list[int])
     free: list[int] = field(default_factory=list[int])
-
-
-#: Of so many free slots the best is looked for.
-_MOST_CANDIDATES = 8
-#: Sizes that depend on more dims are not compared: the maximum of the sizes of a hundred leaves is no size to compute.
-_MOST_SYMBOLS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +191,11 @@ class _Layouter:
         for time, launch in enumerate(launches):
             for value in launch.buffers:
                 last[same.get(value, value)] = time
+        #: When arrays of a size are written.
+        times: dict[Dim, list[int]] = {}
+        for time, launch in enumerate(launches):
+            for value in () if launch.bodies else (*launch.group.outputs, *launch.temporaries):
+                times.setdefault(aligned(value.type.nbytes), []).append(time)
         for time, launch in enumerate(launches):
             if launch.bodies:
                 self.control(launch)
@@ -205,7 +205,7 @@ class _Layouter:
                 self.places[launch.buffers[1]] = self.places[launch.buffers[0]]
             else:
                 for value in (*launch.group.outputs, *launch.temporaries):
-                    self.allocate(value)
+                    self.allocate(value, Life(time, last[value], times))
             for value in launch.buffers:
                 value = same.get(value, value)
                 if last[value] == time and value not in outer:
@@ -214,18 +214,18 @@ class _Layouter:
         for free in (self.free, *([] if self.scope is None else [self.scope.free])):
             free[:] = [slot for slot in free if self.layout.segments[slot] <= before]
 
-    def allocate(self, value: Value) -> None:
+    def allocate(self, value: Value, life: Life | None = None) -> None:
         if value not in self.places:
-            slot = self.slot(value.type.nbytes)
+            slot = self.slot(value.type.nbytes, life)
             self.places[value] = Place("arena", slot)
             self.owned[value] = [slot]
 
-    def slot(self, nbytes: Dim) -> int:
+    def slot(self, nbytes: Dim, life: Life | None = None) -> int:
         segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
         size = aligned(nbytes)
         if self.scope is None or self.is_sound(size):
-            return _choose(size, segment, self.layout, self.free, self.facts)
-        slot = _choose(size, segment, self.layout, self.scope.free, self.facts)
+            return chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.free, self.facts, life)
+        slot = chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.scope.free, self.facts, life)
         if slot not in self.scope.slots:
             self.scope.slots.append(slot)
         return slot
@@ -362,38 +362,3 @@ def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
                     before = launch.buffers[i]
                     same[launch.buffers[count + i]] = same.get(before, before)
     return same
-
-
-def _choose(size: Dim, segment: int, layout: Layout, free: list[int], facts: Facts) -> int:
-    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one.
-
-    The size is known with ``segment``: a slot of one before it cannot grow to it.
-    """
-    slots = layout.slots
-    same = next((slot for slot in free if slots[slot] == size), None)
-    if same is not None:  # most are, and then nothing needs to be proved
-        free.remove(same)
-        return same
-    best: tuple[int, int, Dim] | None = None
-    for slot in free[:_MOST_CANDIDATES]:
-        have = slots[slot]
-        if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
-            continue
-        if facts.ge(have, size).proved:
-            option = (1, slot, have)
-        elif segment > layout.segments[slot]:
-            continue
-        elif facts.ge(size, have).proved:
-            option = (2, slot, size)
-        else:
-            option = (3, slot, dim_max(have, size))
-        if best is None or option[0] < best[0]:
-            best = option
-    if best is None:
-        slots.append(size)
-        layout.segments.append(segment)
-        return len(slots) - 1
-    _, slot, grown = best
-    free.remove(slot)
-    slots[slot] = grown
-    return slot

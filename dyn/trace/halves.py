@@ -7,7 +7,7 @@ goes out as an axis of an array without elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,8 +127,11 @@ def _symbols(region: Region) -> Iterable[Symbol]:
     return dict.fromkeys([*written, *sorted(demanded, key=lambda symbol: symbol.uid)])
 
 
-def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any:
-    """The second half in a program that is given the residuals, and a tree of cotangents or tangents."""
+def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any, zero: Collection[int] = ()) -> Any:
+    """The second half in a program that is given the residuals, and a tree of cotangents or tangents.
+
+    Those whose numbers are in ``zero`` are zeros, and no array is passed for them: ``tree`` is a tuple of the others.
+    """
     values = [lift(trace, residual) for residual in residuals]
     here = Substitution(_dims_of(half.residuals, values))
     for value, type in zip(values, half.residuals, strict=True):
@@ -140,6 +143,12 @@ def finish(trace: Trace, half: Half, residuals: Sequence[Any], tree: Any) -> Any
     ]
     own = tuple([here.value(v) for v in half.given.values])
     like = replace(half.given, values=own)
+    if zero:
+        left = iter(tree)
+        tree = tuple([
+            Tracer(trace, zeros(trace.builder, value.type)) if number in zero else next(left)
+            for number, value in enumerate(own)
+        ])  # fmt: skip
     given = Linearized(trace, half.name, like, like, None, (), ()).matched(tree, like, half.what)
     uncarried = weak[: len(half.region.params) - len(given)]
     region = with_own_dims(trace.builder, here.region(half.region))

@@ -12,12 +12,12 @@ on the shapes of the first call; but where the formulas of two partitions cross 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from dyn.ir.core import Op, Region, Value, with_operands
-from dyn.ir.opdef import OpKind
+from dyn.ir.opdef import REGISTRY, OpKind
 from dyn.shapes import dim_sum
 from dyn.trace.context import Trace
 from dyn.trace.crossing import Partition, Sizes, bytes_of, least_of
@@ -38,30 +38,49 @@ def recomputing(trace: Trace, region: Region, memory: Memory = "default") -> Reg
     computed again (:mod:`dyn.trace.segments`). Where the least is another one for other sizes, the sizes of the call
     decide, and leave a guard (:mod:`dyn.trace.crossing`).
     """
+    return _with_copies(region, _again(trace, trace.builder.ops, region, memory))
+
+
+def recompute_from(trace: Trace, start: int) -> None:
+    """Have what a program computes from its op number ``start`` on, the derivative of what is before that, take little
+    memory: as :func:`recomputing` does with ``memory="low"``, in the one program that both are.
+
+    Copies stand behind barriers: they are neither merged with what they are copies of, nor run before the derivative
+    comes to them.
+    """
+    ops = trace.builder.ops
+    before, derivative = ops[:start], Region((), tuple(ops[start:]), ())
+    again = _again(trace, before, derivative, "low")
+    if again:
+        ops[start:] = _with_copies(derivative, again, _Barriers(before)).ops
+
+
+def _again(trace: Trace, before: Sequence[Op], region: Region, memory: Memory) -> Mapping[Value, Op]:
+    """The operations of those ``before`` a region that are computed again in it, by their results."""
     reads = dict.fromkeys(region.reads())
     cheap = _producers(trace, reads)
     if not cheap and memory == "default":
-        return region
+        return cheap
 
     def partition(size: Sizes) -> Partition:
-        return _partition(trace, reads, cheap, memory, size)
+        return _partition(trace, before, reads, cheap, memory, size)
 
     values = [*reads, *cheap, *[v for op in cheap.values() for v in op.operands]]
     if memory == "low":
-        values += [v for op in trace.builder.ops for v in op.results]
+        values += [v for op in before for v in op.results]
     made = dict.fromkeys([v for v in values if _producer(trace, v) is not None])
-    return _with_copies(region, least_of(trace, partition, made).again)
+    return least_of(trace, partition, made).again
 
 
 def _partition(
-    trace: Trace, reads: Iterable[Value], cheap: dict[Value, Op], memory: Memory, size: Sizes
+    trace: Trace, before: Sequence[Op], reads: Iterable[Value], cheap: dict[Value, Op], memory: Memory, size: Sizes
 ) -> Partition:  # fmt: skip
     """The partition that is the least where sizes are such as ``size`` says."""
     producers = cheap
     again = _beyond_the_cut(trace, reads, producers, size) if producers else set[Value]()
     kept = _kept(trace, reads, producers, again)
     cost = bytes_of(trace, kept)
-    segments = segments_of(trace.builder.ops, kept, _is_cheap, size) if memory == "low" else None
+    segments = segments_of(before, kept, _is_cheap, size) if memory == "low" else None
     if segments is not None:
         producers = _producers(trace, reads, segments)
         again = _beyond_the_cut(trace, reads, producers, size)
@@ -77,7 +96,36 @@ def _kept(trace: Trace, reads: Iterable[Value], producers: Mapping[Value, Op], a
     return [v for v in dict.fromkeys(wanted) if _producer(trace, v) is not None]
 
 
-def _with_copies(region: Region, producers: Mapping[Value, Op]) -> Region:
+class _Barriers:
+    """Barriers before copies in a program that has the originals, too: what the copies read waits for the derivative.
+
+    It waits for the last result but one that is no function of one element: what is in between may share a kernel with
+    the copies, or with what reads them.
+    """
+
+    def __init__(self, before: Sequence[Op]) -> None:
+        self._late: list[Value] = []
+        for op in before:
+            self.note(op)
+
+    def note(self, op: Op) -> None:
+        """Note an operation that the copies to come stand behind."""
+        if not _is_cheap(op) and op.results and op.opdef.kind is not OpKind.BARRIER:
+            self._late = [*self._late[-1:], op.results[0]]
+
+    def put(self, ops: list[Op], start: int) -> None:
+        """Put a barrier before the copies in ``ops`` from number ``start`` on, between them and what else they read."""
+        made = {value for op in ops[start:] for value in op.results}
+        outside = dict.fromkeys([value for op in ops[start:] for value in op.reads() if value not in made])
+        if not outside:
+            return
+        waiting = [*outside, *[value for value in self._late[:1] if value not in outside]]
+        behind = {value: Value(value.type, value.name) for value in waiting}
+        barrier = Op(REGISTRY["optimization_barrier"], tuple(waiting), {}, tuple(behind.values()), ops[start].loc)
+        ops[start:] = [barrier, *[with_operands(op, behind) for op in ops[start:]]]
+
+
+def _with_copies(region: Region, producers: Mapping[Value, Op], barriers: _Barriers | None = None) -> Region:
     """The region with copies of operations, each right before the first one that reads a result of it."""
     copies: dict[Value, Value] = {}
     ops: list[Op] = []
@@ -99,7 +147,12 @@ def _with_copies(region: Region, producers: Mapping[Value, Op]) -> Region:
             copies.update(zip(op.results, results, strict=True))
 
     for op in region.ops:
+        start = len(ops)
         copy(op.reads())
+        if barriers is not None:
+            if len(ops) > start:
+                barriers.put(ops, start)
+            barriers.note(op)
         ops.append(with_operands(op, copies))
     copy(region.results)
     return replace(region, ops=tuple(ops), results=tuple([copies.get(v, v) for v in region.results]))

@@ -77,19 +77,17 @@ class Derivative:
         return attached
 
     def pull(
-        self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None],
-        shapes: Sequence[tuple[torch.Size, torch.dtype]],
-    ) -> Sequence[torch.Tensor | None]:  # fmt: skip
-        """The cotangents of the inputs, where those of the results have the ``shapes``."""
-        if self.half is None:
-            return [None] * len(self.inputs)
+        self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None]
+    ) -> Sequence[torch.Tensor | None]:
+        """The cotangents of the inputs. A program is made for which results have one: zeros are no arrays."""
         given = {number for number, one in enumerate(cotangents) if one is not None}
-        whole = [
-            torch.zeros(shape, dtype=dtype) if one is None else one
-            for one, (shape, dtype) in zip(cotangents, shapes, strict=True)
-        ]
+        if self.half is None or not given:
+            return [None] * len(self.inputs)
+        program = self.half.program_without(frozenset(range(len(cotangents))) - given)
         with limited():
-            pulled = self.half.program(tuple([tensor.detach() for tensor in residuals]), tuple(whole))
+            pulled = program(
+                tuple([tensor.detach() for tensor in residuals]), tuple([one for one in cotangents if one is not None])
+            )
         if self.memory == "low":
             native_runtime().trim()
         if len(given) == len(cotangents):
@@ -137,7 +135,6 @@ class _Pull(torch.autograd.Function):
         ctx.derivative, ctx.call = derivative, call
         ctx.save_for_backward(*residuals)
         ctx.set_materialize_grads(False)
-        ctx.shapes = [(result.shape, result.dtype) for result in results]
         return tuple(results)
 
     @staticmethod
@@ -145,7 +142,7 @@ class _Pull(torch.autograd.Function):
         if torch.is_grad_enabled():
             ctx.call.check()
             return None, None, None, None, *ctx.call.pulled(cotangents)
-        return None, None, None, None, *ctx.derivative.pull(ctx.saved_tensors, cotangents, ctx.shapes)
+        return None, None, None, None, *ctx.derivative.pull(ctx.saved_tensors, cotangents)
 
 
 class _Spent(torch.autograd.Function):

@@ -357,6 +357,7 @@ class TensorProgram:
             raise SeedNeeded(tracing.keys.missing[0])
         if tracing.env.refused:  # likewise
             raise SizesNeeded
+        tracing.recompute()
         captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
         tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
         del tracing

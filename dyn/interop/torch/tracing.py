@@ -46,7 +46,7 @@ from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, 
 from dyn.shapes import Dim, RelKind
 from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
-from dyn.trace.partition import Memory
+from dyn.trace.partition import Memory, recompute_from
 from dyn.trace.tracer import Tracer
 
 
@@ -123,6 +123,8 @@ class Tracing(TorchDispatchMode):
         self.memory: Memory = memory
         #: Whether arguments are known to start where their memory does.
         self.has_starts = has_starts
+        #: The number of the op at which autograd began to pull cotangents inside of the function.
+        self.pulls_from: int | None = None
         self.keys = Keys(trace)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
@@ -191,6 +193,11 @@ class Tracing(TorchDispatchMode):
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
 
+    def recompute(self) -> None:
+        """With ``memory="low"``, have what pulls cotangents inside of the function compute again what takes memory."""
+        if self.memory == "low" and self.pulls_from is not None:
+            recompute_from(self.trace, self.pulls_from)
+
     def start_of(self, whole: Record) -> int:
         """The place in its memory where a tensor starts that is not a view in the trace.
 
@@ -220,6 +227,8 @@ class Tracing(TorchDispatchMode):
             return self._higher_order(func, args, kwargs or {})
         if func is not torch.ops.aten.detach.default:
             self.note_read((args, kwargs))
+        if self.pulls_from is None and not self.scopes and torch._C._current_graph_task_id() != -1:
+            self.pulls_from = len(self.trace.builder.ops)
         asked = _OF_THE_TENSOR.get(func)
         if asked is not None:
             return asked(self.taken(args[0]))

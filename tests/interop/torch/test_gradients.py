@@ -362,6 +362,24 @@ def test_a_size_that_is_known_to_be_1_is_so_in_the_second_half() -> None:
         torch.testing.assert_close(found, wanted)
 
 
+def test_results_without_cotangents_are_no_arrays() -> None:
+    """A program is made for which results have one; of a result whose size no other has nothing is passed."""
+
+    def function(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        return x * y, torch.sin(x) @ y.T, y.sum() * x
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for shape in ((3, 4), (1, 4), (0, 2), (1, 1)):
+        for wanted in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+            x, y = (torch.randn(shape, requires_grad=True) for _ in range(2))
+            found = [
+                torch.autograd.grad([run(x, y)[number].square().sum() for number in wanted], [x, y])
+                for run in (function, compiled)
+            ]
+            same(found[0], found[1], 1e-4, in_strides=False)  # an expanded gradient is a whole one here
+    assert compiled.cache_info().compiles == 1
+
+
 PLACE, PLACES = torch.tensor(0), torch.zeros(1, dtype=torch.int64)
 
 #: Functions of a tensor of these shapes, of which PyTorch's own formulas meet what their forward forms do not.

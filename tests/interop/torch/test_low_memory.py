@@ -111,6 +111,68 @@ def test_what_is_computed_again_is_what_was_computed() -> None:
     same(found[1], found[0], 1e-5)
 
 
+def arena(function: Any) -> int:
+    """Bytes of the arena of a compiled function's only program, of ROWS rows."""
+    text = str(function.explain())
+    formula = text.partition("\n    arena ")[2].partition(" bytes")[0]
+    return eval(formula, {"args_0_0": ROWS, "floordiv": lambda a, b: a // b, "max": max})
+
+
+def step_of(module: Any, memory: Memory) -> Any:
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = module(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return dyn_torch.jit(step, strict=True, memory=memory)
+
+
+def test_a_training_step_computes_again_what_takes_memory() -> None:
+    """In the one program that it is. The sizes of one step are not those of another."""
+    modules = deep(), deep()
+    found: list[tuple[int, list[float]]] = []
+    pairs: list[tuple[Any, Memory]] = [(modules[0], "default"), (modules[1], "low")]
+    for module, memory in pairs:
+        step, losses = step_of(module, memory), list[float]()
+        for rows in (ROWS, 3, 1, ROWS):
+            for parameter in module.parameters():
+                parameter.grad = None
+            losses.append(step(torch.ones(rows, WIDTH) * torch.arange(WIDTH)).item())
+        assert step.cache_info().compiles == 1
+        found.append((arena(step), losses))
+    assert found[1][1] == pytest.approx(found[0][1], rel=1e-5)
+    assert found[1][0] <= found[0][0] / 4
+    for one, other in zip(*[module.parameters() for module in modules], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.fallback.FallbackWarning")
+def test_a_step_with_random_numbers_and_statistics_computes_the_same_again() -> None:
+    found: list[Any] = []
+    torch.manual_seed(0)
+    modules = [Dropping()]
+    modules.append(copy.deepcopy(modules[0]))
+    pairs: list[tuple[Any, Memory]] = [(modules[0], "default"), (modules[1], "low")]
+    for module, memory in pairs:
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+
+        def step(x: Any, module: Any = module, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            module(x).square().sum().backward()
+            optimizer.step()
+
+        compiled = dyn_torch.jit(step, memory=memory)
+        torch.manual_seed(1)
+        compiled(torch.ones(ROWS, WIDTH))
+        compiled(torch.ones(5, WIDTH))
+        found.append([*module.parameters(), *[norm.running_var for norm in module.norms]])
+    same(found[1], found[0], 1e-4)
+
+
 def test_the_option_has_two_values() -> None:
     with pytest.raises(ArgumentError, match=r"the option memory of dyn\.interop\.torch\.jit is 'least'"):
         dyn_torch.jit(deep(1), memory="least")  # pyright: ignore[reportArgumentType]  # that is what is tested
