@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.array import captured_on
-from dyn.errors import BackendUnavailableError, is_short_of_memory
+from dyn.errors import BackendUnavailableError, NotYetError, is_short_of_memory
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.source import user_loc
@@ -55,6 +55,18 @@ class Version:
     def optimized(self) -> Optimized:
         """The lowered program; made now where the program was found whole."""
         return self.program.optimized
+
+    @property
+    def on_host(self) -> LoadedProgram:
+        """The program in memory, of a function whose arrays are this machine's processor's."""
+        from dyn.backends.host_programs import LoadedProgram
+
+        if not isinstance(self.loaded, LoadedProgram):
+            raise NotYetError(
+                f"{self.traced.function.name} was compiled for a device, which takes no arrays of this library yet.",
+                remedy="leave device= out.",
+            )
+        return self.loaded
 
     def prepare(self, arrays: Sequence[Array | DeviceArray]) -> None:
         """Make the variants for a call with these arrays."""

@@ -91,7 +91,7 @@ def _lower(ctx: Any, version: Version, operands: Sequence[Any]) -> Any:
             f"{version.family.name}: a call of dyn's machine code has symbolic sizes, which XLA does not compile.",
             remedy="export dyn.interop.jax.exported(f.trace(...)).call instead.",
         )
-    run = version.compiled.loaded
+    run = version.compiled.on_host
     record = CALLS.record(run, version.family.name) if tuple(ctx.module_context.platforms) == ("cpu",) else None
     if record is not None:
         _register()

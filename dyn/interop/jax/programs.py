@@ -132,7 +132,7 @@ class Version:
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The results, in fresh arrays."""
-        return self._compiled_for([array.shape for array in arrays]).loaded(arrays)
+        return self._compiled_for([array.shape for array in arrays]).on_host(arrays)
 
 
 class Family:

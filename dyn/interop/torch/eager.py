@@ -27,7 +27,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 
 import dyn.numpy as dnp
 from dyn import dtypes
-from dyn.errors import ArgumentError, NotYetError, ShapeError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.hosts import TORCH
 from dyn.interop.torch.layouts import Order, order_by_size
 from dyn.interop.torch.sizes import SYMBOLIC, as_dim, as_dyn
@@ -383,6 +383,8 @@ class EagerOperation:
     def _checked(self, number: int, tensor: torch.Tensor, expected: Expected) -> Array:
         """A result as an array, its axes as they lie in the program's memory."""
         array = TORCH.borrow(tensor.detach())
+        if not isinstance(array, np.ndarray):
+            raise UnsupportedOpError(f"{self.func} gave a result on {tensor.device}.", loc=self.loc, remedy=_MEND)
         order = self.orders[number]
         array = array if order is None else array.transpose(order)
         if array.dtype != expected.dtype.np or array.shape != expected.shape:
