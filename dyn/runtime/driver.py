@@ -123,6 +123,7 @@ OUT_OF_MEMORY = 2
 #: What initialisation answers where all is well but for the hardware.
 _ANSWERS = {
     100: "it finds no GPU ({name})",
+    101: "it finds no GPU ({name})",  # of HIP, where the kernel has no driver
     803: "it is older or newer than the kernel's part of it ({name})",
     804: "it does not run on this GPU ({name})",
     999: "the GPU does not answer ({name})",
