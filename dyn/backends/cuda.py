@@ -154,9 +154,11 @@ def parse_resources(log: str) -> tuple[tuple[str, KernelResources], ...]:
 
 def _text(size: Any, get: Any, program: Any) -> bytes:
     """A result whose size is asked for first; text ends before the zero byte."""
-    buffer = b" " * _nvrtc(size(program))
+    length = _nvrtc(size(program))
+    # NVRTC writes into it: of one byte Python has a single object for all, and two are always new.
+    buffer = bytes(length + 1)
     _nvrtc(get(program, buffer))
-    return buffer if get.__name__ == "nvrtcGetCUBIN" else buffer.rstrip(b"\0")
+    return buffer[:length] if get.__name__ == "nvrtcGetCUBIN" else buffer.rstrip(b"\0")
 
 
 def _nvrtc(result: tuple[Any, ...]) -> Any:

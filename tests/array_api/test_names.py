@@ -15,7 +15,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import ArgumentError, DynError, InvalidValueError, UnsupportedOpError
+from dyn.errors import ArgumentError, BackendUnavailableError, DynError, InvalidValueError, UnsupportedOpError
 from dyn.trace.tracer import Tracer
 
 VERSION = "2024.12"
@@ -216,7 +216,6 @@ def test_no_such_kind() -> None:
         lambda d: dnp.zeros_like(dnp.ones(3), device=d), lambda d: dnp.ones_like(dnp.ones(3), device=d),
         lambda d: dnp.empty_like(dnp.ones(3), device=d), lambda d: dnp.full_like(dnp.ones(3), 2, device=d),
         lambda d: dnp.astype(dnp.ones(3), dnp.int32, device=d), lambda d: dnp.from_dlpack(dnp.ones(3), device=d),
-        lambda d: dnp.ones(3).to_device(d or "cpu"),
     ],
 )  # fmt: skip
 def test_devices(make: Callable[[Any], Any]) -> None:
@@ -227,6 +226,19 @@ def test_devices(make: Callable[[Any], Any]) -> None:
     assert re.fullmatch(
         r"\w+: there is no device 'cuda'\.\n  at <the line>\n  help: use \"cpu\"\.", _placed(caught.value)
     )
+
+
+def test_to_another_device() -> None:
+    x = dnp.ones(3)
+    assert x.to_device("cpu").device == "cpu"
+    assert x.to_device(x.device).shape == x.shape
+    with pytest.raises(ArgumentError) as caught:
+        x.to_device("tpu")
+    assert "there is no device 'tpu'" in str(caught.value)
+    if not any(one.kind == "cuda" for one in dyn.devices()):
+        with pytest.raises(BackendUnavailableError) as missing:
+            x.to_device("cuda")
+        assert "NVIDIA's driver" in str(missing.value)
 
 
 def test_dlpack() -> None:

@@ -47,6 +47,13 @@ def test_cubin(arch: str) -> None:
         assert resources[group].stack_bytes == 0
 
 
+def test_an_empty_log_is_written_to_memory_of_its_own() -> None:
+    """A log of one byte had been written into the object that Python has for all bytes of a space."""
+    binary = CudaBackend(gpu_target("cuda", "compute_80")).compile(source_for("compute_80"))
+    assert not binary.log
+    assert bytes([32]) + bytes([0]) == b"\x20\x00"
+
+
 def test_ptx_keeps_the_operations_apart() -> None:
     kernel = gpu_kernels.column_sum()
     scaled = emit_kernel(kernel, gpu_target("cuda", "compute_80")).text.replace("r0 = r0 + v0", "r0 = r0 + v0 * v0")

@@ -74,7 +74,7 @@ def test_command_line(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
-        "## compile: softmax\n\n**softmax, 6 kernels: milliseconds**\n\n|  | cold | from disk | from memory |\n"
+        "## compile: softmax\n\n**softmax, 2 kernels: milliseconds**\n\n|  | cold | from disk | from memory |\n"
     )
     found = json.loads((tmp_path / "out.json").read_text())
     runs = found["programs"]["softmax"]

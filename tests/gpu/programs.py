@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -56,6 +57,13 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
 
     known = families.FAMILIES["cuda"]
     monkeypatch.setattr(families, "FAMILIES", {**families.FAMILIES, "cuda": replace(known, backend=backend)})
+    load = driver._load
+
+    def library(vendor: driver.Vendor, named: str | None) -> ctypes.CDLL:
+        """The software GPU's, though this process may have the vendor's own."""
+        return ctypes.CDLL(gpu.library._name) if vendor.family == gpu.family else load(vendor, named)
+
+    monkeypatch.setattr(driver, "_load", library)
     driver.driver_of.cache_clear()
     yield Device(name, gpu)
     gc.collect()

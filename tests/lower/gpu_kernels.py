@@ -326,14 +326,20 @@ def scalars(dtype: DType) -> tuple[Kernel, tuple[Scalar, ...]]:
     return kernel(f"scalars_{dtype.short}", (p, a, b, *outputs), (n,), lane(i, n, *stores)), fns
 
 
-def casts(source: DType) -> Kernel:
-    """``y_to[i] = cast(x[i])`` for every dtype, and then a constant of the source's."""
+def halves(dtypes: tuple[DType, ...]) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+    """The first and the last ones: a thread has no registers for the places of all results at once."""
+    return dtypes[: len(dtypes) // 2], dtypes[len(dtypes) // 2 :]
+
+
+def casts(source: DType, half: int) -> Kernel:
+    """``y_to[i] = cast(x[i])`` for one half of the dtypes, and then a constant of the source's."""
     n, i = var("n"), var("i")
     x, same = Buffer("x", source), Buffer("same", source)
-    outputs = tuple([Buffer(f"y_{to.short}", to) for to in STORED])
-    stores = [Store(y, i, call(Scalar.CAST, Load(x, i), to=y.dtype)) for y in outputs]
+    outputs = tuple([Buffer(f"y_{to.short}", to) for to in halves(STORED)[half]])
+    element = Load(x, i)
+    stores = [Store(y, i, call(Scalar.CAST, element, to=y.dtype)) for y in outputs]
     return kernel(
-        f"casts_{source.short}", (x, *outputs, same), (n,), lane(i, n, *stores, Store(same, i, Const(source, 1)))
+        f"casts_{source.short}_{half}", (x, *outputs, same), (n,), lane(i, n, *stores, Store(same, i, Const(source, 1)))
     )
 
 
@@ -365,6 +371,6 @@ def all_kernels() -> tuple[Kernel, ...]:
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), concat(),
         turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
-        *[scalars(d)[0] for d in COMPUTED], *[casts(d) for d in STORED],
+        *[scalars(d)[0] for d in COMPUTED], *[casts(d, half) for d in STORED for half in (0, 1)],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

@@ -357,16 +357,17 @@ def test_casts(machine: Machine, source: DType) -> None:
         x = np.concatenate([x, np.array(ties + edges, x.dtype)])
     with np.errstate(all="ignore"):
         x = x.astype(source.np)
-    kernel = machine.kernels[f"casts_{source.short}"][0]
-    outputs = [np.empty(len(x), buffer.dtype.np) for buffer in kernel.buffers[1:]]
-    machine.run(kernel.name, [x, *outputs], [len(x)])
-    for to, y in zip(gpu_kernels.STORED, outputs, strict=False):
-        with np.errstate(all="ignore"):
-            expected = elementwise.convert_array(x, to)
-        if y.dtype == ml_dtypes.bfloat16:
-            y, expected = y.astype(np.float32), expected.astype(np.float32)
-        np.testing.assert_array_equal(y, expected, err_msg=f"{source} to {to}")
-    assert (outputs[-1] == np.ones(len(x), source.np)).all()
+    for half in (0, 1):
+        kernel = machine.kernels[f"casts_{source.short}_{half}"][0]
+        outputs = [np.empty(len(x), buffer.dtype.np) for buffer in kernel.buffers[1:]]
+        machine.run(kernel.name, [x, *outputs], [len(x)])
+        for to, y in zip(gpu_kernels.halves(gpu_kernels.STORED)[half], outputs, strict=False):
+            with np.errstate(all="ignore"):
+                expected = elementwise.convert_array(x, to)
+            if y.dtype == ml_dtypes.bfloat16:
+                y, expected = y.astype(np.float32), expected.astype(np.float32)
+            np.testing.assert_array_equal(y, expected, err_msg=f"{source} to {to}")
+        assert (outputs[-1] == np.ones(len(x), source.np)).all()
 
 
 @pytest.mark.parametrize("dtype", dtypes.FLOAT8, ids=str)
