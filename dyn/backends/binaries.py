@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
+from dyn import events
 from dyn.backends.base import Binary
 from dyn.backends.cache import CacheInfo, Store, current_store
 from dyn.backends.once import Once
 from dyn.forking import lock, whole
+from dyn.schedule.target import Target
 
 
 class Origin(Enum):
@@ -32,6 +34,11 @@ class Built:
 
     binary: Binary
     origin: Origin
+
+    def log(self, symbols: tuple[str, ...], target: Target) -> None:
+        """Write a line in the log: by the thread that asked, whose settings count."""
+        how = f"compiled for {target}" if self.origin is Origin.COMPILED else self.origin.found
+        events.cache("%s: %s", ", ".join(symbols), how)
 
 
 class Binaries:

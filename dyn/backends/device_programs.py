@@ -52,7 +52,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a call runs."""
+    """The device and the stream of a call."""
 
     context: Context
     stream: int
@@ -166,7 +166,7 @@ class _DeviceFrame:
 
     @property
     def answered(self) -> tuple[int, int]:
-        """What the driver has answered that was not 0, and in which dispatch, or -1."""
+        """The first error number of the driver, or 0, and the number of its dispatch, or -1."""
         return self.state[DeviceState.ERROR // 8], self.state[DeviceState.DISPATCH // 8]
 
 

@@ -128,7 +128,7 @@ def host_backend() -> ObjectBackend:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a program runs: a target, and the number of the device among those of its family."""
+    """A device that a program is for: a target, and the number of the device among those of its family."""
 
     target: Target
     ordinal: int = 0

@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 
-from dyn import events
 from dyn.backends.archive import pack, unpack
 from dyn.backends.base import Binary, Compiler, Executable, KernelReport, LaunchShape, Source
-from dyn.backends.binaries import Binaries, Built, Origin
+from dyn.backends.binaries import Binaries, Built
 from dyn.backends.cache import Store, current_store
 from dyn.backends.once import Once
 from dyn.backends.workers import run_apart, workers
@@ -118,7 +117,7 @@ class GpuBackend:
                 found.update(made)
         built = [one for source in sources if (one := found[self.key(source)]) is not None]
         for source, one in zip(sources, built, strict=True):
-            self._tell(source.symbols, one)
+            one.log(source.symbols, self.target)
         return built
 
     def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
@@ -128,12 +127,8 @@ class GpuBackend:
         if len(built) < len(objects):
             return None
         for (_, symbols), one in zip(objects, built, strict=True):
-            self._tell(symbols, one)
+            one.log(symbols, self.target)
         return built
-
-    def _tell(self, symbols: tuple[str, ...], built: Built) -> None:
-        how = f"compiled for {self.target}" if built.origin is Origin.COMPILED else built.origin.found
-        events.cache("%s: %s", ", ".join(symbols), how)
 
     def _compile(self, sources: Mapping[str, Source], store: Store | None) -> dict[str, Built]:
         """Compile kernels as one text."""
@@ -180,12 +175,12 @@ class GpuBackend:
 
 
 def blocks_at_once(record: int) -> int:
-    """How many blocks of a loaded kernel, by its record's address, the device runs at once: a launch has no more."""
+    """Number of blocks of a loaded kernel, by its record's address, that run at once: a launch has no more."""
     return ctypes.c_int64.from_address(record + DeviceKernel.BLOCKS).value
 
 
 def reports(binary: Binary) -> dict[str, KernelReport]:
-    """What the compiler has said of the kernels of a module, by symbol."""
+    """Compiler's reports of the kernels of a module, by symbol."""
     kernels = json.loads(unpack(binary.data)[_KERNELS])
     return {symbol: KernelReport(**one["report"]) for symbol, one in kernels.items() if one["report"] is not None}
 

@@ -94,7 +94,7 @@ def call_staged(entry: int, tensors: int, values: int) -> None:
 
 
 def tensors_of(entry: int) -> tuple[int, int]:
-    """How many operands and results a library call has."""
+    """Numbers of operands and of results of a library call."""
     op = _CALLS[entry].op
     return len(op.operands), len(op.results)
 

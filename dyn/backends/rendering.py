@@ -40,7 +40,7 @@ class Rendering:
 
 
 class _Table(Generic[T]):
-    """What is known of kernels, by what their texts are of. It is bounded, and may be asked by many threads."""
+    """A bounded cache of rendered kernels, by what their texts are of, for many threads."""
 
     def __init__(self) -> None:
         self._lock = lock()
@@ -75,7 +75,7 @@ def rendering(kernel: Kernel, name: str, target: Target) -> Rendering:
 
 
 def scratch(kernel: Kernel, name: str, target: Target) -> Scratch:
-    """What a launch of a kernel takes, whose text may not be needed."""
+    """Scratch bytes and threads of a kernel, whose text may not be needed."""
 
     def make() -> Scratch:
         return Scratch(family_of(target).scratch(replace(kernel, name=name), target), kernel.dims)

@@ -26,10 +26,10 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from dyn import config, events
+from dyn import config
 from dyn.backends.archive import is_archive, pack, unpack
 from dyn.backends.base import Binary, Effort, Source
-from dyn.backends.binaries import Binaries, Built, Origin
+from dyn.backends.binaries import Binaries, Built
 from dyn.backends.cache import current_store
 from dyn.backends.cpu import cpu_fingerprint
 from dyn.backends.elf import UnsupportedObject, load_object
@@ -203,7 +203,7 @@ class X86Backend:
         found.update(zip(missing, run_apart([partial(build, key) for key in missing]), strict=True))
         built = [one for key in keys if (one := found[key]) is not None]
         for source, one in zip(sources, built, strict=True):
-            self._tell(source.symbols, one)
+            one.log(source.symbols, self._target)
         return built
 
     def find_all(self, objects: Sequence[tuple[str, tuple[str, ...]]]) -> list[Built] | None:
@@ -214,13 +214,8 @@ class X86Backend:
         if len(built) < len(found):
             return None
         for (_, symbols), one in zip(objects, built, strict=True):
-            self._tell(symbols, one)
+            one.log(symbols, self._target)
         return built
-
-    def _tell(self, symbols: tuple[str, ...], built: Built) -> None:
-        """A line in the log. It is written by the thread that asked, whose settings count."""
-        how = f"compiled for {self._target}" if built.origin is Origin.COMPILED else built.origin.found
-        events.cache("%s: %s", ", ".join(symbols), how)
 
     def assembly(self, source: Source) -> str:
         """The assembly that :meth:`compile` would make an object of."""

@@ -154,7 +154,7 @@ class Evaluation:
 
 
 def _settled(made: Any, dtype: str) -> Any:
-    """What an operation on known values gives, as one or several values."""
+    """Results of an operation on known values, as one or several values."""
     if isinstance(made, list):
         return [_settled(one, dtype) for one in made]
     if made.dtype.kind in "SUO" and dtype == "string":

@@ -39,7 +39,7 @@ class Node:
 
     @cached_property
     def output_shapes(self) -> list[tuple[int | None, ...] | None]:
-        """What TensorFlow has inferred of its outputs, and what ``set_shape`` says of them."""
+        """Shapes of its outputs as TensorFlow has inferred them and ``set_shape`` states them."""
         return self.attr("_output_shapes") if self.has("_output_shapes") else []
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, DynError, UnsupportedOpError
 from dyn.forking import lock
-from dyn.interop.tf.fallback import OF_CALLERS, Failure, pieces_text, warn_of_failure, warn_of_pieces
+from dyn.interop.fallback import Failure
+from dyn.interop.tf.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
 from dyn.interop.tf.gradients import RecordedProgram, is_recording
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.programs import Program
@@ -120,7 +121,7 @@ class TfJitted:
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            return self._by_tensorflow(Failure.of(error), args, kwargs)
+            return self._by_tensorflow(failure_of(error), args, kwargs)
         version = self._version(tensors, rest, tree)
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
@@ -136,7 +137,7 @@ class TfJitted:
         except DynError as error:
             if self._strict or len(program.pieces) != known:
                 raise
-            failure = Failure.of(error)
+            failure = failure_of(error)
             result = self._by_tensorflow(failure, args, kwargs)
             self._replace(version, failure)
             return result
@@ -228,7 +229,7 @@ class TfJitted:
             except DynError as error:
                 if self._strict:
                     raise
-                return _Version(None, fixed, Failure.of(error))
+                return _Version(None, fixed, failure_of(error))
         raise AssertionError("the last attempt returns or raises")
 
     def _recorded(
@@ -267,12 +268,12 @@ class TfJitted:
     # What there is
 
     def cache_info(self) -> CacheInfo:
-        """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
+        """Counts: programs compiled, calls that found one, guards that tell programs apart, and compile seconds."""
         infos = [program.function.cache_info() for program in self._programs()]
         return CacheInfo(*[sum(column) for column in zip(CacheInfo(0, 0, 0, 0.0), *infos, strict=True)])
 
     def explain(self) -> str:
-        """What was traced, assumed, proved, stitched and generated, for each way in which it was called."""
+        """Explanation of what was traced, assumed, proved, stitched and generated, for each signature of its calls."""
         parts: list[str] = []
         for known in list(self._versions.values()):
             for version in known:

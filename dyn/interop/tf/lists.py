@@ -63,7 +63,7 @@ class TensorList:
         return replace(self, elements=dnp.add(self.elements, other.elements))
 
     def leaves(self) -> list[Tracer]:
-        """What of it is data."""
+        """Its arrays: those parts of a list that are data."""
         return [*([] if self.elements is None else [self.elements]), *([] if self.count is None else [self.count])]
 
     def with_leaves(self, leaves: Sequence[Tracer]) -> TensorList:

@@ -5,18 +5,17 @@ Nothing falls back in silence: a :class:`FallbackWarning` says what, where and w
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 import torch
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
+from dyn.interop.fallback import Failure, listed_pieces, warn
 from dyn.interop.torch.eager import Piece
 from dyn.interop.torch.tensors import dyn_dtype
-from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at, user_loc
+from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at
 
 #: Errors of whoever calls the function. All others, where the function as it is does not raise, are dyn's own.
 OF_CALLERS = (ShapeError, DomainError, ArgumentError, MemoryError)
@@ -26,21 +25,10 @@ class FallbackWarning(UserWarning):
     """A function of PyTorch, or a part of it, runs in eager PyTorch instead of in dyn's code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A reason why eager PyTorch makes calls of a function, and the line."""
-
-    reason: str
-    loc: Loc
-
-    @staticmethod
-    def of(error: BaseException) -> Failure:
-        """The failure that an error tells of."""
-        loc = error.loc if isinstance(error, DynError) else None
-        return Failure(problem_of(error), _raised_at(error.__traceback__) if loc is None else loc)
-
-    def __str__(self) -> str:
-        return f"{self.reason}\n  at {self.loc.describe()}"
+def failure_of(error: BaseException) -> Failure:
+    """The failure that an error tells of."""
+    loc = error.loc if isinstance(error, DynError) else None
+    return Failure(problem_of(error), _raised_at(error.__traceback__) if loc is None else loc)
 
 
 def _raised_at(traceback: TracebackType | None) -> Loc:
@@ -69,13 +57,11 @@ def unsupported(tensor: torch.Tensor) -> str | None:
 
 def pieces_text(pieces: Sequence[Piece]) -> str:
     """The pieces of a program: operations with their lines and reasons, each with how often it is there."""
-    lines: list[str] = []
-    for piece, count in Counter(pieces).items():
-        times = "" if count == 1 else f" ({count} times)"
-        reason = piece.reason.removeprefix(piece.operation).strip()
-        lines.append(f"  {piece.operation}{times}: {reason}\n    at {piece.loc.describe()}")
-    head = f"{len(pieces)} operation{'' if len(pieces) == 1 else 's'} in eager PyTorch:"
-    return "\n".join([head, *lines])
+    rows = [
+        (one.operation, count, one.reason.removeprefix(one.operation).strip(), f"at {one.loc.describe()}")
+        for one, count in Counter(pieces).items()
+    ]
+    return listed_pieces(len(pieces), "eager PyTorch", rows)
 
 
 def warn_of_pieces(name: str, pieces: Sequence[Piece]) -> None:
@@ -89,6 +75,5 @@ def warn_of_failure(name: str, failure: Failure) -> None:
 
 
 def _warn(text: str) -> None:
-    loc = user_loc()
-    remedy = '\n  help: strict=True of jit, or options={"strict": True} of torch.compile, makes it an error.'
-    warnings.warn_explicit(text + remedy, FallbackWarning, loc.file or "<unknown>", loc.line)
+    remedy = 'strict=True of jit, or options={"strict": True} of torch.compile, makes it an error.'
+    warn(FallbackWarning, text, remedy)

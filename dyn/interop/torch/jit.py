@@ -16,13 +16,14 @@ from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_
 
 from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, type_of
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece
 from dyn.interop.torch.errors import torch_error
-from dyn.interop.torch.fallback import OF_CALLERS, Failure, pieces_text, warn_of_failure, warn_of_pieces
+from dyn.interop.torch.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
 from dyn.interop.torch.hidden import MovingTensor, StateCreated
 from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
 from dyn.interop.torch.options import DEFAULT, Options
@@ -252,7 +253,7 @@ class TorchJitted(NativeCallable):
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            return self._eagerly(Failure.of(error), args, kwargs)
+            return self._eagerly(failure_of(error), args, kwargs)
         declared = self._shapes
         if isinstance(declared, DynamicShapes):
             key = (tree, tuple([type.rank for type in types]))
@@ -267,7 +268,7 @@ class TorchJitted(NativeCallable):
         except UnsupportedOpError as error:  # of a gradient
             if self._strict:
                 raise
-            return self._eagerly(Failure.of(error), args, kwargs)
+            return self._eagerly(failure_of(error), args, kwargs)
         failure = program.failure
         if failure is None or program.is_compiled_for(tensors):
             try:
@@ -280,14 +281,14 @@ class TorchJitted(NativeCallable):
             except OverlapError as error:
                 if self._strict:
                     raise
-                return self._eagerly(Failure.of(error), args, kwargs)
+                return self._eagerly(failure_of(error), args, kwargs)
             except Exception as error:
                 if isinstance(error, StateCreated) and not self._strict and self._is_first(error):
                     return self._function(*args, **kwargs)  # makes the state, which the next step finds
                 # What is raised by running, and not by making, the program is the function's own.
                 if self._strict or program.is_compiled_for(tensors):
                     raise
-                failure = Failure.of(error)
+                failure = failure_of(error)
                 if isinstance(error, DistributedModuleError):
                     failure = self._in_parts(error, failure)
             else:
@@ -353,7 +354,7 @@ class TorchJitted(NativeCallable):
         )
         if self._strict:
             raise error
-        program.failure = Failure.of(error)
+        program.failure = failure_of(error)
 
     def _is_first(self, created: StateCreated) -> bool:
         """Whether an optimizer makes state for parameters that it has not made any for before."""

@@ -15,12 +15,12 @@ from dyn import api
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.hosts import TORCH
+from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
-from dyn.interop.torch.fallback import Failure
 from dyn.interop.torch.gradients import Derivative, Given, spent
 from dyn.interop.torch.hidden import (
     Hidden,

@@ -1,4 +1,4 @@
-"""What a graph asserts: facts where sizes are asserted, checks of the program where data is."""
+"""Converters of assertions: facts where sizes are asserted, checks of the program where data is."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class _Again(Exception):  # nobody but the rule sees it
 
 @dataclass
 class _Carried:
-    """What regions give beside the values of their outputs: variables that they assign, and shapes of lists."""
+    """Results of regions beside the values of their outputs: variables that they assign, and shapes of lists."""
 
     keys: list[Any] = field(default_factory=list[Any])
     shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
