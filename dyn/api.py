@@ -294,8 +294,7 @@ class Jitted(NativeCallable):
             traced, _ = self._traces.get(
                 self._key(bound, leaves), lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
             )
-            shapes = [array.shape for array in arrays]
-            version = build_beside(known, traced.ended(), time.perf_counter() - start, shapes, placement)
+            version = build_beside(known, traced.ended(), arrays, time.perf_counter() - start, placement)
             if version.code_of is not None:
                 because += "; but an earlier program computes the same there, and its code runs"
             version.made_for, version.because = made_for, because

@@ -109,18 +109,19 @@ def build(
 def build_beside(
     known: Sequence[Version],
     traced: TracedFunction,
+    arrays: Sequence[Any],
     trace_seconds: float = 0.0,
-    shapes: Sequence[tuple[int, ...]] | None = None,
     placement: Placement | None = None,
 ) -> Version:
-    """A version for calls that none of the ``known`` ones is for: with the code of one that serves, or its own."""
+    """A version for a call with ``arrays``, for which none of the ``known`` ones is: with the code of one that serves,
+    or its own."""
     from dyn.specialize.widening import loosened, serving
 
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
         served = serving(version.traced, traced)
-        if served is not None:
+        if served is not None and served.broken(arrays) is None:
             return load(version.program.under(served, _record(traced, trace_seconds)), version)
-    return build(loosened(traced), trace_seconds, shapes, placement)
+    return build(loosened(traced), trace_seconds, [np.shape(array) for array in arrays], placement)
 
 
 def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:

@@ -91,12 +91,15 @@ def _facts(declared: Facts, relations: Iterable[Relation]) -> Facts:
 
 
 def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
-    """The function of ``general`` for the calls of ``special``; None unless it gives what that gives in each of them.
+    """The function of ``general`` for calls of ``special``; None unless it gives what that gives in each of them.
 
     Both are traces of one Python function for one kind of arguments. That they agree is proved, for sizes that satisfy
-    the guards of ``special``: these imply the guards that the code of ``general`` rests on, each demand of one program
-    follows from those of the other, where the sizes in ``special`` have values those in ``general`` have, that is well
-    formed, and the same passes bring both to the same form.
+    the guards of ``special``: what the code of ``general`` rests on follows from these and from what ``special``
+    demands, each demand of one program follows from those of the other, where the sizes in ``special`` have values
+    those in ``general`` have, that is well formed, and the same passes bring both to the same form.
+
+    The guards that the code rests on, and does not check, are guards of the result, too. A call that satisfies those of
+    ``special`` and not these is refused by a demand of ``special``, which is its program.
     """
     there = _dims(general, special)
     back = None if there is None else _dims(special, general)
@@ -107,9 +110,6 @@ def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction 
     if not all(facts.ask(relation).proved for relation in own):
         return None
     try:
-        guarded = _facts(facts, special.guards)
-        if not all(guarded.ask(relation.substituted(there)).proved for relation in _unchecked(general)):
-            return None
         checked = _facts(facts, [*special.guards, *own])
         if not all(checked.ask(relation).proved for relation in facts.relations):
             return None

@@ -225,6 +225,29 @@ def test_what_only_a_demand_says_of_a_branch_of_the_other_way() -> None:
     assert np.asarray(f(numbers(1), numbers(1))).shape == (0,)
 
 
+def test_a_branch_of_one_way_that_the_other_demands() -> None:
+    """The first program rests on ``n == m``, which the other way's code checks: so does the guard of its calls."""
+
+    @dyn.jit
+    def f(x: Any, y: Any) -> Any:
+        if x.shape[0] > 1:
+            return x * y if x.shape[0] == y.shape[0] else x.sum() * y
+        return x * y.reshape(x.shape)
+
+    def expected(x: Any, y: Any) -> Any:
+        return x * y if len(x) <= 1 or len(x) == len(y) else x.sum() * y
+
+    for n, m in ((3, 3), (1, 1), (0, 0), (2, 2), (1, 1)):
+        np.testing.assert_array_equal(np.asarray(f(numbers(n), numbers(m))), expected(numbers(n), numbers(m)))
+    assert f.cache_info().compiles == 1
+    for _ in range(2):
+        for n, m in ((1, 2), (0, 1), (1, 0)):
+            with pytest.raises(ShapeError, match=r"\(y_0,\) is reshaped to \(x_0,\)"):
+                f(numbers(n), numbers(m))
+        for n, m in ((1, 1), (3, 3), (3, 1), (2, 0), (0, 0)):
+            np.testing.assert_array_equal(np.asarray(f(numbers(n), numbers(m))), expected(numbers(n), numbers(m)))
+
+
 def test_a_division_by_what_one_way_says_is_not_0() -> None:
     @dyn.jit
     def f(x: Any) -> Any:
