@@ -17,7 +17,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.runtime.dlpack import DeviceTensor, export_capsule, import_capsule
-from dyn.runtime.driver import VENDORS, Context, context_of
+from dyn.runtime.driver import Context, context_of
+from dyn.runtime.vendors import VENDORS
 
 NumpyArray = np.ndarray[Any, Any]
 

@@ -18,6 +18,7 @@ from dyn.backends.base import ObjectBackend
 from dyn.backends.gpu import GpuBackend
 from dyn.backends.placed import PlacedBackend
 from dyn.runtime import driver
+from dyn.runtime.vendors import Vendor
 from dyn.schedule.target import Target
 from tests.gpu.compilers import SoftwareCudaBackend
 from tests.gpu.software import SoftwareGpu
@@ -59,7 +60,7 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(families, "FAMILIES", {**families.FAMILIES, "cuda": replace(known, backend=backend)})
     load = driver._load
 
-    def library(vendor: driver.Vendor, named: str | None) -> ctypes.CDLL:
+    def library(vendor: Vendor, named: str | None) -> ctypes.CDLL:
         """The software GPU's, though this process may have the vendor's own."""
         return ctypes.CDLL(gpu.library._name) if vendor.family == gpu.family else load(vendor, named)
 
