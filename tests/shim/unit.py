@@ -31,24 +31,33 @@ def build(texts: Iterable[tuple[str, str]], warp: int, *, races: bool = False) -
 
     The symbol ``shim_kernel_NAME`` is a kernel's ``ShimKernel`` (``abi.h``). With ``races``, launches fail that race.
     """
-    unit = [f'#include "{HERE / "shim.h"}"']
+    flags = (*_FLAGS, *(_RACES if races else ("-g0",)), f"-DSHIM_WARP={warp}")
+    same = [repr(flags), *[path.read_text("utf-8") for path in (Path(__file__), *sorted(HERE.rglob("*.h")))]]
+    unit: list[str] = []
     for name, text in texts:  # lines in messages are those of a text
         unit += [f'#line 1 "{name}"', text, *[f"SHIM_EXPORT({kernel})" for kernel in kernels(text)]]
-    flags = (*_FLAGS, *(_RACES if races else ("-g0",)), f"-DSHIM_WARP={warp}")
-    parts = [
-        "\n".join(unit),
-        repr(flags),
-        *[path.read_text("utf-8") for path in (Path(__file__), *sorted(HERE.rglob("*.h")))],
-    ]
 
     def make(folder: Path) -> None:
         source, compiled, result = folder / "unit.cpp", folder / "unit.o", folder / "module.so"
-        source.write_text("\n".join([*unit, ""]), encoding="utf-8")
+        include = f'#include "{_precompiled(flags, same)}"'
+        source.write_text("\n".join([include, *unit, ""]), encoding="utf-8")
         run_compiler([[*flags, "-c", str(source), "-o", str(compiled)]])
         run_compiler([["-shared", "-pthread", str(compiled), "-o", str(result)]])  # not with the sanitizer's library
         compiled.unlink()
 
-    return kept(parts, make) / "module.so"
+    return kept(["\n".join(unit), *same], make) / "module.so"
+
+
+def _precompiled(flags: Sequence[str], texts: Sequence[str]) -> Path:
+    """A header to include for the shim's, of which g++ finds what it made of it before: reading it takes longer than
+    some ten kernels do."""
+
+    def make(folder: Path) -> None:
+        header = folder / "shim.h"
+        header.write_text(f'#include "{HERE / "shim.h"}"\n', encoding="utf-8")
+        run_compiler([[*flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"]])
+
+    return kept(["a header", *texts], make) / "shim.h"
 
 
 def kernels(text: str) -> list[str]:
