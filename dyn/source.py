@@ -75,7 +75,9 @@ class _Owner(Enum):
     LIBRARY = "a library"
 
 
-_LIBRARIES = ("jax", "jaxlib", "numpy", "torch")
+_LIBRARIES = ("jax", "jaxlib", "keras", "numpy", "tensorflow", "torch")
+#: Files that TensorFlow writes of the functions whose Python it translates.
+_AUTOGRAPH = "__autograph_generated_file"
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 #: The owners of files; there are as many files as modules, and every op of a trace asks of a dozen frames.
 _owners: dict[str, _Owner] = {}
@@ -89,7 +91,7 @@ def _owner(filename: str) -> _Owner:
         standard = filename.startswith(_STANDARD) and "site-packages" not in filename
         if filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename:
             found = _Owner.DYN
-        elif standard or filename.startswith((*folders, "<frozen")):
+        elif standard or filename.startswith((*folders, "<frozen")) or _AUTOGRAPH in filename:
             found = _Owner.LIBRARY
         else:
             found = _Owner.USER

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+
+import dyn.numpy as dnp
 from dyn import api
-from dyn.errors import ArgumentError, NotYetError
+from dyn.errors import ArgumentError
 from dyn.interop.tf.arrays import from_array
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tf
 from dyn.source import user_loc
+from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.pytree import flatten, unflatten
 from dyn.transforms import vjp
 
@@ -25,8 +29,8 @@ def call(function: Function, /) -> TfCallable:
             and gives a tree of arrays.
 
     Returns:
-        A function of tensors on the CPU. Its gradients are dyn's (:func:`dyn.vjp`). It is called where there are
-        tensors with elements; in a ``tf.function`` call it by ``tf.numpy_function`` or ``tf.py_function``.
+        A function of tensors on the CPU. Its gradients are dyn's (:func:`dyn.vjp`), of any order. In a ``tf.function``
+        a call is a ``tf.numpy_function``.
 
     Raises:
         ArgumentError: for what cannot be called.
@@ -39,23 +43,22 @@ def call(function: Function, /) -> TfCallable:
 class TfCallable:
     """A function of dyn that takes and gives tensors. Made by :func:`call`."""
 
+    #: AutoGraph leaves alone what has this.
+    autograph_info__: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, function: Function) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
         self._compiled = function if isinstance(function, api.Jitted) else api.jit(function)
+        self._gradients: dict[Any, TfCallable] = {}
 
     def __repr__(self) -> str:
         return f"dyn.interop.tf.call({getattr(self._function, '__name__', self._function)!r})"
 
-    @tf.autograph.experimental.do_not_convert  # there is nothing of TensorFlow's in here
     def __call__(self, /, *args: Any) -> Any:
-        if not context.executing_eagerly():
-            raise NotYetError(
-                f"{self!r} in a tf.function, whose tensors have no elements.",
-                loc=user_loc(),
-                remedy="call it by tf.py_function(f, [x], Tout), which gradients go through, too.",
-            )
         tensors = [tf.convert_to_tensor(one) for one in args]
+        if not context.executing_eagerly():
+            return self._call_in_graph(tensors)
         arrays = [tensor._numpy() for tensor in tensors]
         records = not pywrap_tfe.TFE_Py_TapeSetIsEmpty() and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop(tensors)
         if not records:
@@ -64,26 +67,83 @@ class TfCallable:
             made, pull = vjp(self._compiled, *arrays)
             leaves, tree = flatten(made)
             results = [from_array(leaf) for leaf in leaves]
-        floats = [n for n, one in enumerate(results) if one.dtype.is_floating or one.dtype.is_complex]
-        sources = [n for n, one in enumerate(tensors) if one.dtype.is_floating or one.dtype.is_complex]
+        floats, sources = _floats(results), _floats(tensors)
 
         def backward(*cotangents: Any) -> Sequence[Any]:
-            if not pywrap_tfe.TFE_Py_TapeSetIsEmpty() and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop(
-                [*[one for one in cotangents if one is not None], *tensors]
-            ):
-                raise NotYetError(
-                    f"{self!r}: a gradient of a gradient.",
-                    loc=user_loc(),
-                    remedy="differentiate twice in dyn, by dyn.grad, and call that.",
-                )
-            given = dict(zip(floats, cotangents, strict=True))
-            whole = [given.get(n) if given.get(n) is not None else tf.zeros_like(one) for n, one in enumerate(results)]
-            pulled = pull(unflatten(tree, [tf.convert_to_tensor(one)._numpy() for one in whole]))
+            given = [
+                tf.zeros_like(results[n]) if one is None else tf.convert_to_tensor(one)
+                for n, one in zip(floats, cotangents, strict=True)
+            ]
+            is_recorded = not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
+            if is_recorded and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop([*given, *tensors]):
+                return self._gradient(len(tensors), floats, sources)(*tensors, *given)
+            own = dict(zip(floats, given, strict=True))
+            whole = [own[n] if n in own else tf.zeros_like(one) for n, one in enumerate(results)]
+            pulled = pull(unflatten(tree, [one._numpy() for one in whole]))
             return [from_array(pulled[n]) for n in sources]
 
         if floats and sources:
             record.record_operation("Dyn", [results[n] for n in floats], [tensors[n] for n in sources], backward)
         return unflatten(tree, results)
+
+    def _call_in_graph(self, tensors: Sequence[Any]) -> Any:
+        """A call with tensors of a graph: a ``tf.numpy_function``, whose gradient is another."""
+        structs = [ShapeDtypeStruct(tuple(one.shape), one.dtype.name) for one in tensors]
+        traced = self._compiled.trace(*structs)
+        types = [(tf.as_dtype(one.dtype.name), _sizes(one.shape)) for one in traced.function.results]
+
+        def run(*arrays: Any) -> list[Any]:
+            return flatten(self._compiled(*map(np.asarray, arrays)))[0]
+
+        @tf.custom_gradient
+        def operation(*given: Any) -> Any:
+            made = [
+                tf.ensure_shape(one, shape)
+                for one, (_, shape) in zip(
+                    tf.numpy_function(run, given, [dtype for dtype, _ in types]), types, strict=True
+                )
+            ]
+            floats, sources = _floats(made), _floats(given)
+
+            def backward(*cotangents: Any) -> list[Any]:
+                pulled: list[Any] = [None] * len(given)
+                own = self._gradient(len(given), floats, sources)(*given, *[cotangents[n] for n in floats])
+                for place, one in zip(sources, own, strict=True):
+                    pulled[place] = one
+                return pulled
+
+            return made, backward
+
+        return unflatten(traced.out_tree, list(operation(*tensors)))
+
+    def _gradient(self, count: int, floats: tuple[int, ...], sources: tuple[int, ...]) -> TfCallable:
+        """The cotangents of the arguments ``sources``, of ``count`` arguments and cotangents of the results ``floats``:
+        a function like this one."""
+        key = count, floats, sources
+        found = self._gradients.get(key)
+        if found is None:
+
+            def gradient(*given: Any) -> list[Any]:
+                made, pull = vjp(self._compiled, *given[:count])
+                leaves, tree = flatten(made)
+                own = dict(zip(floats, given[count:], strict=True))
+                pulled = pull(
+                    unflatten(tree, [own[n] if n in own else dnp.zeros_like(leaf) for n, leaf in enumerate(leaves)])
+                )
+                return [pulled[n] for n in sources]
+
+            gradient.__name__ = f"gradient_of_{getattr(self._function, '__name__', 'function')}"
+            found = self._gradients[key] = TfCallable(gradient)
+        return found
+
+
+def _floats(tensors: Sequence[Any]) -> tuple[int, ...]:
+    """The tensors that have gradients, by number."""
+    return tuple([n for n, one in enumerate(tensors) if one.dtype.is_floating or one.dtype.is_complex])
+
+
+def _sizes(shape: Sequence[Any]) -> list[int | None]:
+    return [dim if isinstance(dim, int) else None for dim in shape]
 
 
 def _wrapped(made: Any) -> Any:

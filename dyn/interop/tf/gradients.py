@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import dyn.numpy as dnp
 from dyn import api
-from dyn.errors import NotYetError
 from dyn.interop.tf.arrays import from_array
 from dyn.interop.tf.evaluation import Evaluation, Known, State
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
 from dyn.interop.tf.ops.randomness import DRAWN, SEED
-from dyn.interop.tf.programs import Plan, Program, data_here
+from dyn.interop.tf.programs import Plan, Program, data_here, traced_for_dyn
 from dyn.interop.tf.values import Resource
-from dyn.source import user_loc
 from dyn.trace.gradients import Leaves
 from dyn.trace.halves import second_half
 from dyn.trace.pytree import flatten, register_node
@@ -59,6 +58,81 @@ register_node(
 )
 
 
+class Joint:
+    """A function with its gradient as one function: of its tensors, and then cotangents of its float outputs.
+
+    ``tensors`` are those of its arguments that have a gradient, by number; ``wanted`` its outputs that have cotangents.
+    """
+
+    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: Program) -> None:
+        outputs = plain.concrete.outputs
+        self.flat, self.plain, self.arguments = flat, plain, len(specs)
+        self.tensors = [n for n, spec in enumerate(specs) if spec.dtype.is_floating or spec.dtype.is_complex]
+        self.wanted = [n for n, one in enumerate(outputs) if one.dtype.is_floating or one.dtype.is_complex]
+        cotangents = [tf.TensorSpec([None] * outputs[n].shape.rank, outputs[n].dtype) for n in self.wanted]
+        self.specs = [*specs, *cotangents]
+        #: Variables that the function reads and that are trained, and of each source whether it has a gradient.
+        self.watched: list[Any] = []
+        self.has: list[bool] = []
+
+    def both(self, *given: Any) -> Any:
+        """The results of the function, and the cotangents of its sources."""
+        tensors, cotangents = list(given[: self.arguments]), given[self.arguments :]
+        with tf.GradientTape() as inner:
+            for number in self.tensors:
+                inner.watch(tensors[number])
+            returned = self.flat(*tensors)
+        made = [one for one in tf.nest.flatten(returned, expand_composites=True) if tf.is_tensor(one)]
+        targets = [one for one in made if one.dtype.is_floating or one.dtype.is_complex]
+        self.watched = list(inner.watched_variables())
+        sources = [*[tensors[number] for number in self.tensors], *self.watched]
+        pulled = inner.gradient(targets, sources, list(cotangents)) if targets and sources else [None] * len(sources)
+        pulled = [tf.convert_to_tensor(one) if one is not None else None for one in pulled]
+        self.has = [one is not None for one in pulled]
+        return returned, [one for one in pulled if one is not None]
+
+    def alone(self, *given: Any) -> Any:
+        """The cotangents of the sources."""
+        return self.both(*given)[1]
+
+    def places(self, program: Program) -> tuple[int, ...]:
+        """Of each cotangent, which input of the function it belongs to: a tensor, or after these one of ``program``'s
+        variables."""
+        numbers = {id(one.handle): number for number, one in enumerate(program.variables)}
+        places = [*self.tensors, *[self.arguments + numbers[id(one.handle)] for one in self.watched]]
+        return tuple([place for place, has in zip(places, self.has, strict=True) if has])
+
+
+class Gradient:
+    """The gradient of a program as a program by itself, which computes again what it needs, and assigns nothing.
+
+    It takes the inputs of the program, values of variables and the seed among them, and cotangents of its results.
+    """
+
+    def __init__(self, joint: Joint) -> None:
+        self._joint = Joint(joint.flat, joint.specs[: joint.arguments], joint.plain)
+        plain = joint.plain
+        concrete = traced_for_dyn(self._joint.alone, self._joint.specs)
+        self.program = Program(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
+        self.wanted, self.places = self._joint.wanted, self._joint.places(plain)
+        numbers = {id(one.handle): number for number, one in enumerate(plain.variables)}
+        self._variables = [numbers[id(one.handle)] for one in self.program.variables]
+
+    def inputs(self, tensors: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, Any]:
+        """Tensors and values of variables for the program, from those of the program whose gradient it is."""
+        return [*tensors, *cotangents], [variables[number] for number in self._variables]
+
+    @cached_property
+    def recorded(self) -> RecordedProgram:
+        """The program with its own gradient."""
+        return RecordedProgram(self._joint.alone, self._joint.specs, self.program)
+
+    @cached_property
+    def again(self) -> Gradient:
+        """The gradient of this gradient."""
+        return Gradient(Joint(self._joint.alone, self._joint.specs, self.program))
+
+
 class RecordedProgram(Program):
     """A function together with its gradient: ``arguments`` tensors, and then the cotangents of its float outputs.
 
@@ -67,40 +141,19 @@ class RecordedProgram(Program):
     """
 
     def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: Program) -> None:
-        outputs = plain.concrete.outputs
-        wanted = [n for n, one in enumerate(outputs) if one.dtype.is_floating or one.dtype.is_complex]
-        self._arguments = len(specs)
-        self._tensors = [n for n, spec in enumerate(specs) if spec.dtype.is_floating or spec.dtype.is_complex]
-        watched: list[Any] = []
-        gradients: list[bool] = []
-
-        def joint(*given: Any) -> Any:
-            tensors, cotangents = list(given[: len(specs)]), given[len(specs) :]
-            with tf.GradientTape() as inner:
-                for number in self._tensors:
-                    inner.watch(tensors[number])
-                returned = flat(*tensors)
-            made = [one for one in tf.nest.flatten(returned, expand_composites=True) if tf.is_tensor(one)]
-            targets = [one for one in made if one.dtype.is_floating or one.dtype.is_complex]
-            watched[:] = inner.watched_variables()
-            sources = [*[tensors[number] for number in self._tensors], *watched]
-            pulled = (
-                inner.gradient(targets, sources, list(cotangents)) if targets and sources else [None] * len(sources)
-            )
-            pulled = [tf.convert_to_tensor(one) if one is not None else None for one in pulled]
-            gradients[:] = [one is not None for one in pulled]
-            return returned, [one for one in pulled if one is not None]
-
-        cotangents = [tf.TensorSpec([None] * outputs[n].shape.rank, outputs[n].dtype) for n in wanted]
-        concrete = tf.function(joint).get_concrete_function(*specs, *cotangents)
-        self._count = sum(gradients)
-        self._wanted = wanted
-        super().__init__(concrete, plain.name, strict=plain.strict)
-        handles = {id(one.handle): number for number, one in enumerate(self.variables)}
-        places = [*self._tensors, *[len(specs) + handles[id(one.handle)] for one in watched]]
-        self._inputs = tuple([place for place, has in zip(places, gradients, strict=True) if has])
-        self.watched = tuple(watched)
+        self._joint = joint = Joint(flat, specs, plain)
+        self._arguments, self._wanted = joint.arguments, joint.wanted
+        concrete = traced_for_dyn(joint.both, joint.specs)
+        self._count = sum(joint.has)
+        super().__init__(concrete, plain.name, strict=plain.strict, assigns=plain.assigns)
+        self._inputs = joint.places(self)
+        self.watched = tuple(joint.watched)
         self._plain = plain
+
+    @cached_property
+    def gradient(self) -> Gradient:
+        """The gradient by itself, for what is differentiated twice."""
+        return Gradient(self._joint)
 
     def _jitted(self) -> Any:
         def recorded(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> RecordedOutputs:
@@ -142,41 +195,48 @@ class RecordedProgram(Program):
         plan = RecordedPlan(collected.plan, SecondHalf(half), len(collected.results), tuple(given), self._inputs)
         return RecordedOutputs(plan, [*collected.results, *residuals])
 
-    def __call__(self, tensors: Sequence[Any]) -> Any:
+    def __call__(self, tensors: Sequence[Any], variables: Sequence[Any] | None = None, seed: Any = None) -> Any:
         eager = context.context()
-        for variable in self.watched:
-            tape.variable_accessed(variable)
-        variables = [one.read(eager) for one in self.variables]
+        if variables is None:
+            for variable in self.watched:
+                tape.variable_accessed(variable)
+            variables = [one.read(eager) for one in self.variables]
+        seed = self.seed() if seed is None else seed
         with record.stop_recording():
-            made = self.run(tensors, variables)
+            made = self.run(tensors, variables, seed)
             plan: RecordedPlan = made.plan
             results = [from_array(one) for one in made.results[: plan.count]]
             outputs = self.finished(plan.plan, results, tensors, eager)
         if not self._inputs or not plan.given:
             return self._plain.packed(outputs)
         inputs = [*tensors, *variables]
+        origin = tensors, variables, seed
         recorded = [results[number] for number in plan.given]
         residuals = tuple(made.results[plan.count :])
         sources = [inputs[number] for number in plan.inputs]
 
         def backward(*cotangents: Any) -> list[Any]:
-            return self._pulled(plan, residuals, recorded, sources, cotangents)
+            return self._pulled(plan, residuals, recorded, origin, cotangents)
 
         record.record_operation("Dyn", recorded, sources, backward)
         return self._plain.packed(outputs)
 
     def _pulled(
-        self, plan: RecordedPlan, residuals: tuple[Any, ...], results: Sequence[Any], sources: Sequence[Any],
-        cotangents: Sequence[Any],
+        self, plan: RecordedPlan, residuals: tuple[Any, ...], results: Sequence[Any],
+        origin: tuple[Sequence[Any], Sequence[Any], Any], cotangents: Sequence[Any],
     ) -> list[Any]:  # fmt: skip
-        whole = [tf.zeros_like(own) if one is None else one for one, own in zip(cotangents, results, strict=True)]
-        if not pywrap_tfe.TFE_Py_TapeSetIsEmpty() and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop([*whole, *sources]):
-            raise NotYetError(
-                f"{self.name}(): a gradient of a gradient through a compiled function.",
-                loc=user_loc(),
-                remedy="call the function as it is, or end the tape's with block before tape.gradient.",
-            )
-        pulled = plan.half.program(residuals, tuple([tf.convert_to_tensor(one)._numpy() for one in whole]))
+        whole = [
+            tf.zeros_like(own) if one is None else tf.convert_to_tensor(one)
+            for one, own in zip(cotangents, results, strict=True)
+        ]
+        tensors, variables, seed = origin
+        if not pywrap_tfe.TFE_Py_TapeSetIsEmpty() and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop(
+            [*whole, *tensors, *variables]
+        ):
+            numbers = {id(one.handle): number for number, one in enumerate(self.variables)}
+            own = [variables[numbers[id(one.handle)]] for one in self._plain.variables]
+            return self.gradient.recorded(*self.gradient.inputs(tensors, whole, own), seed)
+        pulled = plan.half.program(residuals, tuple([one._numpy() for one in whole]))
         return [from_array(one) for one in pulled]
 
 

@@ -19,3 +19,7 @@ tape: Any = importlib.import_module("tensorflow.python.eager.tape")
 op_def_registry: Any = importlib.import_module("tensorflow.python.framework.op_def_registry")
 resource_variable_ops: Any = importlib.import_module("tensorflow.python.ops.resource_variable_ops")
 EagerTensor: Any = importlib.import_module("tensorflow.python.framework.ops").EagerTensor
+FuncGraph: Any = importlib.import_module("tensorflow.python.framework.func_graph").FuncGraph
+auto_control_deps_utils: Any = importlib.import_module("tensorflow.python.framework.auto_control_deps_utils")
+control_flow_util: Any = importlib.import_module("tensorflow.python.ops.control_flow_util")
+save_context: Any = importlib.import_module("tensorflow.python.saved_model.save_context")

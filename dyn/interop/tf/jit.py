@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from dyn.errors import ArgumentError, DynError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.fallback import Failure
 from dyn.interop.tf.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
-from dyn.interop.tf.gradients import RecordedProgram, is_recording
+from dyn.interop.tf.gradients import Gradient, Joint, RecordedProgram, is_recording
+from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
-from dyn.interop.tf.programs import Program
+from dyn.interop.tf.programs import Program, traced_for_dyn
 from dyn.interop.tf.values import dyn_dtype
 from dyn.source import user_loc
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
@@ -77,6 +79,9 @@ class _Version:
 class TfJitted:
     """A function or a model of TensorFlow's that dyn compiles. Made by :func:`jit`."""
 
+    #: AutoGraph leaves alone what has this.
+    autograph_info__: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, function: Callable[..., Any], *, strict: bool) -> None:
         self._function, self._strict = function, strict
         self._name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
@@ -87,6 +92,12 @@ class TfJitted:
         self._plain: dict[Any, Program] = {}
         #: Programs with their gradients, by those without.
         self._gradients: dict[_Version, Program] = {}
+        #: Gradients by themselves, of calls in graphs.
+        self._alone: dict[_Version, Gradient] = {}
+        #: Shapes of results by a program and by shapes of tensors.
+        self._inferred: dict[Any, list[Any]] = {}
+        #: Versions of which it is known that dyn compiles them: in a graph nothing can take their place.
+        self._in_graphs: set[_Version] = set()
         self._said: set[Any] = set()
         self._traces = 0
 
@@ -112,10 +123,11 @@ class TfJitted:
         return self._call_slow(args, kwargs)
 
     def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not context.executing_eagerly():
-            self._say(Failure("a call inside of a tf.function is a part of that function.", user_loc()), warns=False)
-            return self._function(*args, **kwargs)
         leaves, tree = flatten((args, kwargs))
+        if any(map(_is_of_keras, leaves)):  # a model is being put together
+            return self._function(*args, **kwargs)
+        if not context.executing_eagerly():
+            return self._call_in_graph(args, kwargs, leaves, tree)
         try:
             tensors, rest = self._apart(leaves)
         except UnsupportedOpError as error:
@@ -149,6 +161,69 @@ class TfJitted:
             arrays = [tensor._numpy() for tensor in tensors]
             self._plain.setdefault(tuple([(array.dtype, array.ndim) for array in arrays]), version.program)
         return result
+
+    def _call_in_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], tree: Any) -> Any:
+        """A call with tensors of a graph: an operation of that graph, or all of the function's own."""
+        reason = part_of_graph()
+        if reason is not None:
+            return self._part(args, kwargs, Failure(reason, user_loc()), warns=False)
+        try:
+            tensors, rest = self._apart(leaves)
+            with context.eager_mode():
+                version = self._version(tensors, rest, tree)
+                if version.program is not None and version not in self._in_graphs:
+                    version.program.trace()
+                    self._in_graphs.add(version)
+        except (DynError, TypeError, ValueError) as error:  # TensorFlow's of tensors of the outer graph, among others
+            if self._strict:
+                raise
+            return self._part(args, kwargs, failure_of(error))
+        if version.program is None:
+            assert version.failure is not None, "a version without a program says why"
+            return self._part(args, kwargs, version.failure)
+        self._say(Failure("a call inside of a tf.function is a tf.numpy_function.", user_loc()), warns=False)
+        for pieces in version.program.pieces:
+            if pieces:
+                self._report(pieces)
+
+        def gradient() -> Gradient:
+            with self._lock:
+                found = self._alone.get(version)
+                if found is None:
+                    assert version.program is not None, "calls in graphs are of programs"
+                    joint = Joint(self._flat(rest, tree), self._specs(version, tensors), version.program)
+                    found = self._alone[version] = Gradient(joint)
+                return found
+
+        shapes = self._shapes_in_graph(version.program, tensors, rest, tree)
+        return call_in_graph(version.program, tensors, shapes, gradient)
+
+    def _shapes_in_graph(self, program: Program, tensors: Sequence[Any], rest: Any, tree: TreeSpec) -> list[Any]:
+        """Shapes of results, as TensorFlow infers them from what the graph at hand knows of these tensors."""
+        shapes = [one.shape for one in program.concrete.outputs]
+        given = [one.shape for one in tensors]
+        if all(size is None for shape in given for size in shape):
+            return shapes
+        key = program, tuple([tuple(shape) for shape in given])
+        with self._lock:
+            found = self._inferred.get(key)
+            if found is None:
+                specs = [tf.TensorSpec(one.shape, one.dtype) for one in tensors]
+                own = [one.shape for one in traced_for_dyn(self._flat(rest, tree), specs).outputs]
+                is_same = len(own) == len(shapes) and all(map(tf.TensorShape.is_compatible_with, own, shapes))
+                found = self._inferred[key] = list(map(tf.TensorShape.merge_with, own, shapes)) if is_same else shapes
+            return found
+
+    def _part(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Failure, *, warns: bool = True) -> Any:
+        """The function as a part of the graph at hand."""
+        converted = tf.__internal__.autograph.tf_convert(self._function, tf.__internal__.autograph.control_status_ctx())
+        result = converted(*args, **kwargs)
+        self._say(failure, warns=warns)
+        return result
+
+    @staticmethod
+    def _specs(version: _Version, tensors: Sequence[Any]) -> list[Any]:
+        return [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(version.fixed, tensors, strict=True)]
 
     def _apart(self, leaves: Sequence[Any]) -> tuple[list[Any], tuple[Static | None, ...]]:
         """The tensors among the leaves of a call, and the others. UnsupportedOpError for tensors that are no arrays."""
@@ -218,7 +293,7 @@ class TfJitted:
             specs = [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(fixed, tensors, strict=True)]
             self._traces += 1
             try:
-                concrete = tf.function(self._flat(rest, tree)).get_concrete_function(*specs)
+                concrete = traced_for_dyn(self._flat(rest, tree), specs)
             except Exception as error:  # whatever it is: with numbers for sizes it may not come
                 if fixed == tuple(shapes):
                     raise
@@ -240,9 +315,7 @@ class TfJitted:
             found = self._gradients.get(version)
             if found is None:
                 assert version.program is not None, "the caller has one"
-                specs = [
-                    tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(version.fixed, tensors, strict=True)
-                ]
+                specs = self._specs(version, tensors)
                 found = self._gradients[version] = RecordedProgram(self._flat(rest, tree), specs, version.program)
         return found
 
@@ -290,7 +363,13 @@ class TfJitted:
     def _programs(self) -> list[Program]:
         versions = [version for known in list(self._versions.values()) for version in known]
         plain = [version.program for version in versions if version.program is not None]
-        return [*plain, *list(self._gradients.values())]
+        return [*plain, *list(self._gradients.values()), *[one.program for one in list(self._alone.values())]]
+
+
+def _is_of_keras(leaf: object) -> bool:
+    """Whether something stands for a tensor in a model of Keras that is put together."""
+    keras = sys.modules.get("keras")  # who has one has imported it
+    return keras is not None and isinstance(leaf, getattr(keras, "KerasTensor", ()))
 
 
 def _ladder(shapes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int | None, ...], ...]]:
@@ -310,6 +389,8 @@ def _check(tensor: Any) -> None:
             loc=user_loc(),
             remedy="convert it to a tensor of numbers before the call.",
         )
+    if tensor.shape.rank is None:
+        raise UnsupportedOpError("a tensor of an unknown rank.", loc=user_loc(), remedy="state it by tf.ensure_shape.")
     if "CPU" not in tensor.device and tensor.device:
         raise UnsupportedOpError(
             f"a tensor on {tensor.device}: this version computes on the CPU.",

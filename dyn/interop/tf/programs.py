@@ -6,22 +6,33 @@ where they lie at each call, and assigned in TensorFlow once the program has run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import dyn.numpy as dnp
 from dyn import api
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.interop.tf import graphs
 from dyn.interop.tf.arrays import from_array, to_array
 from dyn.interop.tf.evaluation import Evaluation, Piece, State
-from dyn.interop.tf.internals import context, pywrap_tfe, resource_variable_ops, tf
+from dyn.interop.tf.internals import (
+    EagerTensor,
+    auto_control_deps_utils,
+    context,
+    pywrap_tfe,
+    resource_variable_ops,
+    tf,
+)
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.pieces import cut
 from dyn.interop.tf.values import Foreign, Resource, Sizes, data, dyn_dtype
+from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.context import current_trace
 from dyn.trace.pytree import register_node
 from dyn.trace.tracer import Tracer
@@ -29,6 +40,8 @@ from dyn.trace.tracer import Tracer
 #: What is asked of sizes right below is asked by the graph of the function that is called.
 CALLS_USERS = True
 ASKS_FOR_OTHERS = True
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,11 +98,30 @@ class Outputs:
 register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
 
 
-class Program:
-    """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow."""
+_TRACING = threading.local()
 
-    def __init__(self, concrete: Any, name: str, *, strict: bool) -> None:
-        self.concrete, self.name, self.strict = concrete, name, strict
+
+def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any]) -> Any:
+    """The concrete function of tensors that TensorFlow traces, in which dyn's functions are parts of the function."""
+    before, _TRACING.on = is_tracing(), True
+    try:
+        with context.eager_mode():
+            return tf.function(flat).get_concrete_function(*specs)
+    finally:
+        _TRACING.on = before
+
+
+def is_tracing() -> bool:
+    """Whether TensorFlow traces a function for dyn, on this thread."""
+    return getattr(_TRACING, "on", False)
+
+
+class Program:
+    """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow; where it ``assigns`` nothing,
+    variables stay what they are."""
+
+    def __init__(self, concrete: Any, name: str, *, strict: bool, assigns: bool = True) -> None:
+        self.concrete, self.name, self.strict, self.assigns = concrete, name, strict, assigns
         graph = concrete.graph
         effects = [op.name for op in graph.control_outputs]
         self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
@@ -100,6 +132,10 @@ class Program:
         self._captured: list[Any] = []
         numbers: dict[int, int] = {}
         for tensor in concrete.captured_inputs:
+            if not isinstance(tensor, EagerTensor):
+                raise UnsupportedOpError(
+                    "a function that closes over a tensor of the graph around it.", remedy="pass it as an argument."
+                )
             found = Variable.of(tensor) if tensor.dtype == tf.resource else None
             if found is not None:
                 number = numbers.setdefault(id(tensor), len(self.variables))
@@ -156,7 +192,7 @@ class Program:
             else:
                 outputs.append(("constant", _foreign(value)))
         writes: list[tuple[int, int]] = []
-        for key in state.written:
+        for key in state.written if self.assigns else ():
             if isinstance(key, Resource):
                 writes.append((key.number, len(results)))
                 results.append(state.get(key))
@@ -165,21 +201,68 @@ class Program:
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """The result of a call with these tensors."""
         eager = context.context()
-        made = self.run(tensors, [one.read(eager) for one in self.variables])
+        made = self.run(tensors, [one.read(eager) for one in self.variables], self.seed())
         results = [from_array(one) for one in made.results]
         return self.packed(self.finished(made.plan, results, tensors, eager))
 
-    def run(self, tensors: Sequence[Any], variables: Sequence[Any]) -> Any:
+    def run(self, tensors: Sequence[Any], variables: Sequence[Any], seed: Any) -> Any:
         """What the compiled function gives for tensors, and for what was read of variables."""
         given = tuple([tensor._numpy() for tensor in tensors])
-        return self.function(given, tuple([value._numpy() for value in variables]), self.seed())
+        return self.function(given, tuple([value._numpy() for value in variables]), seed)
+
+    @cached_property
+    def assigned(self) -> tuple[int, ...]:
+        """The variables that the function may assign, by number."""
+        if not self.assigns:
+            return ()
+        graph = self.concrete.graph
+        read = {*auto_control_deps_utils.get_read_only_resource_input_indices_graph(graph)}
+        first = len(graph.inputs) - len(self._captured)
+        written = {
+            value.number
+            for place, value in enumerate(self._captured, first)
+            if isinstance(value, Resource) and place not in read
+        }
+        return tuple(sorted(written))
+
+    def trace(self) -> None:
+        """Trace the program for any sizes, which raises what dyn has against it."""
+        given = self.concrete.graph.inputs
+        count = len(given) - len(self._captured)
+        args = tuple([ShapeDtypeStruct(tuple(one.shape), one.dtype.name) for one in given[:count]])
+        variables = tuple(
+            [ShapeDtypeStruct(one.axes(number), one.dtype.name) for number, one in enumerate(self.variables)]
+        )
+        seed = ShapeDtypeStruct((), "uint32") if self.draws else None
+        try:
+            self.function.trace(args, variables, seed)
+        except (UndecidedDimError, ShapeError):
+            return  # with numbers for sizes, it is known
+
+    def computed(self, *given: Any) -> list[Array]:
+        """Arrays of the outputs, and of the variables that may be ``assigned``, for arrays of the tensors, of the
+        variables, and a seed where the function draws."""
+        arrays = [np.asarray(one) for one in given]
+        seed = np.uint32(arrays.pop()) if self.draws else None
+        count = len(arrays) - len(self.variables)
+        tensors, variables = tuple(arrays[:count]), tuple(arrays[count:])
+        made = self.function(tensors, variables, seed)
+        plan: Plan = made.plan
+        outputs = [
+            made.results[what] if kind == "result" else tensors[what] if kind == "argument" else what.numpy()
+            for kind, what in plan.outputs
+        ]
+        writes = dict(plan.writes)
+        written = [made.results[writes[n]] if n in writes else variables[n] for n in self.assigned]
+        return [*outputs, *written]
 
     def seed(self) -> Any:
-        """The seed of a call, which follows ``tf.random.set_seed``."""
+        """The seed of a call, which follows ``tf.random.set_seed``, and is another each time where there is none."""
         if not self.draws:
             return None
-        low = context.internal_operation_seed()
-        return np.uint32(low & 0xFFFFFFFF)
+        if context.global_seed() is None:
+            return np.uint32(secrets.randbits(32))
+        return np.uint32(context.internal_operation_seed())
 
     def finished(self, plan: Plan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
         """The tensors of outputs, once variables are assigned."""

@@ -211,12 +211,6 @@ def test_structures() -> None:
     assert made["t"][0].shape == (1, 2)
 
 
-def test_inside_of_a_tf_function_a_call_is_a_part_of_it() -> None:
-    inner = dtf.jit(lambda x: x + 1)
-    alike(tf.function(lambda x: inner(x) * 2)(tf.ones(3)), tf.ones(3) * 4)
-    assert "inside of a tf.function" in inner.explain()
-
-
 def test_random_numbers_follow_seeds() -> None:
     def stateless(x: Any) -> Any:
         seed, shape = tf.constant([3, 4]), tf.shape(x)

@@ -10,7 +10,6 @@ import pytest
 
 import dyn.interop.tf as dtf
 import dyn.numpy as dnp
-from dyn.errors import NotYetError
 from tests.interop.tf.comparing import alike, tf
 
 keras = tf.keras
@@ -89,18 +88,6 @@ def test_loops() -> None:
         return total, tf.scan(lambda a, b: a * 0.5 + tf.sin(b), x)
 
     check_gradients(function, [(normal(n, m),) for n, m in ((3, 2), (5, 1), (4, 7))])
-
-
-def test_a_gradient_of_a_gradient_is_refused() -> None:
-    compiled = dtf.jit(lambda x: x**3)
-    x = tf.constant(2.0)
-    with tf.GradientTape() as outer:
-        outer.watch(x)
-        with tf.GradientTape() as inner:
-            inner.watch(x)
-            y = compiled(x)
-        with pytest.raises(NotYetError, match="a gradient of a gradient"):
-            inner.gradient(y, x)
 
 
 def perceptron() -> Any:
@@ -189,5 +176,3 @@ def test_functions_of_dyn_are_differentiated_by_tensorflow() -> None:
             wanted = tf.reduce_sum(tf.matmul(tf.tanh(x), y) ** 2)
         alike(tape.gradient(loss, [x, y]), other.gradient(wanted, [x, y]), 1e-4)
         alike(called(x, y)["n"], tf.argmax(x, 1))
-    with pytest.raises(Exception, match="whose tensors have no elements"):  # as AutoGraph wraps it
-        tf.function(called)(normal(3, 4), normal(4, 2))
