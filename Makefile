@@ -12,7 +12,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test docs docs-links random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -21,6 +21,7 @@ help:
 	@echo 'make tensorflow  run a Keras model over a stream of shapes, by dyn, tf.function and XLA'
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
+	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
@@ -60,6 +61,16 @@ test:
 	$(BIN)/pyright --project pyproject.toml
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/interop/tf $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -n auto --dist worksteal tests/interop/tf)
+
+# Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results.
+docs:
+	$(SETUP) docs
+	$(BIN)/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html $(ARGS)
+	@echo 'open docs/_build/html/index.html'
+
+docs-links:
+	$(SETUP) docs
+	$(BIN)/sphinx-build -q -b linkcheck -D nb_execution_mode=off docs docs/_build/links $(ARGS)
 
 random:
 	$(SETUP) test

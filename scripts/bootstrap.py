@@ -1,4 +1,4 @@
-"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | torch | tensorflow | test | bench``.
+"""Prepares this checkout for one of make's jobs: ``bootstrap.py demo | train | torch | … | test | docs | bench``.
 
 Makes ``.venv``, installs dyn in editable form with the extras that the job needs, and the system's tools that its tests
 call. A stamp in ``.venv`` records what was installed, so that a second run starts no pip, no apt and no network.
@@ -57,6 +57,14 @@ JOBS = {
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
+        ),
+    ),
+    "docs": Job(
+        "what builds the documentation and what its notebooks run (three minutes, once)",
+        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers"),
+        (
+            Tool("g++", "g++", "PyTorch's Inductor in a notebook"),
+            Tool("dot", "graphviz", "diagrams"),
         ),
     ),
     "bench": Job("the peers to compare with, PyTorch and JAX (minutes, once)", ("bench",)),

@@ -1,0 +1,41 @@
+"""The examples of the documentation run, page by page, and give what the pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import pytest
+
+import dyn
+from dyn.ir.opdef import REGISTRY
+from tests.docs.examples import PAGES, examples_of
+
+DOCS = Path(dyn.__file__).parents[1] / "docs"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_run_and_give_what_is_shown(
+    page: str, require_module: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sybil", *PAGES[page]):
+        require_module(module)
+    monkeypatch.chdir(tmp_path)  # examples may write files
+    examples = list(examples_of(DOCS / page))
+    assert examples, f"{page} has no examples: take it off the list"
+    with patch.dict(REGISTRY):  # and declare ops
+        for example in examples:
+            example.evaluate()
+
+
+def test_another_answer_is_found(require_module: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    require_module("sybil")
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\n```pycon\n>>> x\n2\n>>> x\n1\n```\n")
+    block, wrong, right = examples_of(page)
+    block.evaluate()
+    with pytest.raises(AssertionError, match="Expected:\n    2\nGot:\n    1"):
+        wrong.evaluate()
+    right.evaluate()
