@@ -557,7 +557,8 @@ def device_put(x: Any, device: str | None = None) -> Array:
 
 def captured_on(context: Context | None, array: Any, function: str) -> NumpyArray | DeviceArray:
     """A captured array for programs on a device, or None for the processor; ArgumentError for one on another device."""
-    data = array._data if isinstance(array, Array) else as_numpy(array)
+    held = array._data if isinstance(array, Array) else array
+    data = held if isinstance(held, DeviceArray) else as_numpy(held)
     if isinstance(data, DeviceArray):
         if data.context is not context:
             where = "cpu" if context is None else context.name

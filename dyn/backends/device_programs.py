@@ -170,12 +170,6 @@ class _DeviceFrame:
         return self.state[DeviceState.ERROR // 8], self.state[DeviceState.DISPATCH // 8]
 
 
-def _settle(given: Sequence[DeviceArray], stream: int) -> None:
-    """Have the memory of arrays of other streams stay until a call on ``stream`` is done."""
-    for array in given:
-        array.used_on(stream)
-
-
 class DeviceProgram:
     """A host program in memory whose buffers are on a device, ready to be called from many threads at once.
 
@@ -200,6 +194,12 @@ class DeviceProgram:
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
         self.externals = Externals(callees, ask_python() if callees else 0)
         self.captured = tuple(captured)
+        #: Captured arrays that are copied at each call, by number; the streams of the others that have one of their
+        #: own; and one that belongs to whichever is current.
+        self._copied = [(n, array) for n, array in enumerate(self.captured) if not isinstance(array, DeviceArray)]
+        held = [array for array in self.captured if isinstance(array, DeviceArray)]
+        self._streams = frozenset([array.stream for array in held if not array.is_on_current])
+        self._following = next((array for array in held if array.is_on_current), None)
         function = interface.function
         check_captured(function, [(array.dtype, array.shape) for array in self.captured])
         self._arguments = len(function.params) - len(self.captured)
@@ -224,22 +224,33 @@ class DeviceProgram:
     def __call__(
         self, arguments: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()
     ) -> list[DeviceArray]:
-        """The results, on the device: fresh memory on the stream of the first argument that is there.
+        """The results, on the device: fresh memory on the stream of the first argument that is there, or else on that
+        of a captured array.
 
         Arrays in this machine's memory are copied to the device. ShapeError where a check fails, MemoryError where
         there is no memory, DeviceError where the driver says that something failed.
         """
-        stream = next((a.stream for a in arguments if isinstance(a, DeviceArray)), DEFAULT_STREAM)
-        place, context = _Place(self.device, stream), self.device
+        stream, context = self._stream(arguments), self.device
+        place = _Place(context, stream)
         try:
             made = self._idle.pop()
         except IndexError:
-            made = _DeviceFrame(context, self._ranks, len(self.interface.function.params), self.interface)
+            made = self._frame()
+        frame, others, kept = made.frame, set(self._streams), list[DeviceArray]()
         with context.current():
-            given = [self._given(array, stream) for array in (*arguments, *self.captured)]
-            frame = made.frame
-            for number, array in enumerate(given):
+            for number, array in enumerate(arguments):
+                if isinstance(array, DeviceArray):
+                    others.add(array.stream)
+                else:
+                    array = put(context, array, stream)
+                    kept.append(array)
                 frame.describe(number, array.address, array.shape)
+            for index, array in self._copied:
+                kept.append(put(context, array, stream))
+                frame.describe(self._arguments + index, kept[-1].address, kept[-1].shape)
+            others.discard(stream)
+            for other in others:  # what computes the arrays comes before the call
+                context.order(other, stream)
             made.begin(place)
             FRAMES.stack.append(frame)
             try:
@@ -248,24 +259,34 @@ class DeviceProgram:
             finally:
                 FRAMES.stack.pop()
             outputs = self._outputs(frame, place)
-            _settle(given, stream)
+            for other in others:  # and the call before the end of their memory
+                context.order(stream, other)
         error, site, values, answered = frame.error, frame.site, frame.values, made.answered
         frame.outputs, frame.error, frame.beside = [], None, None
         self._idle.append(made)
         if status:
-            shapes = [array.shape for array in given]
-            given.clear()  # an error holds this frame: memory is to go back now
+            shapes = [array.shape for array in (*arguments, *self.captured)]
+            kept.clear()  # an error holds this frame: memory is to go back now
             outputs.clear()
             if error is not None:
                 raise error
             raise self._failure(site, values, shapes, answered)
         return outputs
 
-    def _given(self, array: Array | DeviceArray, stream: int) -> DeviceArray:
-        if not isinstance(array, DeviceArray):
-            return put(self.device, array, stream)
-        array.ready_on(stream)
-        return array
+    def _stream(self, arguments: Sequence[Array | DeviceArray]) -> int:
+        for array in arguments:
+            if isinstance(array, DeviceArray):
+                return array.stream
+        if self._following is not None:
+            return self._following.stream
+        return next(iter(self._streams), DEFAULT_STREAM)
+
+    def _frame(self) -> _DeviceFrame:
+        made = _DeviceFrame(self.device, self._ranks, len(self.interface.function.params), self.interface)
+        for number, array in enumerate(self.captured, self._arguments):
+            if isinstance(array, DeviceArray):
+                made.frame.describe(number, array.address, array.shape)
+        return made
 
     def _outputs(self, frame: Frame, place: _Place) -> list[DeviceArray]:
         """The outputs that there are: of a call that failed they are given back at once."""

@@ -1,8 +1,9 @@
-"""PyTorch tensors on the CPU. PyTorch is never imported here: where there is a tensor, it has been already."""
+"""PyTorch tensors on the CPU and on GPUs. PyTorch is never imported here: where there is a tensor, it has been."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
-from dyn.runtime.device_memory import DeviceArray, borrow
+from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import context_of
 from dyn.source import user_loc
 
 #: Dtypes that NumPy has not of its own, by their names here and in PyTorch.
@@ -22,6 +24,12 @@ def _bits(dtype: DType) -> Any:
     """PyTorch's integers of that width, which NumPy takes."""
     torch = sys.modules["torch"]
     return torch.int16 if dtype.bits == 16 else torch.int8
+
+
+def _current_stream(device: Any) -> Callable[[], int]:
+    """A function of the current stream of PyTorch's on a device."""
+    current = sys.modules["torch"].cuda.current_stream
+    return lambda: current(device).cuda_stream
 
 
 class TorchHost:
@@ -40,7 +48,7 @@ class TorchHost:
         """:meth:`view` for no longer than a call lasts: PyTorch may resize the memory afterwards."""
         torch = sys.modules["torch"]
         if value.is_cuda:  # what PyTorch calls AMD's GPUs, too
-            return self._on_device(value)
+            return self._on_device(value, lambda device: _current_stream(device)())
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
             return self.view(value)
         name = str(value.dtype).removeprefix("torch.")
@@ -53,11 +61,19 @@ class TorchHost:
             return self.view(value)
         return array if own is None else array.view(own.np)
 
-    def _on_device(self, value: Any) -> DeviceArray:
-        """A tensor on a GPU, on PyTorch's current stream there. One that does not lie row by row is copied by it."""
+    def captured(self, value: Any) -> NumpyArray | DeviceArray:
+        """:meth:`borrow` for as long as the tensor lies where it does. One on a GPU belongs to whichever stream is
+        PyTorch's current one at a call, as in PyTorch."""
+        return self._on_device(value, _current_stream) if value.is_cuda else self.borrow(value)
+
+    def _on_device(self, value: Any, stream: Callable[[Any], Any]) -> DeviceArray:
+        """A tensor on a GPU. One that does not lie row by row is copied by PyTorch, on its current stream."""
         self._refuse_gradient(value)
-        stream = sys.modules["torch"].cuda.current_stream(value.device).cuda_stream
-        return borrow(value.detach().resolve_conj().resolve_neg().contiguous(), stream)
+        torch, device = sys.modules["torch"], value.device
+        dense = value.detach().resolve_conj().resolve_neg().contiguous()
+        context = context_of("cuda" if torch.version.hip is None else "rocm", device.index)
+        own = dtypes.dtype(str(value.dtype).removeprefix("torch.")).np
+        return DeviceArray(context, dense.data_ptr(), tuple(dense.shape), own, dense, stream(device))
 
     def _refuse_gradient(self, value: Any) -> None:
         if value.requires_grad and sys.modules["torch"].is_grad_enabled():

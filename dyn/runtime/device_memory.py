@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,30 @@ class Block:
 
 
 class DeviceArray:
-    """A dense array in a device's memory, which nobody writes to while it is there. ``owner`` keeps that alive."""
+    """A dense array in a device's memory, which nobody writes to while it is there. ``owner`` keeps that alive.
 
-    __slots__ = ("__weakref__", "address", "context", "dtype", "owner", "shape", "stream")
+    ``stream`` is a number, or, of another library's array that is used again and again, what gives that of the
+    library's current one: the array belongs to any that is, and its library sees to the order.
+    """
+
+    __slots__ = ("__weakref__", "_stream", "address", "context", "dtype", "owner", "shape")
 
     def __init__(
-        self, context: Context, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, stream: int
-    ) -> None:
+        self, context: Context, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object,
+        stream: int | Callable[[], int],
+    ) -> None:  # fmt: skip
         self.context, self.address, self.shape, self.dtype = context, address, shape, dtype
-        self.owner, self.stream = owner, stream
+        self.owner, self._stream = owner, stream
+
+    @property
+    def stream(self) -> int:
+        """The stream that it belongs to."""
+        return self._stream if isinstance(self._stream, int) else self._stream()
+
+    @property
+    def is_on_current(self) -> bool:
+        """Whether it belongs to whichever stream is its library's current one."""
+        return not isinstance(self._stream, int)
 
     @property
     def ndim(self) -> int:
@@ -105,7 +121,7 @@ class DeviceArray:
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
         """The same memory as an array of another shape with as many elements."""
-        return DeviceArray(self.context, self.address, shape, self.dtype, self.owner, self.stream)
+        return DeviceArray(self.context, self.address, shape, self.dtype, self.owner, self._stream)
 
     # DLPack ---------------------------------------------------------------------------------------------------------
 

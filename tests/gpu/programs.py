@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dyn.backends.base import ObjectBackend
 from dyn.backends.gpu import GpuBackend
 from dyn.backends.placed import PlacedBackend
 from dyn.runtime import driver
-from dyn.runtime.vendors import Vendor
+from dyn.runtime.vendors import VENDORS, Vendor
 from dyn.schedule.target import Target
 from tests.gpu.compilers import SoftwareCudaBackend
 from tests.gpu.software import SoftwareGpu
@@ -70,3 +71,26 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
     gc.collect()
     driver.context_of(name).synchronize(0)
     driver.driver_of.cache_clear()
+
+
+def names(device: Device) -> Mapping[str, str]:
+    """The vendor's names of the driver's functions."""
+    return VENDORS[device.gpu.family].names
+
+
+@contextmanager
+def new_stream(device: Device) -> Iterator[int]:
+    """A stream that the default one does not wait for; its work is done at the end."""
+    context, stream = driver.context_of(device.name), ctypes.c_void_p()
+    create, destroy = {
+        "cuda": ("cuStreamCreate", "cuStreamDestroy_v2"), "rocm": ("hipStreamCreateWithFlags", "hipStreamDestroy")
+    }[device.gpu.family]  # fmt: skip
+    with context.current():
+        assert getattr(device.gpu.library, create)(ctypes.byref(stream), 1) == 0
+    try:
+        yield stream.value or 0
+    finally:
+        gc.collect()
+        context.synchronize(stream.value or 0)
+        with context.current():
+            assert getattr(device.gpu.library, destroy)(stream) == 0

@@ -15,7 +15,7 @@ import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
 from dyn.runtime import device_memory
 from dyn.runtime.dlpack import import_capsule
-from tests.gpu.programs import Device
+from tests.gpu.programs import Device, new_stream
 
 
 class StandIn:
@@ -145,23 +145,12 @@ def _with_strides(capsule: Any) -> Any:
 
 def test_streams_wait_for_one_another(device: Device) -> None:
     """An array on one stream used on another: the software GPU runs either as late as it may, and looks for races."""
-    import ctypes
-
     context = device_memory.context_of(device.name)
-    library, stream = device.gpu.library, ctypes.c_void_p()
-    create = {"cuda": "cuStreamCreate", "rocm": "hipStreamCreateWithFlags"}[device.name]
-    destroy = {"cuda": "cuStreamDestroy_v2", "rocm": "hipStreamDestroy"}[device.name]
-    with context.current():
-        assert getattr(library, create)(ctypes.byref(stream), 1) == 0
-    number = stream.value or 0
-    first = device_memory.put(context, np.arange(1000, dtype="f4"), number)
-    doubled = dyn.jit(lambda x: x * 2)(first)
-    here = dyn.device_put(np.ones(1000, "f4"), device.name)
-    both = dyn.jit(lambda x, y: x + y)(here, doubled)
-    del first, doubled
-    np.testing.assert_array_equal(both.to_numpy(), np.arange(1000) * 2 + 1)
-    del both, here
-    gc.collect()
-    with context.current():
-        context.synchronize(number)
-        assert getattr(library, destroy)(stream) == 0
+    with new_stream(device) as number:
+        first = device_memory.put(context, np.arange(1000, dtype="f4"), number)
+        doubled = dyn.jit(lambda x: x * 2)(first)
+        here = dyn.device_put(np.ones(1000, "f4"), device.name)
+        both = dyn.jit(lambda x, y: x + y)(here, doubled)
+        del first, doubled
+        np.testing.assert_array_equal(both.to_numpy(), np.arange(1000) * 2 + 1)
+        del both, here

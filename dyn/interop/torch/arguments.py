@@ -34,7 +34,9 @@ def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
     """Properties of an argument that decide about the program, beside those that dyn.jit looks at itself."""
     kind = unsupported(tensor)
     if kind is not None:
-        raise UnsupportedOpError(f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU.")
+        raise UnsupportedOpError(
+            f"{kind}.", loc=user_loc(), remedy="pass a plain, dense torch.Tensor on the CPU or a GPU."
+        )
     same = next((number for number, other in enumerate(before) if other is tensor), None)
     has_gradient = tensor.requires_grad and torch.is_grad_enabled()
     is_leaf = not has_gradient or tensor.is_leaf

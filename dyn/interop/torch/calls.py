@@ -38,6 +38,7 @@ from dyn.call import (
 )
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
+from dyn.interop.torch.devices import autocasts
 from dyn.interop.torch.fallback import unsupported
 from dyn.interop.torch.plans import Plain, Plan, Returned, Tensor
 from dyn.interop.torch.results import Outputs
@@ -49,8 +50,7 @@ from dyn.trace.pytree import unflatten
 
 def torch_state() -> Any:
     """PyTorch's state as a part of a program's key: default dtype, autocast, gradient mode."""
-    autocast = torch.is_autocast_enabled("cpu")
-    return torch.get_default_dtype(), autocast and torch.get_autocast_dtype("cpu"), torch.is_grad_enabled()
+    return torch.get_default_dtype(), autocasts(), torch.is_grad_enabled()
 
 
 def entry_state(

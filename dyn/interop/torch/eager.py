@@ -29,6 +29,7 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.hosts import TORCH
+from dyn.interop.torch.devices import CPU
 from dyn.interop.torch.layouts import Order, order_by_size
 from dyn.interop.torch.sizes import SYMBOLIC, as_dim, as_dyn
 from dyn.interop.torch.tensors import Record, inverse, is_traced, known_dtype, record_of
@@ -365,7 +366,8 @@ class EagerOperation:
                     tensors[leaf.number] = leaf.made(arrays)
                 leaves.append(tensors[leaf.number])
             else:
-                leaves.append(leaf.made(arrays) if isinstance(leaf, _Number) else leaf)
+                made = leaf.made(arrays) if isinstance(leaf, _Number) else leaf
+                leaves.append(CPU if isinstance(made, torch.device) else made)  # the arrays are this machine's
         args, kwargs = tree_unflatten(leaves, self.tree)
         with torch.no_grad(), _behind_autocast() if self.has_autocast_behind else nullcontext():
             returned = _by_return(self.func, self.func(*args, **kwargs))

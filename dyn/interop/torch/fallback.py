@@ -13,6 +13,7 @@ import torch
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
 from dyn.interop.fallback import Failure, listed_pieces, warn
+from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.eager import Piece
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at
@@ -50,7 +51,7 @@ def unsupported(tensor: torch.Tensor) -> str | None:
         return "a nested tensor"
     if tensor.layout is not torch.strided:
         return f"a tensor of the layout {tensor.layout}"
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in KINDS:
         return f"a tensor on {tensor.device}"
     return f"a tensor of {tensor.dtype}" if dyn_dtype(tensor.dtype) is None else None
 

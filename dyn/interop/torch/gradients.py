@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
+from dyn.interop.torch.devices import NO_AUTOCASTS, autocast, common_device
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
@@ -84,10 +85,10 @@ class Derivative:
         if self.half is None or not given:
             return [None] * len(self.inputs)
         program = self.half.program_without(frozenset(range(len(cotangents))) - given)
-        with limited():
-            pulled = program(
-                tuple([tensor.detach() for tensor in residuals]), tuple([one for one in cotangents if one is not None])
-            )
+        own = [one for one in cotangents if one is not None]
+        where = common_device([tensor.device for tensor in (*residuals, *own)])
+        with limited():  # numbers of the processor's go along
+            pulled = program(tuple([tensor.detach().to(where) for tensor in residuals]), tuple(own))
         if self.memory == "low":
             native_runtime().trim()
         if len(given) == len(cotangents):
@@ -205,7 +206,7 @@ def differentiated(
 
     def run(*cotangents: Tracer) -> Any:
         given = [_cotangent(tracing, one, value) for one, value in zip(outputs.values(), cotangents, strict=True)]
-        with tracing.active(), torch.autocast("cpu", enabled=False), anchored():
+        with tracing.active(), autocast(NO_AUTOCASTS), anchored():
             pulled = _pulled([one.tensor for one in outputs.values()], leaves, given)
             used[:] = [number for number, one in enumerate(pulled) if one is not None]
             return [record_of(tracing.taken(one)).value for one in pulled if one is not None]

@@ -58,8 +58,10 @@ def jit(
 
     An operation that dyn has no form of runs in eager PyTorch, in the midst of the program. A call that cannot be
     traced or compiled at all is made by PyTorch, and so are later ones like it; calls with tensors that are not dense
-    arrays on the CPU are among them. A :class:`FallbackWarning` says what, where and why, once, and ``explain()`` says
-    it again.
+    arrays, on the CPU or on one GPU, are among them. A :class:`FallbackWarning` says what, where and why, once, and
+    ``explain()`` says it again.
+
+    A function of tensors on a GPU runs there, on PyTorch's current stream.
 
     Args:
         function: a function or module, or a ``torch.export.ExportedProgram``, whose own checks of sizes stay: those

@@ -12,6 +12,7 @@ import torch
 from torch.utils._pytree import tree_unflatten
 
 from dyn import api
+from dyn.array import OWN
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.hosts import TORCH
@@ -19,6 +20,7 @@ from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
 from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
+from dyn.interop.torch.devices import DeviceNeeded, RowsNeeded, autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
 from dyn.interop.torch.eager import Piece, cut
 from dyn.interop.torch.gradients import Derivative, Given, spent
@@ -115,6 +117,8 @@ class TensorProgram:
         #: How often tensors, by identity, were elsewhere than where a program like this one had captured them.
         self._moves: dict[int, int] = {}
         self._giving = lock()
+        #: Where it runs: a trace may find that it needs another one than its arguments say.
+        self.device = common_device([type.device for type in types])
         self._compiled = self._of(())
 
     @property
@@ -141,10 +145,12 @@ class TensorProgram:
         traced.__name__ = traced.__qualname__ = self.owner._name
         sizes = tuple([tuple(value.shape) for value in values if value is not None])
         shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
+        device = device_name(self.device)
         if self.declared is not None:
-            function = api.jit(traced, shapes=shapes | {"args": self.declared.axes}, dims=self.declared.dims)
+            axes = shapes | {"args": self.declared.axes}
+            function = api.jit(traced, shapes=axes, dims=self.declared.dims, device=device)
         else:
-            function = api.jit(traced, shapes=shapes or None)
+            function = api.jit(traced, shapes=shapes or None, device=device)
         compiled = _Compiled(function, hidden, types)
         return compiled
 
@@ -154,6 +160,13 @@ class TensorProgram:
             known = {one.key: one for one in (*self.hidden, *hidden)}
             if len(known) > len(self.hidden):
                 self._compiled = self._of(tuple({**known, **{one.key: one for one in self.hidden}}.values()))
+
+    def _move_to(self, device: torch.device) -> None:
+        """Have it run on a device, of which a trace has found tensors."""
+        with self._giving:
+            if self.device != device:
+                self.device = device
+                self._compiled = self._of(self.hidden)
 
     def follow(self, last: TensorProgram) -> None:
         """Give it what the last program for such calls was given, and tensors that have moved too often since."""
@@ -197,6 +210,10 @@ class TensorProgram:
                 self.give([self._seed(error.generator)])
             except StartsNeeded:
                 self._has_starts = True
+            except DeviceNeeded as error:
+                self._move_to(error.device)
+            except RowsNeeded as error:
+                self.give([MovingTensor(error.tensor)])
             except HiddenNeeded as error:
                 self.give(error.hidden)
             except SizesNeeded:
@@ -219,7 +236,7 @@ class TensorProgram:
     ) -> Any:
         results, plan = outputs.results, outputs.plan
         if not tensors:  # programs without arguments have NumPy's results
-            results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(one) for one in results]
+            results = [one if isinstance(one, torch.Tensor) else TORCH.wrap(OWN.borrow(one)) for one in results]
         if plan.derivative is not None:
             call = self._eager_call(plan, plan.derivative, tensors)
             results = plan.derivative.attached(results, tensors, plan.captured, call)
@@ -229,14 +246,14 @@ class TensorProgram:
 
     def _eager_call(self, plan: Plan, derivative: Derivative, tensors: Sequence[torch.Tensor]) -> EagerCall:
         """The call as the function as it is would make it, for second derivatives."""
-        dtype, autocast, _ = torch_state()
+        dtype, autocasts, _ = torch_state()
 
         def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
             self.owner._say(
                 Failure("a second derivative (create_graph=True), for which it is called again.", user_loc())
             )
             args, kwargs = self._arguments(tensors)
-            with torch.autocast("cpu", dtype=autocast or None, enabled=autocast is not False, cache_enabled=False):
+            with autocast(autocasts):
                 return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
 
         def refusal() -> str | None:
@@ -328,6 +345,7 @@ class TensorProgram:
             return False
         if (
             self._has_starts
+            or self.device.type != "cpu"
             or self.hidden
             or self.failure is not None
             or any(self.pieces)
@@ -346,7 +364,7 @@ class TensorProgram:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
         options = self.owner._options
-        tracing = Tracing(trace, None if options.strict else cut, self._has_starts, options.memory)
+        tracing = Tracing(trace, None if options.strict else cut, self._has_starts, options.memory, self.device)
         try:
             outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from dyn.interop.torch.composites import refuse_second_derivatives
+from dyn.interop.torch.devices import autocast, autocasts
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.regions import Needs, here, value_of
 from dyn.interop.torch.tracing import HIGHER_ORDER, Tracing
@@ -37,7 +38,7 @@ class Recorded:
 
     def __init__(self, tracing: Tracing, keys: Mapping[Any, int]) -> None:
         self.tracing, self.keys = tracing, keys
-        self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        self.autocasts = autocasts()
 
     def alias(self, tensor: Any) -> Any:
         """A tensor from outside, of which autograd knows nothing but what the region does with it."""
@@ -52,11 +53,10 @@ class Recorded:
         ``others`` stand in the place of tensors that it closes over, by their identity.
         """
         tracing, drawn = self.tracing, self.tracing.keys.position
-        enabled, dtype = self.autocast
         tracing.keys.go_to(self.keys)
         with (
             tracing.scope() as scope, tracing.keys.drawing_in(here(), step), torch.enable_grad(),
-            torch.autocast("cpu", dtype=dtype, enabled=enabled, cache_enabled=False),
+            autocast(self.autocasts),
         ):  # fmt: skip
             with _InPlaceOf(others):
                 made = [one for one in tree_leaves(run()) if is_differentiable(one)]

@@ -209,6 +209,13 @@ class Collector:
             whole = leaf if leaf._base is None else leaf._base
             number = self._memory(whole, storage.value, storage.order, storage)
             return Tensor("result", number, storage.order, self._calls(record))
+        if leaf.fake_device != self.tracing.device:
+            raise NotYetError(
+                f"{self.name}() returns or leaves a tensor on {leaf.fake_device} that it has computed on "
+                f"{self.tracing.device}.",
+                loc=user_loc(),
+                remedy=f"return it on {self.tracing.device}, and call .to({str(leaf.fake_device)!r}) of that.",
+            )
         # It alone is returned of its memory: no more is computed than it needs.
         value, order = record.value, record.order
         memory = value if order is None else dnp.transpose(value, order)

@@ -34,6 +34,7 @@ from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, 
 from dyn.forking import lock
 from dyn.hosts import TORCH
 from dyn.interop import conditions
+from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
@@ -115,10 +116,11 @@ class Tracing(TorchDispatchMode):
 
     def __init__(
         self, trace: Trace, otherwise: Callable[..., Any] | None = None, has_starts: bool = False,
-        memory: Memory = "default",
+        memory: Memory = "default", device: torch.device = CPU,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.trace = trace
+        #: The trace that it writes to, and the device that the program runs on.
+        self.trace, self.device = trace, device
         #: How much gradients compute again.
         self.memory: Memory = memory
         #: Whether arguments are known to start where their memory does.
@@ -183,10 +185,13 @@ class Tracing(TorchDispatchMode):
         found = self.stand_ins.get(id(tensor)) or self.captured.get(id(tensor))
         if found is None:
             self.on_capture(tensor)
+            require_device(self.device, tensor.device)
+            if tensor.device.type != "cpu" and not tensor.is_contiguous():  # a program reads rows, and here no copy
+                raise RowsNeeded(tensor)
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             number = len(self.captured)
             with torch._C.DisableTorchFunction():  # each use of it looks first whether it lies there still
-                array = TORCH.borrow(plain)
+                array = TORCH.captured(plain)
             with outside_of_regions(self.trace):
                 value = Tracer(self.trace, self.trace.captured(array, dtype, tuple(tensor.shape), "parameter"))
                 made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
@@ -236,6 +241,8 @@ class Tracing(TorchDispatchMode):
             _check_history(args)
         args = tuple([self._all_taken(arg) for arg in args])
         kwargs = {name: self._all_taken(arg) for name, arg in kwargs.items()} if kwargs else {}
+        if self.device.type != "cpu":
+            check_devices(func, args, kwargs)
         if self.otherwise is None or not isinstance(func, OpOverload) or torch.Tag.inplace_view in func.tags:
             return self._traced(func, args, kwargs)
         versions = self._versions(args, kwargs) if _is_written(func) else []
@@ -359,10 +366,10 @@ class Tracing(TorchDispatchMode):
 
     def fresh(self, value: Tracer) -> Any:
         """A traced tensor that has a value and memory of its own."""
-        return self._fresh(value, torch.device("cpu"), None)
+        return self._fresh(value, CPU, None)
 
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        device = _device(args, kwargs)
+        device = result_device(args, kwargs)
         made = converter.run(self, args, kwargs)
         order = converter.order(args, kwargs)
         if isinstance(made, Tracer):
@@ -376,7 +383,9 @@ class Tracing(TorchDispatchMode):
             return None
         dtype = torch_dtype(value.element_type)
         assert dtype is not None, "values of a trace of PyTorch have dtypes of its"
-        return self.maker.fresh(value, dtype, device, order)
+        made = self.maker.fresh(value, dtype, device, order)
+        require_device(self.device, made.fake_device)
+        return made
 
     def viewed(self, func: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         several = not isinstance(func._schema.returns[0].type, torch.TensorType)
@@ -400,7 +409,7 @@ class Tracing(TorchDispatchMode):
             if not view.in_rows or record is None:
                 raise
             # Our strides are not PyTorch's to the last: what it views, and we cannot, is a tensor of its own.
-            return self._fresh(record.value, _device(args, kwargs), None)
+            return self._fresh(record.value, result_device(args, kwargs), None)
         if record is not None:
             if view.in_rows and view.order is None and parent.is_dense:  # of other orders PyTorch found the view's
                 record.order = order_by_size([as_dim(stride) for stride in made.stride()])
@@ -593,19 +602,6 @@ def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset
     """A view of a whole memory as a key."""
     view = (tuple(map(as_dim, sizes)), tuple(map(as_dim, strides)), as_dim(offset))
     return root.storage.value.dims, root.storage.order, view
-
-
-def _device(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.device:
-    """Where results are: where it is said, or where the first tensor is."""
-    said = kwargs.get("device")
-    if said is not None:
-        return torch.device(said)
-    for arg in args:
-        if isinstance(arg, FakeTensor):
-            return arg.fake_device
-        if isinstance(arg, list | tuple) and arg and isinstance(arg[0], FakeTensor):
-            return arg[0].fake_device
-    return torch.device("cpu")
 
 
 @functools.cache
