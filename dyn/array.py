@@ -13,7 +13,7 @@ from dyn import config, dtypes
 from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, export_dlpack, host_of
 from dyn.hosts.dlpack import CPU
-from dyn.runtime.device_memory import DeviceArray, parse_device, put
+from dyn.runtime.device_memory import DeviceArray, copied, parse_device, put
 from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 from dyn.trace.context import current_trace, installed_namespace
@@ -387,6 +387,10 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     for another dtype, bytes in another order, elements that are not aligned. Numbers and lists become what
     ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
     """
+    adapter = adapter_of(value)
+    held = None if adapter is None or adapter is NUMPY else adapter.borrow(value)
+    if isinstance(held, DeviceArray):
+        return _converted_there(value, held, dtype, copy)
     if copy is False:
         return value if isinstance(value, Array) and _is_of(value, dtype) else _made(_taken_over(value, dtype))
     if isinstance(value, Array) and copy is not True:
@@ -395,7 +399,7 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
         return _made(value.copy(order="K"))
     host = host_of(value)
     if host is not None:
-        data = as_numpy(host.view(value))
+        data = as_numpy(host.view(value) if held is None else held)
     else:
         data = as_numpy(np.asarray(value))
         if dtype is None and data.dtype.kind in "fc":
@@ -406,6 +410,16 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     if host is None and dtype is not None:
         check_integers(value, element)
     return _made(np.array(data, element.np))
+
+
+def _converted_there(value: Any, held: DeviceArray, dtype: Any, copy: bool | None) -> Array:
+    """An array on a GPU as a :class:`Array` there: a copy, unless it is one already or ``copy`` is False."""
+    made = value if isinstance(value, Array) else _made(held if copy is False else copied(held))
+    if _is_of(made, dtype):
+        return made
+    if copy is False:
+        raise needs_copy("asarray", f"a {type(value).__name__} of {made.dtype}", f" of {dtypes.dtype(dtype).name}")
+    return made.astype(dtype)
 
 
 def _is_of(value: Array, dtype: Any) -> bool:

@@ -9,15 +9,17 @@ it closes over are parameters of that, so that new ones need no other code.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dyn import config
 from dyn.api import Jitted, jit
-from dyn.array import OWN, adapter_of, from_device, from_numpy, result_host
+from dyn.array import OWN, adapter_of, device_put, from_device, from_numpy, result_host
 from dyn.errors import DynError
 from dyn.forking import lock
+from dyn.runtime.device_memory import parse_device
 from dyn.specialize.arguments import read_leaf
 from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
 from dyn.specialize.placement import placement_for
@@ -44,17 +46,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 # ---- functions of the user's -----------------------------------------------------------------------------------------
 
 
-def call_traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, numbers: bool = True) -> Any:
+def call_traced(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, numbers: bool = True,
+    device: str | None = None,
+) -> Any:  # fmt: skip
     """``fn(*args, **kwargs)``, traced now and compiled unless an equal program was.
 
     Arrays are arguments of the program, and Python numbers are if ``numbers`` says so; everything else goes to ``fn``
-    as it is. Results are of the arrays' kind.
+    as it is. Results are of the arrays' kind. It runs where the arrays are, or on ``device``.
     """
     leaves, tree = flatten((args, kwargs))
-    return call_leaves(fn, getattr(fn, "__name__", "function"), leaves, tree, numbers=numbers)
+    return call_leaves(fn, getattr(fn, "__name__", "function"), leaves, tree, numbers=numbers, device=device)
 
 
-def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True) -> Any:
+def call_leaves(
+    fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True,
+    device: str | None = None,
+) -> Any:  # fmt: skip
     """Make a traced call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
     load_compiler()
     leaves = list(leaves)
@@ -81,7 +89,7 @@ def call_leaves(fn: Callable[..., Any], name: str, leaves: list[Any], tree: Tree
     ]
     with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
         traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
-    placement = placement_for(values, None, name)
+    placement = placement_for(values, device, name)
     version = build(traced, shapes=[array.shape for array in arrays], placement=placement)
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
     returned = from_numpy if placement is None else from_device
@@ -208,8 +216,10 @@ class _Call:
     wrappers, where they are carried.
     """
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Any) -> None:
-        self.fn, self.args, self.kwargs = fn, args, kwargs
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Any, device: str | None
+    ) -> None:
+        self.fn, self.args, self.kwargs, self.device = fn, args, kwargs, device
         self.parts, self.tree = flatten(given)
         self.places = [n for n, leaf in enumerate(self.parts) if type(leaf) in CARRIED or is_array(leaf)]
         self.carried = [self.parts[place] for place in self.places]
@@ -229,7 +239,7 @@ class _Call:
             return None
         kinds = tuple([(n, type(leaf) is CarriedSize) for n, leaf in zip(self.places, self.carried, strict=True)])
         parts = tuple([None if part is None else Static("", part) for part in self.parts])
-        return (self.fn, self.tree, kinds, parts)
+        return (self.fn, self.tree, kinds, parts, self.device)
 
 
 def call_eagerly(
@@ -240,21 +250,44 @@ def call_eagerly(
     Sizes and Python numbers are arguments of the program as well, where the annotations of ``fn`` let them be: others
     need no program of their own. The results are of the arrays' kind, ``dyn.Array`` where there are none. ``told``
     makes the next such call, if it can.
+
+    With ``device=``, of a function that has it, what is made of nothing but numbers is made there; what is computed of
+    arrays is computed where these are, and put there.
     """
-    result = _result(fn, args, kwargs, told)
-    return result if any(map(is_array, flatten((args, kwargs))[0])) else from_numpy(OWN, result)
+    device = _device_of(fn, kwargs)
+    has_arrays = any(map(is_array, flatten((args, kwargs))[0]))
+    if device is None:
+        result = _result(fn, args, kwargs, told)
+        return result if has_arrays else from_numpy(OWN, result)
+    result = _result(fn, args, {**kwargs, "device": None}, None, None if has_arrays else device)
+    leaves, tree = flatten(result)
+    return unflatten(tree, [device_put(leaf, device) for leaf in leaves])
 
 
-def _result(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], told: EagerFunction | None) -> Any:
+def _device_of(fn: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:
+    """The device that a call says its results are to be on; None where it says nothing. ArgumentError for no name."""
+    device = kwargs.get("device")
+    if device is None or "device" not in inspect.signature(fn).parameters:
+        return None
+    name = str(device)
+    parse_device(name)
+    return name
+
+
+def _result(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], told: EagerFunction | None,
+    device: str | None = None,
+) -> Any:  # fmt: skip
+    """The result of a call, on ``device`` if that is given, or else where its arrays are."""
     literals = told is None or told.programs < MOST_LITERALS
     given = with_carried(fn, args, kwargs, literals=literals)
-    call = _Call(fn, args, kwargs, (args, kwargs) if given is None else given)
+    call = _Call(fn, args, kwargs, (args, kwargs) if given is None else given, device)
     key = call.key()
     if given is not None and _PROGRAMS.is_useless(key):
-        call = _Call(fn, args, kwargs, (args, kwargs))
+        call = _Call(fn, args, kwargs, (args, kwargs), device)
         given, key = None, call.key()
     if key is None:
-        return call_traced(fn, args, kwargs, numbers=False)
+        return call_traced(fn, args, kwargs, numbers=False, device=device)
     known = _PROGRAMS.find(key)
     program = _program(call) if known is None else known
     try:
@@ -264,7 +297,7 @@ def _result(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
             raise
         # The error of a known program tells of the line that it was first made for, and one with sizes that are dims
         # of those: a new program has them as numbers, and tells of this line.
-        result = call_traced(fn, args, kwargs, numbers=False)
+        result = call_traced(fn, args, kwargs, numbers=False, device=device)
         if known is None and program.cache_info().compiles == 0:
             _PROGRAMS.keep(key, None)
         return result
@@ -290,4 +323,4 @@ def _program(call: _Call) -> Jitted:
         return fn(*args, **kwargs)
 
     program.__name__ = fn.__name__
-    return jit(program)
+    return jit(program, device=call.device)

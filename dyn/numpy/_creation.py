@@ -12,7 +12,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.array import asarray as own_asarray
-from dyn.array import needs_copy
+from dyn.array import device_put, needs_copy
 from dyn.dtypes import DType
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
@@ -347,12 +347,16 @@ def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: boo
     is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back itself
     unless ``copy`` is True. Raises InvalidValueError where ``copy`` is False and a copy is needed.
     """
-    check_device("asarray", device)
     if found_trace(x) is None:
         parts = isinstance(x, list | tuple) and _holds_arrays(x)
         if parts and copy is False:
             raise needs_copy("asarray", f"a {type(x).__name__} of arrays")
-        return own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
+        made = own_asarray(stack_lists(x) if parts else x, dtype, copy=copy)
+        there = made if device is None else device_put(made, str(device))
+        if there is not made and copy is False:
+            raise needs_copy("asarray", f"a {type(x).__name__} on {made.device}", f" on {there.device}")
+        return there
+    check_device("asarray", device)
     value = _in_trace(x, dtype)
     if copy is False and not (value is x or (is_array(x) and value.dtype == x.dtype)):
         raise needs_copy("asarray", f"a {type(x).__name__}")
@@ -379,7 +383,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """An object with ``__dlpack__`` as an array.
 
     Its memory may be written to by others, and arrays of dyn do not change: it is copied, unless ``copy=False``
-    promises that nobody writes to it any more. UnsupportedOpError for an object on another device.
+    promises that nobody writes to it any more. It stays on its device, unless another one is said.
     """
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise UnsupportedOpError(

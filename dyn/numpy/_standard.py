@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.backends.devices import devices
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError
+from dyn.runtime.device_memory import parse_device
 from dyn.source import user_loc
 from dyn.trace.lift import default_float, settled_dtype
 
@@ -38,9 +40,14 @@ def check_version(api_version: str | None) -> None:
 
 
 def check_device(what: str, device: object) -> None:
-    """Raise ArgumentError for a device that arrays cannot be on: all are on the CPU. None is that of the others."""
-    if device is not None and str(device) not in ("cpu", "cpu:0"):
-        raise ArgumentError(f"{what}: there is no device {device!r}.", loc=user_loc(), remedy='use "cpu".')
+    """Raise ArgumentError for a device in a trace: its arrays are all where the program runs. None and the processor,
+    which they say that they are on, stand for that."""
+    if device is not None and parse_device(str(device)) is not None:
+        raise ArgumentError(
+            f"{what}: device={device!r} in a program, whose arrays are all where it runs.",
+            loc=user_loc(),
+            remedy="leave it out, and run the program there: by jit(device=…), or by arguments that are there.",
+        )
 
 
 class _Info:
@@ -56,11 +63,11 @@ class _Info:
 
     def devices(self) -> list[str]:
         """The devices that ``device=`` takes."""
-        return ["cpu"]
+        return list(map(str, devices()))
 
     def default_dtypes(self, *, device: object = None) -> dict[str, np.dtype[Any]]:
         """The dtypes of what is made without one, by what it is."""
-        check_device("default_dtypes", device)
+        _check_name(device)
         return {
             "real floating": default_float().np,
             "complex floating": settled_dtype(dtypes.complex128).np,
@@ -70,9 +77,15 @@ class _Info:
 
     def dtypes(self, *, device: object = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
         """The standard's dtypes by name, all of them or those of a kind, or of several."""
-        check_device("dtypes", device)
+        _check_name(device)
         wanted = _kinds(kind)
         return {d.name: d.np for d in dtypes.ALL if d.kind in wanted and _in_standard(d)}
+
+
+def _check_name(device: object) -> None:
+    """Raise ArgumentError for the name of no device. The dtypes are those of all."""
+    if device is not None:
+        parse_device(str(device))
 
 
 def _kinds(kind: str | tuple[str, ...] | None) -> set[Kind]:

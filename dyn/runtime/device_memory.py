@@ -192,6 +192,17 @@ def put(context: Context, array: NumpyArray, stream: int = DEFAULT_STREAM) -> De
     return DeviceArray(context, block.address, dense.shape, dense.dtype, block, stream)
 
 
+def copied(array: DeviceArray) -> DeviceArray:
+    """A copy of an array on its device and stream."""
+    context, stream = array.context, array.stream
+    block = Block.allocate(context, array.nbytes, stream)
+    if array.nbytes:
+        with context.current():
+            sizes = (ctypes.c_void_p(block.address), ctypes.c_void_p(array.address), ctypes.c_size_t(array.nbytes))
+            context.driver.call("on_device", *sizes, ctypes.c_void_p(stream))
+    return DeviceArray(context, block.address, array.shape, array.dtype, block, stream)
+
+
 def is_on_device(value: Any) -> bool:
     """Whether an object with DLPack's protocol says that it is in the memory of a GPU that dyn has a name for."""
     return int(value.__dlpack_device__()[0]) in _FAMILIES
