@@ -287,6 +287,10 @@ class Jitted(NativeCallable):
                 )
             from dyn.explain.log import log_miss
 
+            if placement is None:
+                from dyn.call import begin_loading
+
+                begin_loading()
             made_for = self._made_for(bound, leaves)
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -25,6 +26,8 @@ from dyn.backends.device_programs import DeviceProgram
 from dyn.backends.free_memory import is_dense
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
+from dyn.backends.runtime import native_runtime
+from dyn.backends.workers import begin_apart
 from dyn.config import Config
 from dyn.dtypes import DType, Kind
 from dyn.forking import lock
@@ -660,6 +663,19 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
 
 def _addresses(*, copies: bool) -> list[int]:
     return addresses(trace_variable(), config.context_variable(), entry_functions(copies=copies))
+
+
+@lru_cache(maxsize=1)
+def begin_loading() -> None:
+    """Load the native runtime and the native entry in a thread of its own, which compiles them where they are not on
+    disk: every first call needs them at its end, and traces meanwhile, which leaves a processor idle."""
+
+    def load() -> None:
+        native_runtime()
+        if config.current().fast_call and fast_path() is None and threading.main_thread().is_alive():
+            _ENTRY.get(lambda: _addresses(copies=False))
+
+    begin_apart(load)
 
 
 class CallTable:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
@@ -42,6 +43,22 @@ def run_apart(works: Sequence[Callable[[], T]]) -> list[T]:
     if not works:
         return []
     return _Batch(works).run()
+
+
+def begin_apart(work: Callable[[], object]) -> None:
+    """Have a thread do ``work``, which makes what others will need, with the settings of the caller; do not wait.
+
+    Nobody sees its errors: who needs what it could not make tries again. Nothing is begun where there is no thread for
+    it.
+    """
+
+    def run() -> None:
+        with suppress(BaseException):
+            work()
+
+    if threading.main_thread().is_alive() and fits(_THREAD_BYTES):
+        with suppress(RuntimeError):
+            threading.Thread(target=copy_context().run, args=(run,), name="dyn-compile", daemon=False).start()
 
 
 class _Batch(Generic[T]):

@@ -9,7 +9,7 @@ import pytest
 
 from dyn import config
 from dyn.backends import workers
-from dyn.backends.workers import run_apart
+from dyn.backends.workers import begin_apart, run_apart
 
 
 def test_results_come_in_order_from_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +51,32 @@ def test_without_a_thread_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_memory_for_a_thread_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "fits", lambda size: False)
     assert run_apart([threading.get_ident] * 3) == [threading.get_ident()] * 3
+
+
+def test_begun_work_has_the_callers_settings_and_its_errors_are_nobodys() -> None:
+    seen: list[str] = []
+    done = threading.Event()
+
+    def work() -> None:
+        seen.append(config.current().default_float)
+        done.set()
+        raise SystemExit
+
+    with config.override(default_float="float64"):
+        begin_apart(work)
+    assert done.wait(60)
+    assert seen == ["float64"]
+
+
+@pytest.mark.parametrize("missing", ["thread", "memory"])
+def test_nothing_is_begun_without_a_thread(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if missing == "thread":
+        monkeypatch.setattr(threading.Thread, "start", start)
+    else:
+        monkeypatch.setattr(workers, "fits", lambda size: False)
+    seen: list[int] = []
+    begin_apart(lambda: seen.append(1))
+    assert not seen

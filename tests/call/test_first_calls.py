@@ -125,6 +125,32 @@ def test_a_thread_that_dies_in_the_middle_of_a_first_call() -> None:
     finished(result, "SystemError\n[True, True, True] 1\n")
 
 
+def test_a_first_trace_that_fails_is_the_end_while_the_runtime_is_compiled() -> None:
+    result = run("""
+        f = dyn.jit(lambda x: x + undefined)
+        try:
+            f(np.ones(3))
+        except NameError:
+            print("bye")
+        """)
+    finished(result, "bye\n")
+
+
+def test_a_fork_while_the_runtime_is_compiled() -> None:
+    """In a first trace, whose function forks: parent and child both get what was begun."""
+    result = run("""
+        pids = []
+        def forks(x):
+            pids.append(os.fork())
+            return x + 1
+        sums = dyn.jit(forks)(np.ones(3)).sum()
+        if pids == [0]:
+            os._exit(0 if sums == 6 else 1)
+        print(sums, os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]))
+        """)
+    finished(result, "6.0 0\n")
+
+
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 _INTERRUPT = """
