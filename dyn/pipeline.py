@@ -26,7 +26,7 @@ from dyn.ir.nested import in_regions
 from dyn.ir.parts import split_complex
 from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
-from dyn.ir.verifier import verify
+from dyn.ir.verifier import Verifier
 from dyn.lower.chosen import chosen_variants
 from dyn.lower.host import HostProgram, Space, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
@@ -81,12 +81,13 @@ class Optimized:
 def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
     """Lower a traced function to kernels and a host program: everything above machine code. Pure."""
     settings = config.current()
-    function = _checked(traced.function, "trace", settings.verify_ir)
+    verified = Verifier().verify if settings.verify_ir else _unverified
+    function = verified(traced.function, "trace")
     if settings.dump:
         record.texts["trace"] = print_function(function)
     for step in PIPELINE:
         with record.timed(step.__name__):
-            function = _checked(step(function), step.__name__, settings.verify_ir)
+            function = verified(step(function), step.__name__)
         if settings.dump:
             record.texts[step.__name__] = print_function(function)
     with record.timed("stitch"):
@@ -112,8 +113,8 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
     return Optimized(function, plan, launches, host, target, useless, called, settings.optimize)
 
 
-def _checked(function: Function, step: str, verify_ir: bool) -> Function:
-    return verify(function, step) if verify_ir else function
+def _unverified(function: Function, after: str) -> Function:
+    return function
 
 
 @dataclass(frozen=True, eq=False, slots=True)

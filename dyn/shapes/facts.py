@@ -588,6 +588,18 @@ class Facts:
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
+    def includes(self, others: Facts) -> bool:
+        """Whether all that was declared and assumed of other facts was of these too: they imply whatever those do.
+
+        By what was said, and not by what follows from it: facts that say as much in other words do not include them.
+        """
+        if self is others:
+            return True
+        declared = self._declarations
+        if any(declared.get(symbol) != declaration for symbol, declaration in others._declarations.items()):
+            return False
+        return others._assumed.keys() <= self._assumed.keys()
+
     @property
     def relations(self) -> tuple[Relation, ...]:
         """Every relation that was assumed, in order. They, and the declarations, are what a call has to satisfy."""
