@@ -26,7 +26,7 @@ from dyn.errors import (
     ShapeError,
     TraceError,
 )
-from dyn.hosts import NUMPY, Host
+from dyn.hosts import NUMPY, Host, keeps_order
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
 from dyn.shapes import NamedDim, format_dim
@@ -180,7 +180,8 @@ class Jitted(NativeCallable):
         arrays = self._arrays(leaves)
         version, made = self._version(viewed, leaves, arrays)
         self._hits += not made
-        result = version.call(arrays, () if viewed is bound else self._originals(bound))
+        originals = () if viewed is bound else self._originals(bound)
+        result = version.call(arrays, originals, any_order=keeps_order(host))
         self._accept(args, kwargs, bound, version)
         self._use_up(bound, version)
         return from_numpy(host, result)
@@ -562,11 +563,12 @@ class Compiled:
         viewed, host = jitted._viewed(bound)
         if self.version.program.placement.on_device:
             return from_device(host, self._call_numpy(viewed, None))
-        result = self._call_numpy(viewed, () if viewed is bound else jitted._originals(bound))
+        originals = () if viewed is bound else jitted._originals(bound)
+        result = self._call_numpy(viewed, originals, any_order=keeps_order(host))
         jitted._use_up(bound, self.version)
         return from_numpy(host, result)
 
-    def _call_numpy(self, bound: Bound, beside: Sequence[Array] | None) -> Any:
+    def _call_numpy(self, bound: Bound, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
         jitted = self.stage.jitted
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
@@ -589,7 +591,7 @@ class Compiled:
         if not self.version.traced.matches(arrays):
             broken = jitted._broken([self.version], arrays)
             raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
-        return self.version.call(arrays, beside)
+        return self.version.call(arrays, beside, any_order=any_order)
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """``"dhlo"``, ``"kernel"``, and what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a

@@ -31,7 +31,7 @@ from dyn.backends.workers import begin_apart
 from dyn.config import Config
 from dyn.dtypes import DType, Kind
 from dyn.forking import lock
-from dyn.hosts import JAX, NUMPY, TORCH, Host
+from dyn.hosts import JAX, NUMPY, TORCH, Host, keeps_order
 from dyn.hosts.cpython import addresses, fast_path, has_dict_tags
 from dyn.hosts.jax import JaxMaker
 from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
@@ -402,19 +402,21 @@ class Results:
 
     ``tree`` has a result's number in the place of each, and may have arguments and constants; ``finish`` makes of a
     tuple of the results what ``tree`` alone cannot say. ``wraps`` has for each result what makes it of the ndarray,
-    where that is not NumPy's ``host``.
+    where that is not NumPy's ``host``. With ``any_order`` results may lie in the order of axes of the arguments.
     """
 
     tree: Any
     finish: Callable[[Any], Any]
     host: Host = NUMPY
     wraps: tuple[Callable[[Any], Any], ...] = ()
+    any_order: bool = False
 
     @staticmethod
     def of(out_tree: TreeSpec, host: Host) -> Results:
         """The results of a jitted function."""
         numbers = list(range(out_tree.num_leaves))
-        return Results(unflatten(out_tree, numbers), lambda results: unflatten(out_tree, list(results)), host)
+        tree = unflatten(out_tree, numbers)
+        return Results(tree, lambda results: unflatten(out_tree, list(results)), host, any_order=keeps_order(host))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -530,6 +532,8 @@ def _version(
         }
         for value, own in zip(function.results, wraps, strict=True)
     ]
+    if results.any_order and not any(OutputRecord.WRAP in own for own in wraps):
+        version.put(Version.SYMMETRIC, program.symmetric_rank)
     version.put(Version.WRAPS, any(OutputRecord.WRAP in own or OutputRecord.HOLDER in own for own in wraps))
     version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
     version.put(Version.OUTPUT_COUNT, len(outputs))

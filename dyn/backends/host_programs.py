@@ -10,11 +10,13 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dyn import config
+from dyn.backends.axis_order import common_order
 from dyn.backends.base import ObjectBackend
 from dyn.backends.binaries import Built
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
@@ -23,12 +25,13 @@ from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
 from dyn.backends.loaded import register
 from dyn.backends.runtime import native_copies, native_runtime, thread_count
-from dyn.errors import IRError
+from dyn.errors import IRError, ShapeError
 from dyn.forking import lock
 from dyn.ir.core import Function
 from dyn.ir.external import Callee
 from dyn.lower.abi import PROGRAM_NUMBER
 from dyn.runtime.limits import UNANSWERED
+from dyn.stitch.axis_symmetry import symmetric_rank
 
 if TYPE_CHECKING:
     from dyn.lower.host import HostProgram
@@ -369,6 +372,25 @@ class LoadedProgram:
         library is called, nor a Python function, nor one with effects, and captured arrays are read where they lie."""
         outside = self.externals.run_python or self.externals.have_effects
         return not (self._copied or self.interface.calls or outside)
+
+    @cached_property
+    def symmetric_rank(self) -> int:
+        """The rank of the arrays that may lie in any one order of axes, and then run as they lie; 0 for none."""
+        return 0 if self.interface.reuses else symmetric_rank(self.interface.function)
+
+    def call_as_they_lie(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
+        """The results of a call: where it can, of arguments as they lie, and in the order in which they lie."""
+        dense = all(map(is_dense, arguments))
+        order = None if dense or not self.symmetric_rank else common_order(arguments, self.symmetric_rank)
+        if order is not None:
+            try:
+                results = self([a.transpose(order) if a.ndim else a for a in arguments], beside)
+            except ShapeError:
+                pass  # what there is to say is said of the sizes as they were given
+            else:
+                back = tuple(np.argsort(order))
+                return [result.transpose(back) if result.ndim else result for result in results]
+        return self(arguments, beside)
 
     def _frame(self) -> Frame:
         frame = Frame(self._ranks, len(self.interface.function.params), self._dtypes)

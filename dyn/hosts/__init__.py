@@ -18,6 +18,11 @@ NUMPY, TORCH, JAX, FOREIGN = NumpyHost(), TorchHost(), JaxHost(), ForeignHost()
 _CLASSES = (("torch", "Tensor", TORCH), ("jax", "Array", JAX), ("jax.core", "Tracer", JAX))
 
 
+def keeps_order(host: Host) -> bool:
+    """Whether a library's own elementwise operations give results in the order of axes in which arguments lie."""
+    return host in (NUMPY, TORCH)
+
+
 def fast_path() -> str | None:
     """The reason why calls cannot go through the native entry in this process, or None where they can."""
     from dyn.hosts import cpython  # `import dyn` does without

@@ -30,7 +30,9 @@ class NumpyHost:
         return np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
 
     def borrow(self, value: Any) -> NumpyArray | DeviceArray:
-        return self.view(value)
+        """:meth:`view`, but for an array with other strides, which is given as it lies."""
+        strided = type(value) is np.ndarray and value.flags.aligned and value.dtype.isnative
+        return value if strided else self.view(value)
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         return array

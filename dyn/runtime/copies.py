@@ -28,12 +28,13 @@ _SQUARE, _ROWS, _WIDTH = 512, 64, 1 << 15
 _STRIP = 16
 #: Elements of a strip that are loaded before the first of them is stored.
 _GROUP = 4
-#: Bytes of a row that squares side by side write one after the other: half a cache line, which took the least time.
-_SIDE = 32
+#: Bytes of a cache line: so much of what is read across is read at once. What is written is written in order, as many
+#: rows side by side: a processor waits for a line that it writes to, and not for those that it reads.
+_LINE = 64
 #: Copies of fewer bytes take one thread; a thread takes at least _GRAIN bytes.
 _PARALLEL, _GRAIN = 1 << 20, 1 << 18
 #: Elements of a square, by their bytes.
-_SQUARES = {1: 16, 2: 8, 4: 8, 8: 8}
+_SQUARES = {1: 16, 2: 8, 4: 4, 8: 2}
 _ITEMS, _UNITS = (1, 2, 4, 8, 16), (2, 4, 8)
 
 # The words of a copy, in bytes: they are followed by dims, strides of ``from`` and strides of ``to``.
@@ -312,24 +313,24 @@ def _squares(m: Module, item: int) -> None:
         for i, value in enumerate(_transposed(f, values, vector)):
             f.emit(f"store {vector} {value}, ptr {f.at(corner, f.mul(str(i), '%to_step'))}, align 1")
 
-    def strips(begin: str, count: str, across: int) -> None:
-        """So many strips of so many squares each."""
-        with f.count(count) as number:
-            place = f.add(begin, f.mul(number, str(n * across)))
-            with f.count(f.binary("udiv", rows, str(n))) as down:
-                for side in range(across):
-                    square(f.mul(down, str(n)), f.add(place, str(n * side)))
-            with f.count(f.sub("%rows", rows)) as more, f.count(str(n * across)) as i:
-                one(f.add(rows, more), f.add(place, i))
+    def columns(row: str, squares: int) -> None:
+        """All elements of as many rows as so many squares have."""
+        with f.count(f.binary("udiv", length, str(n))) as number:
+            place = f.mul(number, str(n))
+            for down in range(squares):
+                square(f.add(row, str(n * down)), place)
+        with f.count(str(n * squares)) as i, f.count(f.sub("%length", length)) as more:
+            one(f.add(row, i), f.add(length, more))
 
-    across = max(1, _SIDE // (n * item))
-    whole = f.binary("udiv", length, str(n * across))
-    strips("0", whole, across)
-    if across > 1:
-        done = f.mul(whole, str(n * across))
-        strips(done, f.binary("udiv", f.sub(length, done), str(n)), 1)
-    with f.count("%rows") as row, f.count(f.sub("%length", length)) as more:
-        one(row, f.add(length, more))
+    together = _LINE // (n * item)
+    whole = f.binary("udiv", rows, str(n * together))
+    with f.count(whole) as number:
+        columns(f.mul(number, str(n * together)), together)
+    done = f.mul(whole, str(n * together))
+    with f.count(f.binary("udiv", f.sub(rows, done), str(n))) as number:
+        columns(f.add(done, f.mul(number, str(n))), 1)
+    with f.count(f.sub("%rows", rows)) as more, f.count("%length") as place:
+        one(f.add(rows, more), place)
     f.ret()
 
 

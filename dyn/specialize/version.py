@@ -72,9 +72,15 @@ class Version:
         """Make the variants for a call with these arrays."""
         self.program.prepare([array.shape for array in (*arrays, *self.loaded.captured)])
 
-    def call(self, arrays: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()) -> Any:
-        """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``)."""
-        return unflatten(self.traced.out_tree, list(self.loaded(arrays, beside)))  # pyright: ignore[reportArgumentType]  # those of its place
+    def call(
+        self, arrays: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = (), *, any_order: bool = False
+    ) -> Any:
+        """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``).
+
+        With ``any_order`` results may lie in the order of axes in which NumPy's arrays lie.
+        """
+        run: Any = self.on_host.call_as_they_lie if any_order else self.loaded
+        return unflatten(self.traced.out_tree, list(run(arrays, beside)))
 
 
 def make_program(traced: TracedFunction, trace_seconds: float, placement: Placement | None = None) -> Program:

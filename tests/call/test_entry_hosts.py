@@ -41,15 +41,20 @@ def outcome(call: Callable[..., Any], *args: Any) -> Any:
 def _told(part: Any) -> Any:
     kind = type(part)
     if kind.__module__ == "torch":
-        assert part.is_contiguous()
         assert not part.requires_grad
         data = part.view(getattr(sys.modules["torch"], f"int{8 * part.element_size()}")) if _is_narrow(part) else part
-        return kind, str(part.dtype), tuple(part.shape), data.numpy().tobytes()
+        return kind, str(part.dtype), tuple(part.shape), _order_of(data.numpy()), data.numpy().tobytes()
     array = np.asarray(part)
     if kind is np.ndarray:
-        assert part.flags.c_contiguous
         assert part.flags.writeable
-    return kind, array.dtype.str, array.dtype.name, array.shape, array.tobytes()
+    return kind, array.dtype.str, array.dtype.name, array.shape, _order_of(array), array.tobytes()
+
+
+def _order_of(array: Array) -> list[int]:
+    """The axes of several elements, as they lie in memory without gaps, from the outermost on."""
+    order = sorted(range(array.ndim), key=lambda axis: (array.shape[axis] != 1, -array.strides[axis]))
+    assert array.transpose(order).flags.c_contiguous
+    return [axis for axis in order if array.shape[axis] != 1] if array.size else []
 
 
 def _is_narrow(part: Any) -> bool:

@@ -297,8 +297,8 @@ def _define_take(module: Module) -> None:
                 descr = f.load("ptr", f.at(outputs, f.mul(output, str(OutputRecord.BYTES))), OutputRecord.DESCR)
                 hold(f, descr)
                 data = f.load("ptr", input, Tensor.DATA)
-                arguments = [("ptr", descr), ("i32", rank), ("ptr", dims), ("ptr", data), ("ptr", array)]
-                view = f.call("ptr", "@over", arguments)
+                place = [("ptr", dims), ("ptr", "null"), ("ptr", data)]
+                view = f.call("ptr", "@over", [("ptr", descr), ("i32", rank), *place, ("ptr", array)])
                 f.store("ptr", view, slot)
                 f.ret_if(f.is_null(view), "i1", "false")
     f.ret("i1", "true")

@@ -149,6 +149,8 @@ class HostRecord:
 
 #: How deep containers may nest in a plan.
 DEPTH = 24
+#: Arrays of more axes are not read in another order than row by row.
+MOST_ORDERED = 8
 
 
 class Version:
@@ -168,7 +170,9 @@ class Version:
     FAILED = 168
     #: What the program relies on beside its arguments: dicts, and tensors.
     DICTS, DICT_COUNT, TENSORS, TENSOR_COUNT = 176, 184, 192, 200
-    BYTES = 208
+    #: The rank of the arrays whose axes may be permuted, all arguments' and results' alike, or 0.
+    SYMMETRIC = 208
+    BYTES = 216
 
 
 class DictRecord:
@@ -330,7 +334,9 @@ class Frame:
     GIVEN, SPANS, TAKEN_OUT, HOLDERS = 136, 144, 152, 160
     #: Where the program has failed, how many values it told, and these, in memory of their own, or null.
     SITE, VALUE_COUNT, VALUES = 168, 176, 184
-    BYTES = 192
+    #: Null, or the axes of arguments and results from the outermost in memory to the innermost.
+    ORDER = 192
+    BYTES = 200
 
 
 #: A frame of more bytes than this is not put on the stack.

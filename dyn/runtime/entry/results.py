@@ -23,6 +23,7 @@ from dyn.runtime.entry.layout import (
     PyObjects,
     Version,
 )
+from dyn.runtime.entry.order import result_layout
 from dyn.runtime.limits import BLOCK_NAME
 
 
@@ -85,12 +86,13 @@ def _define_release_block(module: Module, block_name: str) -> None:
 
 
 def _define_new_array(module: Module, block_name: str) -> None:
-    """``ptr new_array(frame, record, dims, bytes)``: a new ndarray, or null with an exception set.
+    """``ptr new_array(frame, record, dims, strides, bytes)``: a new ndarray, or null with an exception set.
 
-    Large ones stand on a block of the runtime's pool, which a capsule gives back.
+    ``strides`` are null where it lies row by row. Large ones stand on a block of the runtime's pool, which a capsule
+    gives back.
     """
     _define_over(module, block_name)
-    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
+    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("ptr", "strides"), ("i64", "bytes")]
     f = module.function("new_array", "ptr", params, exported=False, inline=True)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
     rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
@@ -102,13 +104,20 @@ def _define_new_array(module: Module, block_name: str) -> None:
         block.set(call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")]))
     hold(f, descr)  # each constructor takes a reference over
     with f.if_(f.is_null(block.get())):  # where the pool has no memory NumPy has none either, and says so
+        with f.if_(f.icmp("ne", "%strides", "null", "ptr")):
+            arguments = [
+                ("ptr", address(f, "PyArray_Type")), ("ptr", descr), ("i32", rank), ("ptr", "%dims"),
+                ("ptr", "%strides"), ("ptr", "null"), ("i32", "0"), ("ptr", "null"),
+            ]  # fmt: skip
+            f.ret("ptr", call(f, "ptr", "PyArray_NewFromDescr", arguments))
         arguments = [("i32", rank), ("ptr", "%dims"), ("ptr", descr), ("i32", "0")]
         f.ret("ptr", call(f, "ptr", "PyArray_Empty", arguments))
     capsule = _block_capsule(f, block.get(), block_name)
     with f.if_(f.is_null(capsule)):
         drop(f, descr)
         f.ret("ptr", "null")
-    arguments = [("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", block.get()), ("ptr", capsule)]
+    place = [("ptr", "%dims"), ("ptr", "%strides"), ("ptr", block.get())]
+    arguments = [("ptr", descr), ("i32", rank), *place, ("ptr", capsule)]
     f.ret("ptr", f.call("ptr", "@over", arguments))
 
 
@@ -121,16 +130,16 @@ def _block_capsule(f: Function, block: str, block_name: str) -> str:
 
 
 def _define_over(module: Module, block_name: str) -> None:
-    """``ptr over(descr, rank, dims, data, base)``: an ndarray over memory of ``base``'s, or null with an exception.
+    """``ptr over(descr, rank, dims, strides, data, base)``: an ndarray over memory of ``base``; null with an exception.
 
-    It takes the references to ``descr`` and ``base`` over. ``ptr new_shared(frame, record, dims, bytes)`` is one that
-    shares a block with other results of the call.
+    It takes the references to ``descr`` and ``base`` over. ``ptr new_shared(frame, record, dims, strides, bytes)`` is
+    one that shares a block with other results of the call.
     """
-    params = [("ptr", "descr"), ("i32", "rank"), ("ptr", "dims"), ("ptr", "data"), ("ptr", "base")]
+    params = [("ptr", "descr"), ("i32", "rank"), ("ptr", "dims"), ("ptr", "strides"), ("ptr", "data"), ("ptr", "base")]
     f = module.function("over", "ptr", params, exported=False)
     arguments = [
-        ("ptr", address(f, "PyArray_Type")), ("ptr", "%descr"), ("i32", "%rank"), ("ptr", "%dims"), ("ptr", "null"),
-        ("ptr", "%data"), ("i32", str(FRESH)), ("ptr", "null"),
+        ("ptr", address(f, "PyArray_Type")), ("ptr", "%descr"), ("i32", "%rank"), ("ptr", "%dims"),
+        ("ptr", "%strides"), ("ptr", "%data"), ("i32", str(FRESH)), ("ptr", "null"),
     ]  # fmt: skip
     array = call(f, "ptr", "PyArray_NewFromDescr", arguments)
     with f.if_(f.is_null(array)):
@@ -142,7 +151,7 @@ def _define_over(module: Module, block_name: str) -> None:
         f.ret("ptr", "null")
     f.ret("ptr", array)
 
-    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("i64", "bytes")]
+    params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("ptr", "strides"), ("i64", "bytes")]
     f = module.function("new_shared", "ptr", params, exported=False)
     needed = f.and_(f.add("%bytes", "64"), "-64")  # nobody's elements start where another's end
     with f.if_(f.icmp("slt", f.load("i64", "%frame", Frame.SHARED_LEFT), needed)):
@@ -161,21 +170,24 @@ def _define_over(module: Module, block_name: str) -> None:
     hold(f, descr)
     hold(f, capsule)
     rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
-    arguments = [("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", data), ("ptr", capsule)]
+    arguments = [
+        ("ptr", descr), ("i32", rank), ("ptr", "%dims"), ("ptr", "%strides"), ("ptr", data), ("ptr", capsule)
+    ]  # fmt: skip
     f.ret("ptr", f.call("ptr", "@over", arguments))
 
 
 def _define_new_tensor(module: Module) -> None:
-    """``ptr new_tensor(record, dims, bytes, place)``: another library's array over a block, by DLPack.
+    """``ptr new_tensor(record, dims, given, bytes, place)``: another library's array over a block, by DLPack.
 
-    Null where there is none, perhaps with an exception set. ``place`` is told where its elements lie.
+    Null where there is none, perhaps with an exception set. ``given`` are strides in bytes, or null; ``place`` is told
+    where its elements lie.
     """
     f = module.function("release_managed", "void", [("ptr", "managed")], exported=False)  # from any thread
     call(f, "void", "dyn_block_free", [("ptr", f.load("ptr", "%managed", DLTensor.CONTEXT))])
     call(f, "void", "PyMem_RawFree", [("ptr", "%managed")])
     f.ret()
 
-    params = [("ptr", "record"), ("ptr", "dims"), ("i64", "bytes"), ("ptr", "place")]
+    params = [("ptr", "record"), ("ptr", "dims"), ("ptr", "given"), ("i64", "bytes"), ("ptr", "place")]
     f = module.function("new_tensor", "ptr", params, exported=False)
     rank = f.load("i64", "%record", OutputRecord.RANK)
     block = call(f, "ptr", "dyn_block_alloc", [("i64", "%bytes")])
@@ -206,6 +218,10 @@ def _define_new_tensor(module: Module) -> None:
         f.store("i64", size, f.at(own, axis, "i64"))
         f.store("i64", step.get(), f.at(strides, axis, "i64"))
         step.set(f.mul(step.get(), f.select(f.icmp("eq", size, "0"), "1", size)))
+    item_size = f.load("i64", "%record", OutputRecord.ITEM_SIZE)
+    with f.if_(f.icmp("ne", "%given", "null", "ptr")), f.count(rank) as axis:
+        stride = f.load("i64", f.at("%given", axis, "i64"))
+        f.store("i64", f.binary("sdiv", stride, item_size), f.at(strides, axis, "i64"))
     f.store("ptr", "null", "%place")
     status = f.call("i32", f.load("ptr", "%record", OutputRecord.MAKE), [("ptr", managed), ("ptr", "%place")])
     made = f.load("ptr", "%place")
@@ -270,7 +286,8 @@ def _define_alloc_output(module: Module) -> None:
     rank, item_size = f.load("i64", record, OutputRecord.RANK), f.load("i64", record, OutputRecord.ITEM_SIZE)
     bytes = size_in_bytes(f, dims, rank, item_size)
     place = f.stack("ptr")
-    arguments = [("ptr", record), ("ptr", dims), ("i64", bytes)]
+    own, strides = result_layout(f, frame, record, dims)
+    arguments = [("ptr", record), ("ptr", own), ("ptr", strides), ("i64", bytes)]
     array = f.var("ptr")
     branch = f.if_else(f.icmp("eq", f.load("i64", record, OutputRecord.MAKE), "0"))
     with branch.then():

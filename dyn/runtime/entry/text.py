@@ -19,7 +19,19 @@ from dyn.runtime.entry.copies import define_copies
 from dyn.runtime.entry.current import define_is_current
 from dyn.runtime.entry.donation import define_donation, has_donations
 from dyn.runtime.entry.foreign import define_foreign
-from dyn.runtime.entry.layout import STACK_BYTES, Buffer, Frame, OutputRecord, Plan, PyObjects, Span, Table, Version
+from dyn.runtime.entry.layout import (
+    MOST_ORDERED,
+    STACK_BYTES,
+    Buffer,
+    Frame,
+    OutputRecord,
+    Plan,
+    PyObjects,
+    Span,
+    Table,
+    Version,
+)
+from dyn.runtime.entry.order import define_order
 from dyn.runtime.entry.results import define_build, define_memory, define_wrap
 
 #: Exported functions: the setup, and the entry.
@@ -39,6 +51,7 @@ def entry_text(runtime_words: int) -> str:
     define_walk(module)
     define_foreign(module)
     define_copies(module)
+    define_order(module)
     define_wrap(module)
     define_donation(module, block_name)
     define_test(module)
@@ -211,6 +224,10 @@ def _define_made(module: Module, runtime_words: int) -> None:
     with f.if_(donates):
         f.call("void", "@give", [("ptr", "%frame")])
         f.call("void", "@take_out", [("ptr", "%frame")])
+    f.store("ptr", "null", "%frame", Frame.ORDER)
+    order = f.stack(f"[{MOST_ORDERED} x i64]")
+    with f.if_(f.icmp("ne", f.load("i64", "%frame", Frame.TAGGED), "0")):
+        f.call("void", "@reorder", [("ptr", "%frame"), ("ptr", order)])
     tagged = f.icmp("ne", f.load("i64", "%frame", Frame.TAGGED), "0")
     with f.if_(tagged):
         copied = f.call("i1", "@copy_tagged", [("ptr", "%frame"), ("ptr", f.load("ptr", version, Version.RUNTIME))])
