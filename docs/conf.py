@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions")]
@@ -38,13 +40,19 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 # ---- the reference ---------------------------------------------------------------------------------------------------
-autosummary_generate = True
+autosummary_generate = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 add_module_names = False
+# Classes of other libraries and of dyn's own insides that stand in signatures, and have no page here.
+nitpick_ignore_regex = [
+    ("py:class", r"(collections\.abc|numpy|optree|os)\..*"),
+    ("py:class", r"dyn\.(?!errors\.)([a-z_]+\.)+_?[A-Z]\w*"),
+    ("py:class", r"Record|Program|Version|Optimized|Explanation|Dtype|Declarations"),
+]
 
 # ---- looks -----------------------------------------------------------------------------------------------------------
 html_theme = "furo"
@@ -55,7 +63,7 @@ copybutton_prompt_is_regexp = True
 graphviz_output_format = "svg"
 
 
-def _links_of_the_repository(app: object, page: str, source: list[str]) -> None:
+def _links_of_the_repository(app: Any, page: str, source: list[str]) -> None:
     """Links that lead out of `docs/` in the repository lead to the site's own pages."""
     source[0] = (
         source[0]
@@ -65,5 +73,12 @@ def _links_of_the_repository(app: object, page: str, source: list[str]) -> None:
     )
 
 
-def setup(app: object) -> None:
-    app.connect("source-read", _links_of_the_repository)  # pyright: ignore[reportAttributeAccessIssue]  # Sphinx's
+def _copy_notebooks(*_: object) -> None:
+    """Pages lie below this folder, the repository's notebooks beside it."""
+    shutil.rmtree(ROOT / "docs" / "notebooks", ignore_errors=True)
+    shutil.copytree(ROOT / "notebooks", ROOT / "docs" / "notebooks", ignore=shutil.ignore_patterns(".ipynb*"))
+
+
+def setup(app: Any) -> None:
+    app.connect("config-inited", _copy_notebooks)
+    app.connect("source-read", _links_of_the_repository)

@@ -464,7 +464,7 @@ class Traced:
 
     @property
     def declarations(self) -> Declarations:
-        """Declarations of the function's named dims: ``dyn.Dim`` objects and ``constraints=``."""
+        """Declarations of the function's named dims, by ``dyn.Dim`` objects and ``constraints=``."""
         return self.jitted._options.declarations
 
     def again(self, leaves: Sequence[Any]) -> list[Any]:
@@ -492,7 +492,7 @@ class Lowered:
 
     @property
     def record(self) -> Record:
-        """Record of this compilation so far: passes, kernels, times."""
+        """Record of this compilation so far, with passes, kernels and times."""
         return self.program.record
 
     def as_text(self, dialect: str = "dhlo") -> str:

@@ -125,7 +125,7 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Device of the elements: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …"""
+        """Device of the elements, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …"""
         return "cpu" if isinstance(self._data, np.ndarray) else self._data.device
 
     @property

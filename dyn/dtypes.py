@@ -128,7 +128,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's. What has this attribute NumPy takes for a dtype: ``np.zeros(3, dyn.f32)``, ``x.astype(dyn.f32)``."""
+        """NumPy's dtype. NumPy takes what has this attribute for a dtype, as in ``np.zeros(3, dyn.f32)``."""
         return self.np
 
     @property
@@ -142,12 +142,12 @@ class DType:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is a float for storage: converted, moved, and computed with in float32."""
+        """True for a float of storage, which is converted, moved, and computed with in float32."""
         return self.kind is Kind.FLOAT and self.bits < 32
 
     @property
     def wide(self) -> DType:
-        """Dtype of arithmetic: float32 for narrower floats, which it holds exactly; the dtype itself for others."""
+        """Dtype of arithmetic, float32 for narrower floats, which it holds exactly; the dtype itself for others."""
         return float32 if self.is_narrow else self
 
     @property

@@ -1,7 +1,7 @@
 """The pages of the API reference, written before the site is built from what modules export.
 
-Functions stand in groups, one for each module that defines some of them, under the first line of its docstring. Each
-has a page.
+A module has a page, and a page for each group of its functions: those that one file defines, under the first line of
+that file's docstring.
 """
 
 from __future__ import annotations
@@ -25,76 +25,95 @@ MODULES = {
     "dyn.interop.torch": "PyTorch",
     "dyn.interop.stablehlo": "StableHLO",
 }
-#: Exported names that have pages of their own, or are shorter names of others.
-ELSEWHERE = {
-    "lax",
-    "nn",
-    "numpy",
-    "random",
-    "tree",
-    "debug",
-    "checkpoint_policies",
-    "errors",
-    "hosts",
-    "config",
-    "__version__",
-}
+#: Exported names that have pages of their own.
+ELSEWHERE = frozenset(
+    "lax nn numpy random tree debug checkpoint_policies errors hosts config __version__".split()  # noqa: SIM905
+)
+#: Groups of at most so many functions stand on their module's page.
+FEW = 30
 
 
 def write_pages(folder: Path) -> None:
-    """Write ``folder``: an index, and a page a module."""
+    """Write ``folder``: an index, a page a module, and pages of groups."""
+    pages = {"index.md": _index()}
+    for name, about in MODULES.items():
+        pages |= _pages(name, about)
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.*"):
+        if old.name not in pages:
+            old.unlink()
+    for file, text in pages.items():
+        path = folder / file
+        if not path.exists() or path.read_text() != text:  # Sphinx reads again what is newer
+            path.write_text(text)
+
+
+def _index() -> str:
     lines = [
         "# API reference",
         "",
         "*After this page you know which names there are, and where each is explained.*",
         "",
     ]
-    lines += ["```{toctree}", ":maxdepth: 1", "", *[name.replace(".", "-") for name in MODULES], "/errors", "```", ""]
-    _write(folder / "index.md", "\n".join(lines))
-    for name, about in MODULES.items():
-        _write(folder / f"{name.replace('.', '-')}.rst", _page(name, about))
+    lines += ["```{toctree}", ":maxdepth: 2", "", *[_file(name) for name in MODULES], "/errors", "```", ""]
+    return "\n".join(lines)
 
 
-def _write(path: Path, text: str) -> None:
-    """Write what has changed only: Sphinx reads again what is newer."""
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
+def _file(*parts: str) -> str:
+    return "-".join(parts).replace(".", "-").replace("_", "-").replace("--", "-")
 
 
-def _page(name: str, about: str) -> str:
+def _pages(name: str, about: str) -> dict[str, str]:
+    """The pages of a module, by their files' names."""
+    groups, constants = _groups(name)
+    single = sum(map(len, groups.values())) <= FEW
+    main = [name, "=" * len(name), "", about + ".", "", f".. currentmodule:: {name}", ""]
+    pages: dict[str, str] = {}
+    if not single:
+        main += [".. toctree::", "   :hidden:", "", *[f"   {_file(name, home)}" for home in groups], ""]
+    for home, names in groups.items():
+        heading = _heading(home, name)
+        main += [heading, "-" * len(heading), "", ".. autosummary::", "   :nosignatures:", ""]
+        main += [*[f"   {public}" for public in names], ""]
+        entries = [line for public in names for line in _entry(name, public)]
+        if single:
+            main += entries
+        else:
+            page = [heading, "=" * len(heading), "", f".. currentmodule:: {name}", "", *entries]
+            pages[f"{_file(name, home)}.rst"] = "\n".join(page)
+    if constants:
+        main += ["Constants", "---------", "", ", ".join(f"``{public}``" for public in constants), ""]
+    pages[f"{_file(name)}.rst"] = "\n".join(main)
+    return pages
+
+
+def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
+    """The exported functions and classes of a module by the modules that define them, and its other names."""
     module = import_module(name)
-    lines = [name, "=" * len(name), "", about + ".", "", f".. currentmodule:: {name}", ""]
-    constants: list[str] = []
     groups: dict[str, list[str]] = {}
+    constants: list[str] = []
     for public in sorted(module.__all__, key=str.lower):
         value = getattr(module, public)
         if public in ELSEWHERE:
             continue
-        if inspect.isclass(value) or callable(value):
-            groups.setdefault(getattr(value, "__module__", name), []).append(public)
+        home = getattr(value, "__module__", "")
+        if callable(value) and home.startswith("dyn."):
+            groups.setdefault(home, []).append(public)
         else:
             constants.append(public)
-    for home, names in sorted(groups.items(), key=lambda group: _heading(group[0])):
-        heading = _heading(home) if home.startswith("dyn.") and home != name else "Types of elements"
-        lines += [
-            heading,
-            "-" * len(heading),
-            "",
-            ".. autosummary::",
-            "   :toctree: generated",
-            "   :nosignatures:",
-            "",
-        ]
-        lines += [*[f"   {public}" for public in names], ""]
-    if constants:
-        lines += ["Constants", "---------", "", ", ".join(f"``{public}``" for public in constants), ""]
-    return "\n".join(lines)
+    return dict(sorted(groups.items(), key=lambda group: _heading(group[0], name))), constants
 
 
-def _heading(module: str) -> str:
-    doc = inspect.getdoc(import_module(module)) or module
-    return doc.partition("\n")[0].rstrip(".").replace("``", "").replace(":", " –")
+def _entry(name: str, public: str) -> list[str]:
+    value = getattr(import_module(name), public)
+    if inspect.isclass(value):
+        return [f".. autoclass:: {name}.{public}", "   :members:", ""]
+    return [f".. autofunction:: {name}.{public}", ""]
+
+
+def _heading(home: str, name: str) -> str:
+    doc = inspect.getdoc(import_module(home)) or home
+    return name if home == name else doc.partition("\n")[0].rstrip(".").replace("``", "").replace(":", " –")
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from typing import Any
 PAGES: dict[str, tuple[str, ...]] = {
     "start.md": (),
     "symbolic_sizes.md": (),
+    "settings.md": (),
     "errors.md": (),
     "from_numpy.md": (),
     "explain.md": (),
