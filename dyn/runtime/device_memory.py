@@ -48,8 +48,9 @@ class Block:
         if sys.is_finalizing():  # the process gives all of it back
             return
         try:
-            with self.context.current():
-                self.context.driver.call("free", ctypes.c_void_p(self.address), ctypes.c_void_p(self.stream))
+            context = self.context
+            with context.current():
+                context.driver.call("free", ctypes.c_void_p(self.address), ctypes.c_void_p(self.stream))
         except Exception:  # a device that failed, or a forked child's: there is nobody to tell
             return
 

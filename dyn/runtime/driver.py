@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -44,6 +42,12 @@ _NO_TIMING = 2
 _MOST_BYTES = 2**64 - 1
 
 
+#: One for each fork that this process comes from since it was imported here.
+_FORKS: list[None] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _FORKS.append(None))
+
+
 class NoDriverError(Exception):
     """There is no driver, or it has no GPU; the message says which."""
 
@@ -70,7 +74,8 @@ class Driver:
         self._library = _load(vendor, library)
         self._lock = lock()
         self._contexts: dict[int, Context] = {}
-        self._process = os.getpid()
+        self._functions: dict[str, Any] = {}
+        self._forks = len(_FORKS)
         status = self._status("init", 0)
         if status:
             told = _ANSWERS.get(status, f"{vendor.names['init']} answers {status}").format(name=self._answer(status))
@@ -88,7 +93,10 @@ class Driver:
 
     def function(self, name: str) -> Any:
         """A function of the driver by its name here. Its results and arguments are ctypes' own."""
-        return getattr(self._library, self.vendor.names[name])
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = getattr(self._library, self.vendor.names[name])
+        return found
 
     def address(self, name: str) -> int:
         """The address of a function, for native code."""
@@ -110,12 +118,12 @@ class Driver:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function; DeviceError, or MemoryError, for what it answers but 0."""
-        if os.getpid() != self._process:
+        if len(_FORKS) != self._forks:
             raise DeviceError(
                 f"{self.vendor.title} was initialised before this process was forked, and does not work in the child.",
                 remedy="start processes with multiprocessing's 'spawn', or fork before the first use of a GPU.",
             )
-        status = self._status(name, *arguments)
+        status = self.function(name)(*arguments)
         if status:
             raise self.failure(status, self.vendor.names[name])
 
@@ -224,19 +232,9 @@ class Context:
         family = self.driver.vendor.family
         return f"{family}:{self.ordinal}" if self.ordinal else family
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> _Current:
         """The block's driver calls, on this thread, are about this device."""
-        before = ctypes.c_uint64(0)
-        self.driver.call("get_current", ctypes.byref(before))
-        if before.value == self.handle and (self.handle or self.driver.vendor is ROCM):
-            yield
-            return
-        self.driver.call("set_current", _word(self.driver.vendor, self.handle))
-        try:
-            yield
-        finally:
-            self.driver.call("set_current", _word(self.driver.vendor, before.value))
+        return _Current(self)
 
     def load_module(self, image: bytes) -> int:
         """Load a module's binary or PTX. It is never unloaded."""
@@ -277,6 +275,29 @@ class Context:
                 driver.call("wait_event", ctypes.c_void_p(second), event, 0)
             finally:
                 driver.call("destroy_event", event)
+
+
+class _Current:
+    """A block in which a device is a thread's current one."""
+
+    __slots__ = ("_before", "_context")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        #: What was current before, if that has to be set again.
+        self._before: int | None = None
+
+    def __enter__(self) -> None:
+        context, driver, before = self._context, self._context.driver, ctypes.c_uint64(0)
+        driver.call("get_current", ctypes.byref(before))
+        if before.value != context.handle or not (context.handle or driver.vendor is ROCM):
+            driver.call("set_current", _word(driver.vendor, context.handle))
+            self._before = before.value
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            driver = self._context.driver
+            driver.call("set_current", _word(driver.vendor, self._before))
 
 
 def _word(vendor: Vendor, handle: int) -> Any:
