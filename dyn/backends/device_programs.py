@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
+from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.externals import Externals
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import (
@@ -29,6 +29,7 @@ from dyn.backends.host_programs import (
     device_table,
     failure_of,
     host_table,
+    recorder_begin,
 )
 from dyn.backends.library import LIBRARY, call_staged, keep_error, tensors_of
 from dyn.backends.loaded import register
@@ -50,8 +51,7 @@ _ASK_STAGE = ctypes.CFUNCTYPE(
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """The device and the stream of a call."""
 
     context: Context
@@ -151,6 +151,9 @@ class _DeviceFrame:
             DeviceState.FREE: driver.address("free"),
             DeviceState.TO_HOST: driver.address("to_host"),
             DeviceState.SYNCHRONIZE: driver.address("synchronize"),
+            DeviceState.CREATE_EVENT: driver.address("create_event"),
+            DeviceState.RECORD_EVENT: driver.address("record_event"),
+            DeviceState.DEVICE: DEVICE_EVENTS.number(context),
         }
         self.state = (ctypes.c_int64 * DeviceState.WORDS)(*[words.get(8 * n, 0) for n in range(DeviceState.WORDS)])
         with _lock:
@@ -163,6 +166,7 @@ class _DeviceFrame:
         self.state[DeviceState.STREAM // 8] = place.stream
         self.state[DeviceState.ERROR // 8] = 0
         self.state[DeviceState.DISPATCH // 8] = -1
+        self.table.begin = recorder_begin()
 
     @property
     def answered(self) -> tuple[int, int]:

@@ -191,7 +191,7 @@ class _Runtime:
         #: The state of every table: whom the native runtime asks.
         self.asked = (ctypes.c_void_p * 2)(*asked)
         #: The recorder's ``begin`` while calls are recorded.
-        self._begin: int | None = None
+        self.begin: int | None = None
 
     def address(self, threads: int = 0, wants: bool = True) -> int:
         """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
@@ -204,7 +204,7 @@ class _Runtime:
     def record(self, begin: int | None) -> None:
         """Have the calls that begin from now on recorded by ``begin``, or no longer."""
         with self.lock:
-            self._begin = begin
+            self.begin = begin
             for table in self.tables.values():
                 table.begin = begin  # one word: a call sees it or does not
 
@@ -220,7 +220,7 @@ class _Runtime:
             alloc_output=symbols["dyn_ask_output"],
             library=symbols["dyn_ask_library"],
             call=symbols["dyn_call"],
-            begin=self._begin,
+            begin=self.begin,
             want=symbols["dyn_want" if wants else "dyn_want_nothing"],
             fail=ctypes.cast(self.callbacks[2], ctypes.c_void_p).value,
         )
@@ -253,6 +253,11 @@ def host_table() -> int:
     """The address of this machine's own runtime table, under the settings in force."""
     settings = config.current()
     return _RUNTIME.address(settings.num_threads, settings.variants == "background")
+
+
+def recorder_begin() -> int | None:
+    """The address of the recorder's ``begin`` while calls are recorded."""
+    return _RUNTIME.begin
 
 
 def ask_python() -> int:

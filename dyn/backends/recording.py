@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dyn.backends.base import Effort, Source
+from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import record_calls
 from dyn.backends.loaded import Known, forget, remember, remembered
@@ -30,10 +31,12 @@ def _no_words() -> dict[int, array[int]]:
 @dataclass(eq=False)
 class Recording:
     """A recording: for each thread its records' words (``dyn.runtime.recorder.Record``), and the programs that they
-    mention by number. ``dropped`` is how many records there was no room for."""
+    mention by number; streams of devices have the pieces of launches, on tracks with ``names``. ``dropped`` is how many
+    records there was no room for."""
 
     words: dict[int, array[int]] = field(default_factory=_no_words)
     programs: dict[int, Known] = field(default_factory=dict[int, Known])
+    names: dict[int, str] = field(default_factory=dict[int, str])
     dropped: int = 0
 
 
@@ -82,6 +85,7 @@ class _Recorder:
                 record_calls(None)
             self._read()
             recording.programs = remembered()
+            recording.names = {track: name for track, name in DEVICE_EVENTS.names.items() if track in recording.words}
             self._active.remove(recording)
             if not self._active:
                 forget()
@@ -96,10 +100,10 @@ class _Recorder:
         before, thread = 0, native.function("dyn_recorder_threads", ctypes.c_void_p)() or 0
         while thread:
             ended = _word(thread, Thread.ENDED)  # before its words: after it there are no more
-            words = _take(thread, free)
-            if words:
-                for recording in self._active:
-                    recording.words.setdefault(_word(thread, Thread.ID), array("q")).extend(words)
+            words, tracks = DEVICE_EVENTS.resolve(_take(thread, free))
+            for track, own in {_word(thread, Thread.ID): words, **tracks}.items():
+                for recording in self._active if own else ():
+                    recording.words.setdefault(track, array("q")).extend(own)
             following = _word(thread, Thread.NEXT)
             if ended and before:  # threads are added in front of the first alone
                 _set(before, Thread.NEXT, following)

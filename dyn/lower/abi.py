@@ -34,13 +34,12 @@ class KernelSlot:
 
 class DeviceState:
     """The byte offsets in the state of a device's runtime table, which belongs to one call: functions of Python that
-    the runtime asks, the call's stream, functions of the device's driver, and what the driver has answered that was
-    not 0, in the dispatch of that number."""
+    the runtime asks, the call's stream, functions of the device's driver, what the driver has answered that was not 0,
+    in the dispatch of that number, and the number by which recordings know the device."""
 
-    ASK_OUTPUT, ASK_LIBRARY, ASK_STAGE, STREAM, LAUNCH, ALLOC, FREE, TO_HOST, SYNCHRONIZE, ERROR, DISPATCH = range(
-        0, 88, 8
-    )
-    WORDS = 11
+    ASK_OUTPUT, ASK_LIBRARY, ASK_STAGE, STREAM, LAUNCH, ALLOC, FREE, TO_HOST, SYNCHRONIZE = range(0, 72, 8)
+    CREATE_EVENT, RECORD_EVENT, ERROR, DISPATCH, DEVICE = range(72, 112, 8)
+    WORDS = 14
 
 
 class DeviceKernel:

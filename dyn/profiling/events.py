@@ -43,7 +43,7 @@ class Launch:
         function: name of the compiled function.
         kernel: what was launched.
         call: number of the call that launched it.
-        thread: system's number of the thread that called.
+        thread: system's number of the thread that called; of a launch on a GPU the track of its stream, when it ran.
         space: sizes of what the kernel iterates over.
         dims: value of each dim of the program, by name.
         grid: GRID iterations, which threads share; None of what is no kernel.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dyn.backends.recording import Recording
@@ -47,17 +47,21 @@ def _records(recording: Recording) -> _Records:
 
 
 def _launches(
-    records: _Records, pieces: dict[int, list[Piece]], info: Callable[[int], ProgramInfo | None]
-) -> Iterator[Launch]:
+    records: _Records, pieces: dict[int, list[Piece]], streams: Collection[int],
+    info: Callable[[int], ProgramInfo | None],
+) -> Iterator[Launch]:  # fmt: skip
+    """The launches; those on devices on the tracks of streams, with their times there."""
     for raw in records.of[Record.LAUNCH]:
         number, call, launch, dispatch, grid, start_ns, end_ns = raw.words
         program = info(number)
         if program is None:
             continue
         kernel, space, nbytes = program.launched(dispatch, raw.values)
-        ran = tuple(sorted(pieces.get(launch, ()), key=lambda piece: piece.start_ns))
+        ran, thread = tuple(sorted(pieces.get(launch, ()), key=lambda piece: piece.start_ns)), raw.thread
+        if ran and ran[0].thread in streams:
+            thread, start_ns, end_ns, ran = ran[0].thread, ran[0].start_ns, ran[0].end_ns, ()
         yield Launch(
-            program.name, kernel, call, raw.thread, space, program.dims(raw.values),
+            program.name, kernel, call, thread, space, program.dims(raw.values),
             None if grid < 0 else grid, nbytes, start_ns, end_ns, ran,
         )  # fmt: skip
 
@@ -82,10 +86,11 @@ def read(recording: Recording, compiles: Sequence[CompileStage], threads: dict[i
     for raw in records.of[Record.PIECE]:
         launch, begin, end, start_ns, end_ns = raw.words
         pieces.setdefault(launch, []).append(Piece(raw.thread, begin, end, start_ns, end_ns))
-    launches = list(_launches(records, pieces, info))
+    launches = list(_launches(records, pieces, recording.names, info))
     launched: dict[int, int] = {}
-    for launch in launches:
-        launched[launch.call] = launched.get(launch.call, 0) + launch.duration_ns
+    for raw in records.of[Record.LAUNCH]:
+        _, call, _, _, _, start_ns, end_ns = raw.words
+        launched[call] = launched.get(call, 0) + end_ns - start_ns
     calls: list[Call] = []
     for raw in records.of[Record.CALL]:
         number, call, status, start_ns, end_ns = raw.words

@@ -58,7 +58,9 @@ class Profile:
         self._running = False
         recording.stop(self._recording)
         log.unlisten(self._note)
-        self._threads = _names(self._recording.words.keys() | {stage.thread for stage in self._compiles})
+        streams = self._recording.names
+        threads = {*self._recording.words, *[stage.thread for stage in self._compiles]}
+        self._threads = _names(threads - {*streams}) | streams
 
     def __enter__(self) -> Profile:
         self.start()

@@ -12,7 +12,8 @@
 A host program asks ``begin`` for the table that it uses. The recorder's is a copy of the one that was given, in which
 the functions that start work are the recorder's: they note the time, have the given table's do the work, and note the
 time again. A kernel is launched through a function that does the same for each piece of the range, on whichever thread
-takes it. So nothing is recorded, looked at or paid for where ``begin`` is null; and a program that began before a
+takes it. A launch on a device is put between two events of its driver's, whose times are asked when the recording is
+read. So nothing is recorded, looked at or paid for where ``begin`` is null; and a program that began before a
 profile did, or that ends after it, uses one table throughout.
 
 Each thread writes to chunks of its own (:class:`Chunk`), and publishes a record by the count of the words that are in
@@ -23,7 +24,7 @@ give back. A record that there is no room for is counted, and dropped.
 
 from __future__ import annotations
 
-from dyn.lower.abi import BEGIN, CALL, END, LAUNCH, LIBRARY, PROGRAM_NUMBER, TABLE_WORDS
+from dyn.lower.abi import BEGIN, CALL, END, FETCH, LAUNCH, LIBRARY, PROGRAM_NUMBER, TABLE_WORDS, DeviceState
 from dyn.lower.native import Function, Module
 from dyn.runtime.pool import define_now
 
@@ -35,13 +36,15 @@ class Record:
     program's symbols follow launches and calls, as far as they are known by then.
     """
 
-    LAUNCH, PIECE, CALL = 1, 2, 3
+    LAUNCH, PIECE, CALL, EVENTS = 1, 2, 3, 4
     #: header, number of the program, call, launch, dispatch, grid (-1 of what is no kernel), start, end
     LAUNCH_WORDS = 8
     #: header, launch, first and last + 1 of the GRID iterations, start, end
     PIECE_WORDS = 6
     #: header, number of the program, call, status, start, end
     CALL_WORDS = 6
+    #: header, launch, GRID iterations, the events of its beginning and its end, number of the device, stream
+    EVENTS_WORDS = 7
 
 
 class Chunk:
@@ -106,6 +109,7 @@ def recorder_text() -> str:
     _end(m)
     _piece(m)
     _launch(m)
+    _launch_on_device(m)
     _calls(m)
     return m.text()
 
@@ -241,8 +245,10 @@ def _begin(m: Module) -> None:
     made = own.get()
     for offset in range(0, _TABLE, 8):
         f.store("ptr", f.load("ptr", "%rt", offset), made, offset)
+    there = f.icmp("ne", f.load("ptr", "%rt", 8 * FETCH), "null", "ptr")
+    launch = f.select(there, "@recorder.launch_on_device", "@recorder.launch", "ptr")
     for slot, function in (
-        (LAUNCH, "@recorder.launch"), (LIBRARY, "@recorder.library"), (CALL, "@recorder.call"), (BEGIN, "null"),
+        (LAUNCH, launch), (LIBRARY, "@recorder.library"), (CALL, "@recorder.call"), (BEGIN, "null"),
         (END, "@recorder.end"),
     ):  # fmt: skip
         f.store("ptr", function, made, 8 * slot)
@@ -310,6 +316,32 @@ def _launch(m: Module) -> None:
     ]  # fmt: skip
     status = f.call("i32", f.load("ptr", given, 8 * LAUNCH), arguments)
     _launched(f, frame, number, "%grid", start)
+    f.ret("i32", status)
+
+
+def _launch_on_device(m: Module) -> None:
+    """A launch on a device, between two events. Where there is no event its time is not known."""
+    params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
+    params += [("i64", "cost"), ("i64", "dispatch")]
+    f = m.function("recorder.launch_on_device", "i32", params, exported=False)
+    frame = f.at("%rt", _TABLE)
+    thread = f.load("ptr", frame, _Frame.THREAD)
+    number = f.call("i64", "@recorder.number", [("ptr", thread)])
+    state, given = f.load("ptr", "%rt"), f.load("ptr", frame, _Frame.GIVEN)
+    stream, record = f.load("ptr", state, DeviceState.STREAM), f.load("ptr", state, DeviceState.RECORD_EVENT)
+    events = [f.stack("ptr"), f.stack("ptr")]
+    for event in events:
+        f.store("ptr", "null", event)
+        f.call("i32", f.load("ptr", state, DeviceState.CREATE_EVENT), [("ptr", event), ("i32", "0")])
+    f.call("i32", record, [("ptr", f.load("ptr", events[0])), ("ptr", stream)])
+    start = _now(f)
+    arguments = [("ptr", given), *[(type, f"%{name}") for type, name in params[1:]]]
+    status = f.call("i32", f.load("ptr", given, 8 * LAUNCH), arguments)
+    _launched(f, frame, number, "%grid", start)
+    f.call("i32", record, [("ptr", f.load("ptr", events[1])), ("ptr", stream)])
+    marks = [f.load("i64", event) for event in events]
+    device, place = f.load("i64", state, DeviceState.DEVICE), f.load("i64", state, DeviceState.STREAM)
+    _record(f, thread, Record.EVENTS, [number, "%grid", *marks, device, place])
     f.ret("i32", status)
 
 

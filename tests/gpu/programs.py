@@ -74,8 +74,8 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def names(device: Device) -> Mapping[str, str]:
-    """The vendor's names of the driver's functions."""
-    return VENDORS[device.gpu.family].names
+    """The vendor's names of the driver's functions, as ``gpu.calls`` takes them."""
+    return {name: own.removesuffix("_v2") for name, own in VENDORS[device.gpu.family].names.items()}
 
 
 @contextmanager
