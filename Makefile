@@ -12,7 +12,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test docs docs-links random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu-grid docs docs-links random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -22,6 +22,7 @@ help:
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
 	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
+	@echo 'make test-gpu-grid run every op and class of groups on the software GPUs at all sizes, for half an hour'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
@@ -71,6 +72,10 @@ docs:
 docs-links:
 	$(SETUP) docs
 	$(BIN)/sphinx-build -q -b linkcheck -D nb_execution_mode=off docs docs/_build/links $(ARGS)
+
+test-gpu-grid:
+	$(SETUP) test
+	$(BIN)/python -m tests.gpu.grid $(ARGS)
 
 random:
 	$(SETUP) test
