@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.backends.devices import devices
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError
 from dyn.runtime.device_memory import parse_device
@@ -63,6 +62,8 @@ class _Info:
 
     def devices(self) -> list[str]:
         """The devices that ``device=`` takes."""
+        from dyn.backends.devices import devices
+
         return list(map(str, devices()))
 
     def default_dtypes(self, *, device: object = None) -> dict[str, np.dtype[Any]]:

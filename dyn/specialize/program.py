@@ -269,7 +269,12 @@ class Program:
     def _compile_parts(self, wanted: Collection[str]) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
         from dyn.pipeline import compile_parts
 
-        return compile_parts(self.optimized, self._backend, self.record, wanted)
+        parts = compile_parts(self.optimized, self._backend, self.record, wanted)
+        if self._settings.dump:
+            from dyn.explain.explorer import write_page
+
+            write_page(self._settings.dump, self.optimized, self.record.sources, self._backend.assembly)
+        return parts
 
     def build(self) -> None:
         """Compile the program, unless its objects are there, without loading it: its machine need not be this one."""
