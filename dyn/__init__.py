@@ -146,6 +146,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'dyn' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext dyn``: the magic ``%%dyn_explain``, and a display of compiles that take more than a second."""
+    import_module("dyn.jupyter").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext dyn``."""
+    import_module("dyn.jupyter").unload(shell)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 

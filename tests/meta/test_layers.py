@@ -29,7 +29,7 @@ ROOMS = {
     "runtime": 6, "backends": 6, "hosts": 6,
     "record": 7, "pipeline": 7, "explain": 7, "profiling": 7, "array": 7, "call": 7, "specialize": 7, "api": 7,
     "eager": 7, "transforms": 7, "custom": 7, "checkpoint_policies": 7, "checkpointing": 7, "tree": 7,
-    "callbacks": 7, "debug": 7, "foreign": 7, "native_callable": 7,
+    "callbacks": 7, "jupyter": 7, "debug": 7, "foreign": 7, "native_callable": 7,
     "lax": 8, "numpy": 8, "nn": 8, "random": 8, "interop": 8,
     "__init__": 9, "doctor": 9, "commands": 9, "__main__": 9,
 }  # fmt: skip
