@@ -19,6 +19,7 @@ from dyn import dtypes
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.runtime.dlpack import DeviceTensor, export_capsule, import_capsule
 from dyn.runtime.driver import Context, context_of
+from dyn.runtime.staging import staging
 from dyn.runtime.vendors import VENDORS
 
 NumpyArray = np.ndarray[Any, Any]
@@ -176,8 +177,11 @@ def copy_to_host(context: Context, into: int, address: int, nbytes: int, stream:
 
 
 def copy_to_device(context: Context, into: int, address: int, nbytes: int, stream: int) -> None:
-    """Copy from this machine's memory, which is free to change when this returns."""
-    if not nbytes:
+    """Copy from this machine's memory, which is free to change when this returns.
+
+    What is not too large goes through pinned memory, and nobody waits for the stream.
+    """
+    if staging(context).copy(into, address, nbytes, stream):
         return
     with context.current():
         sizes = (ctypes.c_void_p(into), ctypes.c_void_p(address), ctypes.c_size_t(nbytes), ctypes.c_void_p(stream))

@@ -19,6 +19,7 @@ from dyn.backends.base import ObjectBackend
 from dyn.backends.gpu import GpuBackend
 from dyn.backends.placed import PlacedBackend
 from dyn.runtime import driver
+from dyn.runtime.staging import staging
 from dyn.runtime.vendors import VENDORS, Vendor
 from dyn.schedule.target import Target
 from tests.gpu.compilers import SoftwareCudaBackend
@@ -70,6 +71,8 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
     yield Device(name, gpu)
     gc.collect()
     driver.context_of(name).synchronize(0)
+    for context in driver.driver_of(name)._contexts.values():
+        staging(context).release()
     driver.driver_of.cache_clear()
 
 
