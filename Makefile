@@ -12,7 +12,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-gpu-grid docs docs-links random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
 	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
 	@echo 'make test-gpu-grid run every op and class of groups on the software GPUs at all sizes, for half an hour'
+	@echo 'make wheel    build the wheel and try it in empty environments; PYTHONS="python3.11 python3.13"'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
@@ -68,6 +69,9 @@ docs:
 	$(SETUP) docs
 	$(BIN)/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html $(ARGS)
 	@echo 'open docs/_build/html/index.html'
+
+wheel:
+	sh scripts/try-wheel.sh $(or $(PYTHONS),$(or $(PYTHON),python3))
 
 docs-links:
 	$(SETUP) docs
