@@ -7,8 +7,8 @@ effect where a size is 0 or 1. Then the first program's code makes those calls, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dyn.errors import DynError
 from dyn.ir.calls import inline_calls
@@ -16,18 +16,16 @@ from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
 from dyn.ir.identity import function_identity
 from dyn.ir.nested import in_regions
-from dyn.ir.passes import (
-    eliminate_dead_code,
-    order_by_use,
-    restate_demands,
-    state_values,
-)
+from dyn.ir.passes import eliminate_dead_code, order_by_use, restate_demands, state_values
 from dyn.ir.redim import Redimension, Substitution
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
 from dyn.ops.normal_form import NORMAL_FORM
-from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, substitute, value_conditions
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, substitute, value_conditions
+from dyn.trace import small_sizes
 from dyn.trace.function import TracedFunction
+from dyn.trace.joint import first_half, joint_function, with_half_of
+from dyn.trace.small_sizes import restated
 
 #: What brings two functions that compute the same by the same ops to the same form.
 _CANONICAL: tuple[Callable[[Function], Function], ...] = (
@@ -36,58 +34,15 @@ _CANONICAL: tuple[Callable[[Function], Function], ...] = (
     in_regions(eliminate_dead_code),
     in_regions(order_by_use),
 )
-#: The constants of questions that tell a size of 0 or 1 from others, such as ``n > 1`` and ``n >= 2``.
-_SMALL = (0, 1, 2)
 
 
 def loosened(traced: TracedFunction) -> TracedFunction:
     """A traced function whose program rests on as few of the guards that tell sizes 0 and 1 from others as may be.
 
-    The guards stay: they choose the program. But it may serve other calls too, since nothing is compiled by them. What
-    an op demands that followed from them is demanded of each call instead.
+    The guards stay: they choose the program. But it may serve other calls too, since nothing is compiled by them.
     """
-    function, guards = traced.function, set(traced.guards)
-    needless = [one for one in function.facts.relations if one in guards and _is_about_small_sizes(one)]
-    loose = _without(function, needless) if needless else None
-    if loose is None and len(needless) > 1:  # an op of the program is there because of one of them
-        for one in needless:
-            loose = _without(loose or function, [one]) or loose
+    loose = small_sizes.loosened(traced.function, set(traced.guards))
     return traced if loose is None else replace(traced, function=loose)
-
-
-def _without(function: Function, needless: Collection[Relation]) -> Function | None:
-    """The function under facts without some; None where it is not well formed under them, or demands more.
-
-    Its values stay, and each op is inferred again: what it demands then, and that its results have the types that they
-    had, is demanded.
-    """
-    facts = function.facts
-    kept = [one for one in facts.relations if one not in needless]
-    try:
-        loose = restate_demands(replace(function, facts=_facts(facts, kept)))
-    except DynError:  # the solver may find no proof, too
-        return None
-    known = set(kept)
-    demanded = [one for one in loose.facts.relations if one not in known]
-    return loose if all(facts.ask(one).proved for one in demanded) else None
-
-
-def _is_about_small_sizes(relation: Relation) -> bool:
-    if relation.kind is RelKind.NONZERO:
-        return True
-    return relation.kind is RelKind.GE and (relation.lhs in _SMALL or relation.rhs in _SMALL)
-
-
-def _facts(declared: Facts, relations: Iterable[Relation]) -> Facts:
-    """The declarations of some facts, and relations."""
-    facts = Facts.none()
-    for one in declared.declarations:
-        facts = facts.declare(
-            one.symbol, min=one.min, max=one.max, multiple_of=one.multiple_of, likely=one.likely, reason=one.reason
-        )
-    for relation in relations:
-        facts = facts.assume(relation)
-    return facts
 
 
 def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
@@ -101,28 +56,70 @@ def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction 
     The guards that the code rests on, and does not check, are guards of the result, too. A call that satisfies those of
     ``special`` and not these is refused by a demand of ``special``, which is its program.
     """
-    there = _dims(general, special)
-    back = None if there is None else _dims(special, general)
-    if there is None or back is None:
+    return _serving_both_halves(general, special) or _serving_alone(general, special)
+
+
+def _serving_alone(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
+    """:func:`serving`, with what ``special`` has for a second half of its derivative, if it has one."""
+    env = _env(general, special, general.function, special.function)
+    if env is None or not _agree(general.function, special.function, special.guards, env.there):
         return None
-    own = [relation.substituted(there) for relation in general.function.facts.relations]
-    facts = special.function.facts
-    if not all(facts.ask(relation).proved for relation in own):
+    return _served(general, special, env)
+
+
+def _serving_both_halves(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
+    """:func:`serving`, of functions whose derivatives are programs of their own: both programs serve.
+
+    The joint functions agree. What the first program keeps for the second one may differ.
+    """
+    if general.joint is None or special.joint is None:
         return None
+    tree = with_half_of(special.out_tree, general.out_tree)
+    first, second = first_half(general.out_tree), first_half(special.out_tree)
+    if tree is None or first is None or second is None:
+        return None
+    (node, numbers), (_, others) = first, second
     try:
-        checked = _facts(facts, [*special.guards, *own])
-        if not all(checked.ask(relation).proved for relation in facts.relations):
-            return None
-        valued = state_values(special.function)
-        body = state_values(Substitution(there).function(general.function, valued.facts))
-        if body.facts is not valued.facts or not all(_has_value(relation, valued.facts) for relation in own):
-            return None
-        if _form(verify(replace(body, facts=facts))) != _form(replace(valued, facts=facts)):
-            return None
+        # Its function may rest on fewer guards than when it was traced.
+        one = restate_demands(joint_function(general.function, general.joint, numbers))
+        other = joint_function(special.function, special.joint, others)
     except DynError:
         return None
-    guards = [guard.substituted(back) for guard in special.guards]
-    return replace(special, function=general.function, guards=(*guards, *_unchecked(general)))
+    env = _env(general, special, one, other)
+    if env is None or node.half is None or not _agree(one, other, special.guards, env.there):
+        return None
+    known = restated(other.facts, [*other.facts.relations, *special.guards])
+    if not all(known.ask(demand.substituted(env.there)).proved for demand in node.half.region.demands):
+        return None
+    dims = list(general.result_dims)
+    for number, other_number in zip(numbers, others, strict=True):
+        dims[number] = special.result_dims[other_number]
+    return replace(_served(general, special, env), out_tree=tree, result_dims=tuple(dims))
+
+
+def _served(general: TracedFunction, special: TracedFunction, env: _Env) -> TracedFunction:
+    guards = [guard.substituted(env.back) for guard in special.guards]
+    return replace(special, function=general.function, guards=(*guards, *_unchecked(general)), joint=None)
+
+
+def _agree(general: Function, special: Function, guards: Sequence[Relation], there: Mapping[Symbol, Dim]) -> bool:
+    """Whether a function, whose symbols are the dims ``there``, computes what another one does wherever that has no
+    error, and has an error wherever that has one, in calls that satisfy ``guards``."""
+    own = [relation.substituted(there) for relation in general.facts.relations]
+    facts = special.facts
+    if not all(facts.ask(relation).proved for relation in own):
+        return False
+    try:
+        checked = restated(facts, [*guards, *own])
+        if not all(checked.ask(relation).proved for relation in facts.relations):
+            return False
+        valued = state_values(special)
+        body = state_values(Substitution(there).function(general, valued.facts))
+        if body.facts is not valued.facts or not all(_has_value(relation, valued.facts) for relation in own):
+            return False
+        return _form(verify(replace(body, facts=facts))) == _form(replace(valued, facts=facts))
+    except DynError:
+        return False
 
 
 def _unchecked(traced: TracedFunction) -> list[Relation]:
@@ -137,29 +134,53 @@ def _has_value(relation: Relation, facts: Facts) -> bool:
     return all(facts.ask(Relation(kind, lhs, rhs, relation.reason)).proved for kind, lhs, rhs in needs)
 
 
-def _dims(one: TracedFunction, other: TracedFunction) -> dict[Symbol, Dim] | None:
+@dataclass(frozen=True, slots=True)
+class _Env:
+    """The dims that the symbols of one function are in another, and the other way round."""
+
+    there: Mapping[Symbol, Dim]
+    back: Mapping[Symbol, Dim]
+
+
+def _env(general: TracedFunction, special: TracedFunction, one: Function, other: Function) -> _Env | None:
+    """The dims of two functions, or their joint functions, in each other; None where they differ in more than what they
+    compute."""
+    if general.donated != special.donated:
+        return None
+    there, back = _dims(one, other), _dims(special.function, general.function)
+    if there is None or back is None:
+        return None
+    for traced, dims in ((general, there), (special, back)):
+        if not all(symbol in dims for guard in traced.guards for symbol in guard.symbols()):
+            return None
+    return _Env(there, back)
+
+
+def _dims(one: Function, other: Function) -> dict[Symbol, Dim] | None:
     """What the symbols of one function are in the other: of the parameters' axes, and those that are measured, by age.
 
-    None where the functions differ in more than what they compute.
+    None where parameters are not proved to have the same types there.
     """
     dims: dict[Symbol, Dim] = {}
-    pairs = list(zip(one.function.params, other.function.params, strict=False))
-    if len(one.function.params) != len(other.function.params) or one.donated != other.donated:
+    pairs = list(zip(one.params, other.params, strict=False))
+    if len(one.params) != len(other.params):
         return None
     for own, its in pairs:
         if own.type.with_shape(its.shape) != its.type:
             return None
         for dim, found in zip(own.shape, its.shape, strict=True):
             if isinstance(dim, SymExpr) and dim.is_symbol is not None:
-                dims[dim.is_symbol] = found
-    own, its = _measured(one.function), _measured(other.function)
+                dims.setdefault(dim.is_symbol, found)
+    own, its = _measured(one), _measured(other)
     if len(own) != len(its):
         return None
     dims |= {symbol: as_dim(found) for symbol, found in zip(own, its, strict=True)}
     same = all(
-        substitute(dim, dims) == found for own, its in pairs for dim, found in zip(own.shape, its.shape, strict=True)
+        other.facts.eq(substitute(dim, dims), found).proved
+        for own, its in pairs
+        for dim, found in zip(own.shape, its.shape, strict=True)
     )
-    return dims if same and all(s in dims for guard in one.guards for s in guard.symbols()) else None
+    return dims if same else None
 
 
 def _measured(function: Function) -> list[Symbol]:
@@ -173,6 +194,8 @@ def _form(function: Function) -> tuple[str, tuple[Callee, ...]]:
     """
     for step in _CANONICAL:
         function = step(function)
+    # Facts hold of what parameters were declared as, too.
+    function = replace(function, infos=tuple([replace(info, dims=None) for info in function.infos]))
     refined = _Refined(function.facts).function(function, Facts.EMPTY)
     return function_identity(refined, OWN_OPS).structure, callees(refined.ops)
 

@@ -85,6 +85,9 @@ class Trace:
     reads_outside: bool = False
     #: Of such a function: what it has asked of derivatives that are taken around it (``dyn.trace.custom``).
     derivatives: list[Any] = field(default_factory=list[Any])
+    #: The second halves of derivatives that are programs of their own, before what they are given was chosen; None for
+    #: one where sizes of the call chose (``dyn.trace.halves``).
+    halves: list[Region | None] = field(default_factory=list[Region | None])
     #: Whether a region may read values of the traces around it.
     closes: bool = True
     #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).

@@ -16,7 +16,7 @@ from dyn.frozen import record
 from dyn.ir.binding import Binding, bind_axes, bind_function
 from dyn.ir.builder import Builder
 from dyn.ir.calls import end_trace
-from dyn.ir.core import Function, Op, ParamInfo, Value
+from dyn.ir.core import Function, Op, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import (
     Dim,
@@ -37,6 +37,7 @@ from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
+from dyn.trace.joint import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.memory import DimMemory
 from dyn.trace.ones import stretched_ones
@@ -91,6 +92,8 @@ class TracedFunction:
     #: The dims that were 1 in the traced call where others were not, and were broadcast to those. They are a hint: they
     #: say which sizes code is made for that is quicker than the general one.
     ones: frozenset[Symbol] = frozenset()
+    #: The function and the second half of its derivative as one (``dyn.trace.joint``); None where it has none.
+    joint: Region | None = None
     _binding: Binding | None = field(default=None, init=False)
 
     @property
@@ -125,7 +128,12 @@ class TracedFunction:
                 [builder.op("convert", v, dtype=settled_dtype(v.dtype)) if v.type.weak else v for v in function.results]
             )
             function = function.with_ops((*function.ops, *builder.ops), results)
-        return replace(self, function=end_trace(function))
+        joint = self.joint
+        if joint is not None:
+            own = Function(function.name, joint.params, joint.ops, joint.results, Facts.EMPTY, ())
+            ended = end_trace(own)
+            joint = replace(joint, ops=ended.ops, results=ended.results)
+        return replace(self, function=end_trace(function), joint=joint)
 
 
 def trace_function(
@@ -175,10 +183,12 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) 
     )
     _check_regions(function.ops, function.facts)
     donated = tuple(number for number, leaf in enumerate(leaves) if leaf.donated)
+    second = trace.halves[0] if len(trace.halves) == 1 else None
+    joint = None if second is None else joint_of(function, second)
     return TracedFunction(
         function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated, declared,
         result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
-        ones=stretched_ones(function.facts, scope.sizes),
+        ones=stretched_ones(function.facts, scope.sizes), joint=joint,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dyn import dtypes
-from dyn.ir.core import Function, Region, Value
+from dyn.ir.core import Function, ParamInfo, Region, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.measured import measured_dims, with_own_dims
 from dyn.ir.redim import Substitution
@@ -27,6 +27,7 @@ from dyn.trace.lift import lift
 from dyn.trace.partition import Memory, recomputing
 from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.region import trace_region
+from dyn.trace.small_sizes import loosened, restated
 from dyn.trace.tracer import Tracer
 
 
@@ -66,17 +67,27 @@ def second_half(
     """
     types = [TensorType(v.dtype, v.shape) for v in given.values]
     traced = trace_region(trace, run, types, name=name)
+    guards = len(trace.guards)
     (region,), free = closed(trace, [recomputing(trace, traced.region, memory)])
+    trace.halves.append(traced.region if len(trace.guards) == guards else None)
     whole = taking(region, free, 0)
     # What the first program has decided and checked of the sizes is demanded of the second: its shapes rest on it.
     symbols = set(_symbols(whole))
     checked = [r for r in trace.builder.facts.relations if r.symbols() <= symbols]
-    whole = replace(whole, demands=(*checked, *whole.demands))
+    whole = _loosened(trace, replace(whole, demands=(*checked, *whole.demands)))
     kept = [*free, *_carriers(trace, whole, free)]
     # Results of a program are not weak: what is, is marked so again in the second one.
     strong = [trace.emit("convert", v, dtype=v.dtype) if v.type.weak else v for v in kept]
     half = Half(name, whole, tuple([v.type for v in kept]), given, what, traced.out_tree)
     return [Tracer(trace, v) for v in strong], half
+
+
+def _loosened(trace: Trace, half: Region) -> Region:
+    """A second half that rests on as few of the guards that tell sizes 0 and 1 from others as may be."""
+    infos = (ParamInfo("given"),) * len(half.params)
+    facts = restated(Facts.EMPTY, half.demands)
+    loose = loosened(Function("half", half.params, half.ops, half.results, facts, infos), set(trace.guards))
+    return half if loose is None else replace(half, ops=loose.ops, demands=loose.facts.relations)
 
 
 def declared_axes(residuals: Sequence[TensorType]) -> tuple[Axes, ...]:

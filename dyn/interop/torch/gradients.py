@@ -9,7 +9,7 @@ PyTorch. The half becomes a program of its own (:mod:`dyn.trace.halves`), which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -51,7 +51,8 @@ class Derivative:
     There is no ``half`` where PyTorch gives none of them a cotangent, though results depend on them: ``norm(x, 0)``.
 
     ``sources`` has for each input which of ``results`` depend on it, by their place there: one of which none has a
-    cotangent gets none, as in PyTorch, where an optimizer leaves it alone.
+    cotangent gets none, as in PyTorch, where an optimizer leaves it alone. Results of the program from
+    ``first_residual`` on are residuals alone. ``places`` has the numbers of captured tensors among all captured arrays.
     """
 
     half: SecondHalf | None
@@ -60,6 +61,16 @@ class Derivative:
     inputs: tuple[Origin, ...]
     sources: tuple[frozenset[int], ...]
     memory: Memory
+    first_residual: int
+    places: tuple[int, ...]
+
+    def with_half_of(self, other: Derivative) -> Derivative | None:
+        """This derivative by the half and the residuals of another one; None where inputs or results have other places
+        there."""
+        same = (self.results, self.inputs, self.memory, self.places)
+        if same != (other.results, other.inputs, other.memory, other.places):
+            return None
+        return replace(self, half=other.half, residuals=other.residuals, first_residual=other.first_residual)
 
     def attached(
         self, results: Sequence[Any], arguments: Sequence[torch.Tensor], captured: Sequence[torch.Tensor],
@@ -214,14 +225,18 @@ def differentiated(
     values = tuple([results[number].value_in(tracing.trace) for number in outputs])
     given = Leaves(values, flatten([0] * len(values))[1], "results")
     kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
+    own, places = len(results), _places(tracing)
     if not used:
-        return Derivative(None, (), tuple(outputs), tuple(origins), (), tracing.memory) if origins else None
+        empty = Derivative(None, (), tuple(outputs), tuple(origins), (), tracing.memory, own, places)
+        return empty if origins else None
     residuals = _sources(tracing, arguments, results, kept)
     reached = [_reached(one.tensor) for one in outputs.values()]
     edges = [get_gradient_edge(leaves[number]).node for number in used]
     sources = [frozenset([at for at, nodes in enumerate(reached) if edge in nodes]) for edge in edges]
     inputs = [origins[number] for number in used]
-    return Derivative(SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources), tracing.memory)
+    return Derivative(
+        SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources), tracing.memory, own, places
+    )
 
 
 def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence[Any]:
@@ -261,6 +276,13 @@ def _cotangent(tracing: Tracing, one: Differentiable, value: Tracer) -> Any:
     """The traced cotangent of a tensor, from that of its memory."""
     logical = value if one.order is None else dnp.transpose(value, inverse(one.order))
     return tracing.maker.fresh(logical, one.tensor.dtype, one.tensor.device, one.order)
+
+
+def _places(tracing: Tracing) -> tuple[int, ...]:
+    """The numbers of captured tensors among the arrays that the program captures."""
+    numbers = {id(value): number for number, (value, _, _) in enumerate(tracing.trace.hidden)}
+    storages = [record_of(made).storage for _, made in tracing.captured.values()]
+    return tuple([numbers[id(one.outside.value_in(tracing.trace))] for one in storages if one.outside is not None])
 
 
 def _sources(tracing: Tracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer]) -> list[Source]:

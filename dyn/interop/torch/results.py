@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -37,17 +38,35 @@ from dyn.interop.torch.subclasses import is_wrapper, parts_of
 from dyn.interop.torch.tensors import Record, Storage, ViewCall, record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.source import user_loc
+from dyn.trace.halves import Half
+from dyn.trace.joint import FirstHalf
 from dyn.trace.pytree import register_node
 from dyn.trace.tracer import Tracer
 
 
-class Outputs:
+class Outputs(FirstHalf):
     """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
 
     __slots__ = ("plan", "results")
 
     def __init__(self, plan: Plan, results: Sequence[Any]) -> None:
         self.plan, self.results = plan, results
+
+    @property
+    def half(self) -> Half | None:
+        derivative = self.plan.derivative
+        return None if derivative is None or derivative.half is None else derivative.half.half
+
+    def without_residuals(self) -> Any:
+        derivative = self.plan.derivative
+        return self.results if derivative is None else self.results[: derivative.first_residual]
+
+    def with_half_of(self, other: Any) -> Outputs | None:
+        own, its = self.plan.derivative, other.plan.derivative
+        if own is None or its is None or self.plan.writes != other.plan.writes:
+            return None
+        derivative = own.with_half_of(its)
+        return None if derivative is None else Outputs(replace(self.plan, derivative=derivative), other.results)
 
 
 register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
