@@ -205,3 +205,63 @@ def test_dyns_own_indices_are_index_errors_too() -> None:
     with pytest.raises(IndexError):
         first(np.zeros(3))
     assert first(np.arange(4.0)) == 3
+
+
+#: Functions of a matrix and indices, which are clamped to those that there are.
+CLAMPED: dict[str, Callable[[Any, Any], Any]] = {
+    "by sizes": lambda x, k: x[k.clamp(0, x.shape[0] - 1)],
+    "by sizes, the other way round": lambda x, k: x[k.clamp(max=x.shape[0] - 1).clamp(min=0)],
+    "from the end": lambda x, k: x[k.clamp(-x.shape[0], x.shape[0] - 1)],
+    "of another axis": lambda x, k: x[:, k.clamp(0, x.shape[1] - 1)],
+    "by less than there are": lambda x, k: x[k.clamp(0, x.shape[0] // 2)],
+    "in rows": lambda x, k: x.gather(1, k.clamp(0, x.shape[1] - 1)[None].expand(x.shape[0], -1)),
+    "to one": lambda x, k: F.embedding(k.clamp(0, 0), x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLAMPED)
+def test_clamped_indices_need_no_pass(name: str) -> None:
+    function = CLAMPED[name]
+    compiled = dyn_torch.jit(function, strict=True)
+    for rows_, columns, places in ((3, 4, [9, -7, 1]), (1, 1, [-1, 2**40]), (5, 2, []), (2, 7, [0])):
+        x = torch.randn(rows_, columns)
+        torch.testing.assert_close(compiled(x, at(*places)), function(x, at(*places)))
+    assert compiled.cache_info().compiles == 1
+    assert "greatest index" not in str(compiled.explain())
+    # Where there is nothing to clamp to, no index is one.
+    for rows_, columns in ((0, 4), (3, 0), (0, 0)):
+        x = torch.randn(rows_, columns)
+        outcomes: list[Any] = []
+        for run in (function, compiled):
+            try:
+                outcomes.append(run(x, at(1, 2)).shape)
+            except IndexError:
+                outcomes.append(IndexError)
+            except RuntimeError:
+                outcomes.append(IndexError)
+        assert outcomes[0] == outcomes[1]
+
+
+def test_what_is_clamped_to_more_than_there_is_is_looked_at() -> None:
+    def f(x: Any, k: Any) -> Any:
+        return x[k.clamp(0, x.shape[0])]
+
+    compiled = dyn_torch.jit(f, strict=True)
+    x = torch.randn(3, 2)
+    torch.testing.assert_close(compiled(x, at(2, -5)), f(x, at(2, -5)))
+    with pytest.raises(OutOfRangeError, match="index 3 is out of bounds for dimension 0 with size 3"):
+        compiled(x, at(2, 5))
+    with pytest.raises(OutOfRangeError):
+        dyn_torch.jit(lambda x, k: x[k.clamp(max=x.shape[0] - 1)], strict=True)(x, at(-4))
+    with pytest.raises(OutOfRangeError):
+        dyn_torch.jit(lambda x, k: x[k.clamp(min=0)], strict=True)(x, at(3))
+
+
+def test_bicubic_interpolation_looks_at_no_index() -> None:
+    """Its positions are clamped. Those of bilinear interpolation are computed of fractions."""
+    compiled = dyn_torch.jit(lambda x: F.interpolate(x, size=(4, 6), mode="bicubic"), strict=True)
+    for height, width in ((3, 5), (1, 1), (8, 2)):
+        x = torch.randn(1, 2, height, width)
+        torch.testing.assert_close(compiled(x), F.interpolate(x, size=(4, 6), mode="bicubic"))
+    assert "greatest index" not in str(compiled.explain())
+    assert compiled.cache_info().compiles == 1
