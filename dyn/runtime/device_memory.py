@@ -45,8 +45,8 @@ class Block:
             context.driver.call("alloc", *arguments)
         return Block(context, address.value or 0, stream)
 
-    def __del__(self) -> None:
-        if sys.is_finalizing():  # the process gives all of it back
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():  # the process gives all of it back, and this module may be empty already
             return
         try:
             context = self.context
