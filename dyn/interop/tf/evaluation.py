@@ -217,7 +217,8 @@ class Call:
         value, trace = self.inputs[number], self.trace
         if is_known(value):
             found = elements_of(value)
-            faces = [wrap_dim(trace, one if not isinstance(one, np.integer) else int(one)) for one in found.flat]
+            plain = [one.item() if isinstance(one, np.generic) else one for one in found.flat]
+            faces = [one if isinstance(one, float) else wrap_dim(trace, one) for one in plain]
             return faces[0] if found.ndim == 0 else faces
         if isinstance(value, Tracer):
             if not value.dims:

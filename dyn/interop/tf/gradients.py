@@ -16,6 +16,7 @@ import dyn.numpy as dnp
 from dyn import api
 from dyn.interop.tf.arrays import from_array
 from dyn.interop.tf.evaluation import Evaluation, Known, State
+from dyn.interop.tf.graph_calls import operation
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
 from dyn.interop.tf.ops.randomness import DRAWN, SEED
 from dyn.interop.tf.programs import Plan, Program, data_here, traced_for_dyn
@@ -116,6 +117,7 @@ class Gradient:
         self.program = Program(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
         self.wanted, self.places = self._joint.wanted, self._joint.places(plain)
         numbers = {id(one.handle): number for number, one in enumerate(plain.variables)}
+        self._again: Gradient | None = None
         self._variables = [numbers[id(one.handle)] for one in self.program.variables]
 
     def inputs(self, tensors: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, Any]:
@@ -127,10 +129,11 @@ class Gradient:
         """The program with its own gradient."""
         return RecordedProgram(self._joint.alone, self._joint.specs, self.program)
 
-    @cached_property
     def again(self) -> Gradient:
         """The gradient of this gradient."""
-        return Gradient(Joint(self._joint.alone, self._joint.specs, self.program))
+        if self._again is None:
+            self._again = Gradient(Joint(self._joint.alone, self._joint.specs, self.program))
+        return self._again
 
 
 class RecordedProgram(Program):
@@ -186,8 +189,13 @@ class RecordedProgram(Program):
             inside = known | dict(zip(names[self._arguments : total], [(one,) for one in cotangents], strict=True))
             inner = evaluation.within(State(outer=state))
             inner.read(graph, [node for node in graph.needed if node.name in late], inside)
-            pulled = graph.outputs[len(graph.outputs) - self._count :]
-            return [data_here(inside[name][number]) for name, number in pulled]
+            pulled = [inside[name][number] for name, number in graph.outputs[len(graph.outputs) - self._count :]]
+            sources = [*args, *variables]
+            # The sizes of a cotangent are its source's, also where TensorFlow has computed it.
+            return [
+                dnp.reshape(data_here(one), sources[place].shape)
+                for one, place in zip(pulled, self._joint.places(self), strict=True)
+            ]
 
         leaves = Leaves(values, flatten([0] * len(values))[1], "results")
         residuals, half = second_half(evaluation.trace, run, self.name, leaves, "cotangent")
@@ -221,6 +229,11 @@ class RecordedProgram(Program):
         record.record_operation("Dyn", recorded, sources, backward)
         return self._plain.packed(outputs)
 
+    def _of_plain(self, variables: Sequence[Any]) -> list[Any]:
+        """Of the values of variables those that the program without its gradient has."""
+        numbers = {id(one.handle): number for number, one in enumerate(self.variables)}
+        return [variables[numbers[id(one.handle)]] for one in self._plain.variables]
+
     def _pulled(
         self, plan: RecordedPlan, residuals: tuple[Any, ...], results: Sequence[Any],
         origin: tuple[Sequence[Any], Sequence[Any], Any], cotangents: Sequence[Any],
@@ -233,9 +246,13 @@ class RecordedProgram(Program):
         if not pywrap_tfe.TFE_Py_TapeSetIsEmpty() and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop(
             [*whole, *tensors, *variables]
         ):
-            numbers = {id(one.handle): number for number, one in enumerate(self.variables)}
-            own = [variables[numbers[id(one.handle)]] for one in self._plain.variables]
+            own = self._of_plain(variables)
             return self.gradient.recorded(*self.gradient.inputs(tensors, whole, own), seed)
+        if not context.executing_eagerly():  # in a graph that is made of a tape's gradients, as of tape.jacobian
+            found = self.gradient
+            inputs, values = found.inputs(tensors, whole, self._of_plain(variables))
+            seeds = [tf.constant(seed)] if found.program.draws else []
+            return operation(found.program, [*inputs, *values], seeds, found.again)
         pulled = plan.half.program(residuals, tuple([one._numpy() for one in whole]))
         return [from_array(one) for one in pulled]
 

@@ -8,15 +8,32 @@ go through a second such call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from dyn.interop.tf.gradients import Gradient
 from dyn.interop.tf.internals import FuncGraph, control_flow_util, resource_variable_ops, save_context, tf
 from dyn.interop.tf.programs import Program, is_tracing
 
 Array = np.ndarray[Any, Any]
+
+
+class IsGradient(Protocol):
+    """A gradient by itself, :class:`dyn.interop.tf.gradients.Gradient`."""
+
+    program: Program
+
+    @property
+    def wanted(self) -> Sequence[int]: ...
+
+    @property
+    def places(self) -> Sequence[int]: ...
+
+    def inputs(
+        self, tensors: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]
+    ) -> tuple[Any, Any]: ...
+
+    def again(self) -> IsGradient: ...
 
 
 def part_of_graph() -> str | None:
@@ -34,7 +51,7 @@ def part_of_graph() -> str | None:
 
 
 def call_in_graph(
-    program: Program, tensors: Sequence[Any], shapes: Sequence[Any], gradient: Callable[[], Gradient]
+    program: Program, tensors: Sequence[Any], shapes: Sequence[Any], gradient: Callable[[], IsGradient]
 ) -> Any:
     """The results of a program, of these shapes, as tensors of the graph at hand."""
     for variable in program.concrete.graph.variables:
@@ -43,7 +60,7 @@ def call_in_graph(
     seeds = [tf.numpy_function(program.seed, [], tf.uint32)] if program.draws else []
     for seed in seeds:
         seed.set_shape(())
-    made = _operation(program, [*tensors, *variables], seeds, gradient)
+    made = operation(program, [*tensors, *variables], seeds, gradient)
     outputs, assigned = made[: len(shapes)], made[len(shapes) :]
     outputs = [
         one if shape.rank is None or one.shape == shape else tf.ensure_shape(one, shape)
@@ -54,9 +71,10 @@ def call_in_graph(
     return program.packed(outputs)
 
 
-def _operation(
-    program: Program, given: Sequence[Any], seeds: Sequence[Any], gradient: Callable[[], Gradient]
-) -> list[Any]:  # fmt: skip
+def operation(
+    program: Program, given: Sequence[Any], seeds: Sequence[Any], gradient: Callable[[], IsGradient]
+) -> list[Any]:
+    """A program as an operation of the graph at hand: of tensors, of values of its variables, and of seeds."""
     outputs, assigned = program.concrete.outputs, [program.variables[number] for number in program.assigned]
     dtypes = [*[one.dtype for one in outputs], *[one.dtype for one in assigned]]
     shapes = [*[one.shape for one in outputs], *[one.shape for one in assigned]]
@@ -75,7 +93,7 @@ def _operation(
             pulled: list[Any] = [None] * len(given)
             if found.places:
                 own = seeds if found.program.draws else []
-                parts = _operation(found.program, [*inputs, *variables], own, lambda: found.again)
+                parts = operation(found.program, [*inputs, *variables], own, found.again)
                 for place, one in zip(found.places, parts, strict=True):
                     pulled[place] = one
             return pulled

@@ -71,12 +71,26 @@ class Graph:
         return tuple([node for name, node in self.nodes.items() if name in reached and name not in arguments])
 
     def depending(self, arguments: Sequence[str]) -> frozenset[str]:
-        """The nodes that run and depend on some of the arguments, by name."""
+        """The nodes that run and whose values depend on some of the arguments, by name.
+
+        Edges of control do not count: outputs have them from all that has effects, later ones among them.
+        """
         found = set(arguments)
         for node in self.needed:
-            if any(name in found for name, _ in node.inputs) or not found.isdisjoint(node.controls):
+            if any(name in found for name, _ in node.inputs):
                 found.add(node.name)
         return frozenset(found)
+
+    def leading_to(self, tensor: Tensor) -> list[Node]:
+        """The nodes that a tensor is computed by, each after those that it needs."""
+        found: set[str] = set()
+        waiting = [tensor[0]]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += [source for source, _ in self.nodes[name].inputs]
+        return [node for name, node in self.nodes.items() if name in found]
 
     def source(self, tensor: Tensor) -> Tensor:
         """The tensor that this one is, behind operations that give what they are given."""
@@ -90,19 +104,19 @@ class Graph:
 class Library:
     """The functions that a graph calls, by name."""
 
-    def __init__(self, functions: Sequence[Any]) -> None:
+    def __init__(self, functions: Sequence[Any], written: Callable[[], Any]) -> None:
         self._protos = {function.signature.name: function for function in functions}
+        self._written = written
         self._graphs: dict[str, Graph] = {}
 
     @property
     def names(self) -> list[str]:
         return list(self._protos)
 
+    @cached_property
     def proto(self) -> Any:
-        """The functions as TensorFlow writes them."""
-        made = tf.compat.v1.GraphDef().library
-        made.function.extend(self._protos.values())
-        return made
+        """The functions as TensorFlow has them: it takes no other ones of their names."""
+        return self._written()
 
     def __contains__(self, name: str) -> bool:
         return name in self._protos
@@ -135,7 +149,9 @@ def of_graph(graph: Any, outputs: Sequence[Any], effects: Sequence[str]) -> tupl
     nodes = [_node(one, _numbered) for one in proto.node]
     arguments = tuple([tensor.op.name for tensor in graph.inputs])
     given = tuple([(tensor.op.name, tensor.value_index) for tensor in outputs])
-    return Graph(graph.name, arguments, _ordered(nodes), given, tuple(effects)), Library(proto.library.function)
+    return Graph(graph.name, arguments, _ordered(nodes), given, tuple(effects)), Library(
+        proto.library.function, lambda: graph.as_graph_def().library
+    )
 
 
 def _of_function(proto: Any, library: Library) -> Graph:

@@ -84,7 +84,8 @@ class TfJitted:
 
     def __init__(self, function: Callable[..., Any], *, strict: bool) -> None:
         self._function, self._strict = function, strict
-        self._name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
+        name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
+        self._name = tf.compat.as_str_any(name)
         functools.update_wrapper(self, function, updated=())
         self._lock = lock()
         self._versions: dict[Any, tuple[_Version, ...]] = {}

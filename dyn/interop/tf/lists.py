@@ -28,6 +28,8 @@ class TensorList:
     dtype: DType
     count: Tracer | None = None
     item: Any = None
+    #: Whether there is room for whatever is written beyond its end.
+    has_room: bool = False
 
     def of(self, shape: Sequence[Any]) -> TensorList:
         """The list with zeros of this shape, where it had none yet."""

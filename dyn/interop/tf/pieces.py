@@ -102,7 +102,7 @@ def _call(
 def _function(call: Call, specs: Sequence[Any]) -> Any:
     """The operation as a concrete function; constants among ``specs`` are known to it."""
     definition = tf.compat.v1.GraphDef()
-    definition.library.CopyFrom(call.evaluation.library.proto())
+    definition.library.CopyFrom(call.evaluation.library.proto)
     own = definition.node.add()
     own.CopyFrom(call.node.proto)
     own.ClearField("input")

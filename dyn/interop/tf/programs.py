@@ -146,7 +146,7 @@ class Program:
                 self._captured.append(to_array(tensor) if known else Foreign(tensor))
         self.draws = any(node.op in DRAWING for node in self._nodes())
         self._structure = concrete.structured_outputs
-        flat = tf.nest.flatten(self._structure)
+        flat = tf.nest.flatten(self._structure, expand_composites=True)
         places = {id(tensor): number for number, tensor in enumerate(concrete.outputs)}
         #: Of each leaf of the function's result, which output of the graph it is.
         self._leaves = [places.get(id(leaf)) if isinstance(leaf, tf.Tensor) else None for leaf in flat]
@@ -279,7 +279,7 @@ class Program:
         if first is not None:
             return outputs[first]
         flat = [other if n is None else outputs[n] for n, other in zip(self._leaves, self._others, strict=True)]
-        return tf.nest.pack_sequence_as(self._structure, flat)
+        return tf.nest.pack_sequence_as(self._structure, flat, expand_composites=True)
 
 
 def data_here(value: Any) -> Tracer:

@@ -72,10 +72,32 @@ class Foreign:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reductions:
-    """The axes over which a gradient of ``shape`` is summed for an operand of ``own`` shape that was broadcast."""
+    """The axes over which a gradient is summed for an operand of ``own`` shape that was broadcast with ``other``.
+
+    They are counted from the axis ``first`` of the gradient on.
+    """
 
     own: tuple[Dim, ...]
     other: tuple[Dim, ...]
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Optional:
+    """Values that one branch of a program gives to the derivative of that branch: data, or what is known of each."""
+
+    parts: tuple[Any, ...] | None
+
+    def leaves(self) -> list[Tracer]:
+        return [one for one in self.parts or () if isinstance(one, Tracer)]
+
+    def with_leaves(self, leaves: Sequence[Tracer]) -> Optional:
+        left = iter(leaves)
+        return Optional(tuple([next(left) if isinstance(one, Tracer) else one for one in self.parts or ()]))
+
+    def zeros(self) -> Optional:
+        """Zeros in the place of data, of shapes that are known outside of the branch, too."""
+        return self.with_leaves([dnp.zeros(one.shape, dtype=one.dtype) for one in self.leaves()])
 
 
 def boxed(value: Any, shape: Sequence[int] = ()) -> Array:

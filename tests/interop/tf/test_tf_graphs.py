@@ -61,7 +61,7 @@ def test_derivatives_of_any_order() -> None:
                 y = inner.gradient(y, x)
             y = middle.gradient(y, x)
         results.append(outer.gradient(y, x))
-    alike(*results, 1e-4)
+    alike(results[0], results[1], 1e-4)
 
 
 def test_a_variable_that_changes_between_a_call_and_its_gradients() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
 from dyn.interop.tf.tables import takes_call
@@ -41,6 +42,13 @@ def message_of(texts: Any) -> str:
         text for one in texts if isinstance(one, np.ndarray) and one.dtype.kind in "SUO" for text in one.reshape(-1)
     ]
     return " ".join([text.decode() if isinstance(text, bytes) else str(text) for text in found])
+
+
+@takes_call("CheckNumerics")
+def check_numerics(call: Any) -> Any:
+    message = np.array(f"{call.attr('message')}: a tensor has NaN or Inf.")
+    claim(call, dnp.all(dnp.isfinite(call.value(0))), [message])
+    return call.inputs[0]
 
 
 @takes_call("Assert")

@@ -19,14 +19,21 @@ from dyn import lax
 from dyn.errors import ShapeError, TraceError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.tf.evaluation import Call, Evaluation, State
-from dyn.interop.tf.graphs import Graph, Tensor
-from dyn.interop.tf.lists import TensorList, is_empty
+from dyn.interop.tf.graphs import Graph
+from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.ops.assertions import claim
+from dyn.interop.tf.ops.lengths import with_room
 from dyn.interop.tf.tables import takes_call
-from dyn.interop.tf.values import Resource, Sizes, data, elements_of, is_known, is_same
-from dyn.shapes import Dim, SymExpr, dim_max, floordiv
+from dyn.interop.tf.values import (
+    Optional,
+    Resource,
+    Sizes,
+    data,
+    is_known,
+    is_of_arguments,
+    is_same,
+)
 from dyn.trace.context import Trace
-from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 ASKS_FOR_OTHERS = True
@@ -49,6 +56,7 @@ class _Carried:
     """Results of regions beside the values of their outputs: variables that they assign, and shapes of lists."""
 
     keys: list[Any] = field(default_factory=list[Any])
+    optionals: dict[int, Optional] = field(default_factory=dict[int, Optional])
     shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
     items: dict[int, Any] = field(default_factory=dict[int, Any])
 
@@ -78,6 +86,24 @@ class _Carried:
         if found:
             raise _Again
 
+    def note_optionals(self, made: Sequence[Any]) -> list[Any]:
+        """The results of a branch, with zeros for what only another branch has: it is taken where that has run.
+
+        Raises _Again for what is new.
+        """
+        new = {
+            number: value
+            for number, value in enumerate(made)
+            if isinstance(value, Optional) and value.parts is not None and number not in self.optionals
+        }
+        self.optionals |= new
+        if new:
+            raise _Again
+        return [
+            self.optionals[number].zeros() if number in self.optionals and value.parts is None else value
+            for number, value in enumerate(made)
+        ]
+
     def filled(self, values: Sequence[Any]) -> list[Any]:
         return [
             value.of(self.shapes[n])
@@ -91,7 +117,7 @@ class _Carried:
 
 def _leaves(trace: Trace, value: Any) -> list[Tracer]:
     """A value as data, for a region."""
-    return value.leaves() if isinstance(value, TensorList) else [data(trace, value)]
+    return value.leaves() if isinstance(value, TensorList | Optional) else [data(trace, value)]
 
 
 def _rebuilt(like: Sequence[Any], leaves: Sequence[Tracer]) -> list[Any]:
@@ -99,9 +125,10 @@ def _rebuilt(like: Sequence[Any], leaves: Sequence[Tracer]) -> list[Any]:
     made: list[Any] = []
     start = 0
     for value in like:
-        count = len(value.leaves()) if isinstance(value, TensorList) else 1
+        is_several = isinstance(value, TensorList | Optional)
+        count = len(value.leaves()) if is_several else 1
         own = leaves[start : start + count]
-        made.append(value.with_leaves(own) if isinstance(value, TensorList) else own[0])
+        made.append(value.with_leaves(own) if is_several else own[0])
         start += count
     return made
 
@@ -194,7 +221,7 @@ def _choice(
         def run() -> Any:
             state = State(outer=evaluation.state)
             inner = evaluation.within(state)
-            made = inner.run(graph, arguments)
+            made = carried.note_optionals(inner.run(graph, arguments))
             carried.note(state)
             likes.append(made)
             leaves = [leaf for value in made for leaf in _leaves(inner.trace, value)]
@@ -209,66 +236,6 @@ def _choice(
     return _rebuilt(likes[-1], made[:count])
 
 
-# ---- lengths of loops ------------------------------------------------------------------------------------------------
-
-
-def _most_steps(call: Call, condition: Graph, body: Graph) -> Dim | None:
-    """A number of steps that a loop does not exceed: of one that counts up to a size; None for others."""
-    waiting = [condition.source(condition.outputs[0])]
-    while waiting:
-        node = condition.nodes[waiting.pop()[0]]
-        if node.op == "LogicalAnd":
-            waiting += [condition.source(one) for one in node.inputs]
-        if node.op != "Less":
-            continue
-        counter = condition.source(node.inputs[0])[0]
-        limit = _kept(call, condition, body, node.inputs[1])
-        if counter not in condition.arguments or limit is None:
-            continue
-        number = condition.arguments.index(counter)
-        start, step = _size(call.inputs[number]), _step(call, body, number)
-        if start is not None and step is not None:
-            return dim_max(floordiv(limit - start + (step - 1), step), 0)
-    return None
-
-
-def _size(value: Any) -> Dim | None:
-    """A scalar as a size; None for what is none."""
-    if not is_known(value) or elements_of(value).ndim:
-        return None
-    element = elements_of(value).item()
-    return element if isinstance(element, int | SymExpr) and not isinstance(element, bool) else None
-
-
-def _kept(call: Call, graph: Graph, body: Graph, tensor: Tensor) -> Dim | None:
-    """The size that a scalar of a loop's function is in each step; None where it is none, or changes."""
-    name, _ = graph.source(tensor)
-    if graph.nodes[name].op == "Const":
-        return _size(graph.nodes[name].attr("value"))
-    if name not in graph.arguments:
-        return None
-    number = graph.arguments.index(name)
-    stays = body.source(body.outputs[number]) == (body.arguments[number], 0)
-    return _size(call.inputs[number]) if stays else None
-
-
-def _step(call: Call, body: Graph, number: int) -> int | None:
-    """How much a loop adds to a counter in each step; None where it does something else."""
-    node = body.nodes[body.source(body.outputs[number])[0]]
-    if node.op not in ("Add", "AddV2"):
-        return None
-    added = [one for one in node.inputs if body.source(one)[0] != body.arguments[number]]
-    step = _kept(call, body, body, added[0]) if len(added) == 1 else None
-    return step if isinstance(step, int) and step > 0 else None
-
-
-def _grows_by_one(body: Graph, number: int) -> bool:
-    """Whether a step adds one element to a list."""
-    name, _ = body.source(body.outputs[number])
-    node = body.nodes[name]
-    return node.op == "TensorListPushBack" and body.source(node.inputs[0])[0] == body.arguments[number]
-
-
 # ---- loops -----------------------------------------------------------------------------------------------------------
 
 
@@ -281,10 +248,8 @@ def while_(call: Call) -> Any:
     carried = _Carried()
     given_lists = list(call.inputs)
     for number, value in enumerate(given_lists):
-        is_open = isinstance(value, TensorList) and value.capacity is None and value.elements is None
-        if is_open and is_empty(value) and _grows_by_one(body, number):
-            most = _most_steps(call, condition, body)
-            given_lists[number] = value if most is None else replace(value, capacity=wrap_dim(trace, most))
+        if isinstance(value, TensorList):
+            given_lists[number] = with_room(call, condition, body, number, value)
 
     def loop() -> Any:
         starts = [value for value, is_same in zip(carried.filled(given_lists), same, strict=True) if not is_same]
@@ -321,3 +286,27 @@ def while_(call: Call) -> Any:
         return [value if is_same else next(changed) for value, is_same in zip(call.inputs, same, strict=True)]
 
     return _retried(loop)
+
+
+# ---- values that only one branch gives, for its derivative -----------------------------------------------------------
+
+
+@takes_call("OptionalNone")
+def optional_none(call: Call) -> Any:
+    return Optional(None)
+
+
+@takes_call("OptionalFromValue")
+def optional_from_value(call: Call) -> Any:
+    known = [is_known(value) and is_of_arguments(value) for value in call.inputs]
+    return Optional(
+        tuple([value if keeps else data(call.trace, value) for value, keeps in zip(call.inputs, known, strict=True)])
+    )
+
+
+@takes_call("OptionalGetValue")
+def optional_get_value(call: Call) -> Any:
+    found = call.inputs[0]
+    if not isinstance(found, Optional) or found.parts is None:
+        raise UnsupportedOpError("the value of an optional that has none.")
+    return list(found.parts)

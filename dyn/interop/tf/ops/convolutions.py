@@ -255,6 +255,23 @@ def resize_bilinear(
     return made
 
 
+@takes_call("ResizeBilinearGrad")
+def resize_bilinear_grad(call: Any) -> Any:
+    cotangent, image = call.value(0), call.value(1)
+    attrs = call.attributes(("align_corners", "half_pixel_centers"))
+    sizes = cotangent.shape[1:3]
+    return vjp(lambda a: resize_bilinear(a, sizes, **attrs), dnp.zeros_like(image))[1](cotangent)[0]
+
+
+@takes_call("ResizeNearestNeighborGrad")
+def resize_nearest_grad(call: Any) -> Any:
+    cotangent, (height, width) = call.value(0), call.sizes(1)
+    attrs = call.attributes(("align_corners", "half_pixel_centers"))
+    zeros = dnp.zeros((cotangent.shape[0], height, width, cotangent.shape[3]), dtype=cotangent.dtype)
+    sizes = cotangent.shape[1:3]
+    return vjp(lambda a: resize_nearest(a, sizes, **attrs), zeros)[1](cotangent)[0]
+
+
 def _places(own: Any, size: Any, align_corners: bool, half_pixel_centers: bool) -> Any:
     """Where along an axis of ``own`` elements ``size`` of them are taken."""
     whole = dnp.arange(size).astype("float32")

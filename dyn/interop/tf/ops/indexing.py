@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax, nn
@@ -69,6 +72,11 @@ for _name, _method in {
     _tensor_scatter(_name, _method)
 
 
+@converts("TensorScatterSub")
+def scatter_sub(a: Data, indices: Data, updates: Data) -> Any:
+    return a.at[parts_of(indices)].add(-updates)
+
+
 @takes_call("StridedSliceGrad")
 def strided_slice_grad(call: Any) -> Any:
     cotangent = call.value(4)
@@ -118,17 +126,77 @@ _segments(
 
 @converts("Bincount", "DenseBincount", sizes=(1,))
 def bincount(indices: Data, size: Any, weights: Data, *, binary_output: bool = False) -> Any:
-    flat = dnp.reshape(indices, (-1,))
-    inside = (flat >= 0) & (flat < size)
-    given = dnp.ones(flat.shape, dtype=weights.dtype) if weights.dims == (0,) else dnp.reshape(weights, (-1,))
-    made = dnp.zeros((size + 1,), dtype=weights.dtype).at[dnp.where(inside, flat, size)].add(given)[:size]
+    """How often each number is there, of a matrix in each of its rows; those out of range are left out."""
+    given = dnp.ones(indices.shape, dtype=weights.dtype) if weights.dims == (0,) else weights
+    places = dnp.where((indices >= 0) & (indices < size), indices, size)
+    if rank_of(indices) == 2:
+        rows = lax.broadcasted_iota("int64", indices.shape, 0)
+        made = dnp.zeros((indices.shape[0], size + 1), dtype=weights.dtype).at[rows, places].add(given)[:, :size]
+    else:
+        flat, given = dnp.reshape(places, (-1,)), dnp.reshape(given, (-1,))
+        made = dnp.zeros((size + 1,), dtype=weights.dtype).at[flat].add(given)[:size]
     return (made != 0).astype(made.dtype) if binary_output else made
 
 
 @converts("Unique", "UniqueV2")
 def unique(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
     """The values in the order in which they are first met, and for each element the number of its value."""
-    values, first, inverse = dnp.unique(a, return_index=True, return_inverse=True)
+    return unique_with_counts(a, out_idx=out_idx)[:2]
+
+
+@converts("UniqueWithCounts", "UniqueWithCountsV2")
+def unique_with_counts(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
+    values, first, inverse, counts = dnp.unique(a, return_index=True, return_inverse=True, return_counts=True)
     order = dnp.argsort(first)
     numbers = dnp.argsort(order)
-    return [values[order], dnp.take(numbers, inverse).astype(known_dtype(out_idx).np)]
+    wide = known_dtype(out_idx).np
+    return [values[order], dnp.take(numbers, inverse).astype(wide), counts[order].astype(wide)]
+
+
+def _sorted_segments(*names: str, taken: bool, mean: bool = False) -> None:
+    """Sums of rows whose numbers go up; ``taken`` from a table by their places."""
+
+    @converts(*names)
+    def segment(data: Data, *places: Data) -> Any:
+        segments = places[-1]
+        rows = dnp.take(data, places[0], axis=0) if taken else data
+        count = lax.as_dim(dnp.max(segments, initial=-1) + 1, name="segments")
+        zeros = dnp.zeros((count, *rows.shape[1:]), dtype=rows.dtype)
+        made = zeros.at[segments].add(rows)
+        if not mean:
+            return made
+        each = dnp.zeros((count,), dtype=rows.dtype).at[segments].add(dnp.ones(segments.shape, dtype=rows.dtype))
+        return made / dnp.reshape(dnp.maximum(each, 1), (count, *[1] * (rank_of(rows) - 1)))
+
+
+_sorted_segments("SegmentSum", taken=False)
+_sorted_segments("SegmentMean", taken=False, mean=True)
+_sorted_segments("SparseSegmentSum", taken=True)
+_sorted_segments("SparseSegmentMean", taken=True, mean=True)
+
+
+@converts("Bucketize")
+def bucketize(a: Data, *, boundaries: Sequence[float]) -> Any:
+    edges = dnp.asarray(np.array(boundaries, np.float32))
+    return dnp.searchsorted(edges, a.astype("float32"), side="right").astype("int32")
+
+
+def _bounds(name: str, is_before: Callable[[Any, Any], Any]) -> None:
+    @converts(name)
+    def bound(ordered: Data, values: Data, *, out_type: str = "int32") -> Any:
+        """Places in sorted rows: how many elements of the row come before each value."""
+        before = is_before(ordered[:, None, :], values[:, :, None])
+        return dnp.sum(before, axis=-1, dtype=known_dtype(out_type).np)
+
+
+_bounds("LowerBound", dnp.less)
+_bounds("UpperBound", dnp.less_equal)
+
+
+@converts("ReverseSequence")
+def reverse_sequence(a: Data, lengths: Data, *, seq_dim: int, batch_dim: int = 0) -> Any:
+    places = lax.broadcasted_iota("int64", a.shape, seq_dim)
+    along = [1] * rank_of(a)
+    along[batch_dim] = a.shape[batch_dim]
+    ends = dnp.reshape(lengths.astype("int64"), tuple(along))
+    return dnp.take_along_axis(a, dnp.where(places < ends, ends - 1 - places, places), axis=seq_dim)

@@ -67,14 +67,71 @@ def from_tensor(call: Any) -> Any:
 
 @takes_call("TensorListSetItem")
 def set_item(call: Any) -> Any:
-    item = call.value(2)
-    found = _list(call).of(item.shape)
-    return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, call.value(1), 0))
+    item, found = call.value(2), _list(call)
+    resizes = call.attributes(["resize_if_index_out_of_bounds"]).get("resize_if_index_out_of_bounds")
+    if resizes and not found.has_room:
+        found = _with_place(call, found)
+    found = found.of(item.shape)
+    place = call.value(1)
+    count = found.count if found.count is None else dnp.maximum(found.count, place + np.int32(1))
+    return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, place, 0), count=count)
+
+
+def _with_place(call: Any, found: TensorList) -> TensorList:
+    """A list that has a place of a number that is known."""
+    place, own = call.inputs[1], unwrap_dim(found.capacity)
+    if not isinstance(place, np.ndarray) or not isinstance(own, int) or found.count is not None:
+        raise UnsupportedOpError("an element written beyond the end of a list, at a place that the program computes.")
+    return found if int(place) < own else resized(found, int(place) + 1)
+
+
+def resized(found: TensorList, size: Any) -> TensorList:
+    """A list of another length: its first elements, or zeros after them."""
+    if found.elements is None:
+        return replace(found, capacity=size)
+    own = found.elements.shape[0]
+    pads = [(0, size - own, 0), *[(0, 0, 0)] * (len(found.elements.dims) - 1)]
+    return replace(found, capacity=size, elements=lax.pad(found.elements, dnp.zeros((), dtype=found.dtype.np), pads))
+
+
+@takes_call("TensorListResize")
+def resize(call: Any) -> Any:
+    found, size = _list(call), call.inputs[1]
+    own = unwrap_dim(found.capacity) if found.capacity is not None else None
+    if found.count is None and is_known(size) and elements_of(size).item() == own:
+        return found
+    if found.count is None and is_known(size):
+        return resized(found, call.sizes(1))
+    if found.count is None:
+        raise UnsupportedOpError("a list of a fixed length, resized to what the program computes.")
+    return replace(found, count=data(call.trace, size).astype("int32"))
 
 
 @takes_call("TensorListGetItem")
 def get_item(call: Any) -> Any:
     return lax.dynamic_index_in_dim(_list(call).filled(), call.value(1), 0, keepdims=False)
+
+
+@takes_call("TensorListGather")
+def gather(call: Any) -> Any:
+    return dnp.take(_list(call).filled(), call.value(1), axis=0)
+
+
+@takes_call("TensorListScatterIntoExistingList")
+def scatter_into(call: Any) -> Any:
+    found, items = _list(call), call.value(1)
+    found = found.of(items.shape[1:])
+    elements: Any = found.elements
+    return replace(found, elements=elements.at[call.value(2)].set(items))
+
+
+@takes_call("TensorListScatterV2")
+def scatter(call: Any) -> Any:
+    items, size = call.value(0), call.sizes(3)
+    if isinstance(size, int) and size < 0:
+        raise UnsupportedOpError("tensors scattered to a list whose length follows from their places.")
+    made = dnp.zeros((size, *items.shape[1:]), dtype=items.dtype)
+    return TensorList(made.at[call.value(1)].set(items), size, tuple(items.shape[1:]), items.element_type)
 
 
 @takes_call("TensorListStack")
@@ -83,7 +140,7 @@ def stack(call: Any) -> Any:
     if found.elements is None and shape is not None and all(size is not None for size in shape):
         found = found.of(shape)
     if found.count is not None:
-        raise UnsupportedOpError("a list that grows, stacked: its length is known when the program runs.")
+        return found.filled()[: lax.as_dim(found.count, name="length")]
     return found.filled()
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.tables import Data, converts, takes_call
-from dyn.interop.tf.values import known_dtype
+from dyn.interop.tf.values import Reductions, known_dtype
 
 _PLAIN: dict[str, Callable[..., Any]] = {
     "Abs": dnp.abs, "ComplexAbs": dnp.abs, "Neg": dnp.negative, "Sign": dnp.sign, "Exp": dnp.exp, "Expm1": dnp.expm1,
@@ -22,19 +25,28 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "Erfinv": lax.erf_inv, "Lgamma": lax.lgamma, "Digamma": lax.digamma, "Floor": dnp.floor, "Ceil": dnp.ceil,
     "Rint": dnp.rint, "Round": dnp.rint, "IsNan": dnp.isnan, "IsInf": dnp.isinf, "IsFinite": dnp.isfinite,
     "Conj": dnp.conj, "Invert": dnp.bitwise_invert, "LogicalNot": dnp.logical_not, "Relu": nn.relu, "Relu6": nn.relu6,
-    "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign,
-    "Add": dnp.add, "AddV2": dnp.add, "Sub": dnp.subtract, "Mul": dnp.multiply, "RealDiv": dnp.true_divide,
-    "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder, "Maximum": dnp.maximum, "Minimum": dnp.minimum,
+    "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign, "Sub": dnp.subtract,
+    "Mul": dnp.multiply, "RealDiv": dnp.true_divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
+    "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Equal": dnp.equal, "NotEqual": dnp.not_equal,
     "Atan2": dnp.arctan2, "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less,
     "LessEqual": dnp.less_equal, "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
     "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
     "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
-    "Igamma": lax.igamma, "Igammac": lax.igammac, "Zeta": lax.zeta, "Polygamma": lax.polygamma,
-    "TruncateMod": dnp.fmod, "Real": dnp.real, "Imag": dnp.imag, "Complex": lax.complex, "Angle": dnp.angle,
+    "TruncateMod": dnp.fmod, "Real": dnp.real,
+    "Imag": dnp.imag, "Complex": lax.complex, "Angle": dnp.angle,
 }  # fmt: skip
 
 for _name, _function in _PLAIN.items():
     converts(_name)(_function)
+
+
+@takes_call("Add", "AddV2")
+def add(call: Any) -> Any:
+    axes = next((n for n in range(2) if isinstance(call.inputs[n], Reductions)), None)
+    if axes is None:
+        return dnp.add(call.value(0), call.value(1))
+    moved = int(call.numbers(1 - axes))  # the axes that a gradient is summed over, counted from another one
+    return replace(call.inputs[axes], first=call.inputs[axes].first + moved)
 
 
 @converts("Div", "TruncateDiv")
@@ -73,23 +85,12 @@ def xdivy(a: Data, b: Data) -> Any:
     return dnp.where(is_zero, dnp.zeros_like(a), dnp.true_divide(a, dnp.where(is_zero, dnp.ones_like(b), b)))
 
 
-@converts("Equal")
-def equal(a: Data, b: Data, *, incompatible_shape_error: bool = True) -> Any:
-    _check_shapes(incompatible_shape_error)
-    return dnp.equal(a, b)
-
-
-@converts("NotEqual")
-def not_equal(a: Data, b: Data, *, incompatible_shape_error: bool = True) -> Any:
-    _check_shapes(incompatible_shape_error)
-    return dnp.not_equal(a, b)
-
-
-def _check_shapes(incompatible_shape_error: bool) -> None:
-    if not incompatible_shape_error:
-        raise UnsupportedOpError(
-            "a comparison that is one truth value where shapes do not fit.", remedy="write tf.equal(a, b) for a == b."
-        )
+@converts("Polygamma", numbers=(0,))
+def polygamma(order: Any, x: Data) -> Any:
+    orders = {float(one) for one in order.flat}
+    if len(orders) != 1 or order.ndim:
+        raise UnsupportedOpError("tf.math.polygamma of several orders.")
+    return lax.polygamma(int(orders.pop()), x)
 
 
 @converts("SquaredDifference")
@@ -112,7 +113,9 @@ def add_n(call: Any) -> Any:
 
 @converts("Cast")
 def cast(a: Data, *, DstT: str) -> Any:  # TensorFlow's name
-    return a.astype(known_dtype(DstT).np)
+    wanted = known_dtype(DstT)
+    is_real = a.dtype.kind == "c" and np.dtype(wanted.np).kind != "c"
+    return (dnp.real(a) if is_real else a).astype(wanted.np)
 
 
 @converts("Bitcast")
@@ -208,26 +211,29 @@ def selu_grad(cotangent: Data, result: Data) -> Any:
 
 @converts("SigmoidGrad")
 def sigmoid_grad(result: Data, cotangent: Data) -> Any:
+    result = dnp.conj(result)
     return cotangent * result * (1 - result)
 
 
 @converts("TanhGrad")
 def tanh_grad(result: Data, cotangent: Data) -> Any:
-    return cotangent * (1 - dnp.square(result))
+    return cotangent * (1 - dnp.square(dnp.conj(result)))
 
 
 @converts("RsqrtGrad")
 def rsqrt_grad(result: Data, cotangent: Data) -> Any:
+    result = dnp.conj(result)
     return cotangent * -0.5 * (result * result * result)
 
 
 @converts("SqrtGrad")
 def sqrt_grad(result: Data, cotangent: Data) -> Any:
-    return cotangent * 0.5 / result
+    return cotangent * 0.5 / dnp.conj(result)
 
 
 @converts("ReciprocalGrad", "InvGrad")
 def reciprocal_grad(result: Data, cotangent: Data) -> Any:
+    result = dnp.conj(result)
     return -cotangent * result * result
 
 

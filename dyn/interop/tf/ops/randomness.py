@@ -27,6 +27,7 @@ DRAWING = frozenset(
         "TruncatedNormal",
         "RandomUniformInt",
         "RandomShuffle",
+        "Multinomial",
     )
 )
 #: The state of these: the seed that a call is given, and how often it has drawn.
@@ -138,7 +139,7 @@ def stateless_integers(call: Any) -> Any:
 # ---- without a seed --------------------------------------------------------------------------------------------------
 
 
-def _key(call: Any) -> Any:
+def key_of_draw(call: Any) -> Any:
     """A key of its own for each operation that draws, and each time that it does."""
     state = call.evaluation.state
     drawn = state.get(DRAWN)
@@ -148,25 +149,27 @@ def _key(call: Any) -> Any:
 
 @takes_call("RandomUniform")
 def uniform(call: Any) -> Any:
-    return random.uniform(_key(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
+    return random.uniform(key_of_draw(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
 
 
 @takes_call("RandomStandardNormal")
 def normal(call: Any) -> Any:
-    return random.normal(_key(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
+    return random.normal(key_of_draw(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
 
 
 @takes_call("TruncatedNormal")
 def truncated_normal(call: Any) -> Any:
-    return random.truncated_normal(_key(call), -2.0, 2.0, tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
+    return random.truncated_normal(
+        key_of_draw(call), -2.0, 2.0, tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np
+    )
 
 
 @takes_call("RandomUniformInt")
 def integers(call: Any) -> Any:
     dtype = known_dtype(call.attr("Tout")).np
-    return random.randint(_key(call), tuple(call.sizes(0)), call.value(1), call.value(2), dtype)
+    return random.randint(key_of_draw(call), tuple(call.sizes(0)), call.value(1), call.value(2), dtype)
 
 
 @takes_call("RandomShuffle")
 def shuffle(call: Any) -> Any:
-    return random.permutation(_key(call), call.value(0))
+    return random.permutation(key_of_draw(call), call.value(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import dyn.numpy as dnp
@@ -51,11 +52,11 @@ def summed_to(a: Data, reductions: Reductions) -> Any:
     Of an axis that may be 1 or not, the sum is over the quotient of both sizes. More axes may follow: those of the
     matrices in a product of many.
     """
-    own, extra = reductions.own, max(len(reductions.other) - len(reductions.own), 0)
+    own, extra, first = reductions.own, max(len(reductions.other) - len(reductions.own), 0), reductions.first
     trace = a._trace
     if extra:
-        a = dnp.sum(a, axis=tuple(range(extra)), dtype=a.dtype)
-    for axis, dim in enumerate(own):
+        a = dnp.sum(a, axis=tuple(range(first, first + extra)), dtype=a.dtype)
+    for axis, dim in enumerate(own, first):
         size = a.dims[axis]
         if size == dim or trace.facts.eq(size, dim).proved:
             continue
@@ -96,6 +97,7 @@ def _running(name: str, function: Any, nothing: Any) -> None:
 
 _running("Cumsum", lax.cumsum, 0)
 _running("Cumprod", lax.cumprod, 1)
+_running("CumulativeLogsumexp", lax.cumlogsumexp, -math.inf)
 
 
 @converts("Softmax")

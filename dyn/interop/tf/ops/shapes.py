@@ -13,8 +13,10 @@ from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.subscripts import Subscripts
 from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
-from dyn.shapes import product
-from dyn.trace.dims import unwrap_dim, wrap_dim
+from dyn.shapes import SymExpr, product
+from dyn.trace.context import current_trace
+from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
+from dyn.transforms import vjp
 
 
 @converts("Reshape", sizes=(1,))
@@ -121,6 +123,15 @@ def mirror_pad(call: Any) -> Any:
     return dnp.pad(call.value(0), pairs_of(call, 1), mode=mode)
 
 
+@takes_call("MirrorPadGrad")
+def mirror_pad_grad(call: Any) -> Any:
+    cotangent, pairs = call.value(0), pairs_of(call, 1)
+    mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[call.attr("mode")]
+    sizes = [size - low - high for size, (low, high) in zip(cotangent.shape, pairs, strict=True)]
+    zeros = dnp.zeros(tuple(sizes), dtype=cotangent.dtype)
+    return vjp(lambda a: dnp.pad(a, pairs, mode=mode), zeros)[1](cotangent)[0]
+
+
 @converts("ReverseV2", numbers=(1,))
 def reverse(a: Data, axes: Any) -> Any:
     return dnp.flip(a, axis=tuple(map(int, axes))) if axes.size else a
@@ -170,7 +181,12 @@ def _vector(call: Any, number: int) -> list[Any]:
 
 @converts("Range", sizes=(0, 1, 2))
 def range_(start: Any, limit: Any, delta: Any, *, Tidx: str) -> Any:  # TensorFlow's name
-    return dnp.arange(start, limit, delta, dtype=known_dtype(Tidx).np)
+    dtype, step = known_dtype(Tidx).np, unwrap_dim(delta)
+    trace = current_trace()
+    if isinstance(step, SymExpr) and trace is not None and trace.facts.ge(step, 0).proved:
+        count = (limit - start + delta - 1) // max_dim(delta, 1)
+        return (dnp.arange(max_dim(count, 0)) * delta + start).astype(dtype)
+    return dnp.arange(start, limit, delta, dtype=dtype)
 
 
 @converts("Roll", numbers=(1, 2))

@@ -260,6 +260,15 @@ def range_(start: Array, limit: Array, delta: Array) -> Any:
     return made if made.size <= _MOST else NotImplemented
 
 
+@folds("ListDiff")
+def list_diff(a: Array, b: Array) -> Any:
+    """The elements of a that are not in b, and their places."""
+    if object in {a.dtype, b.dtype}:
+        return NotImplemented
+    places = np.flatnonzero(~np.isin(a, b))
+    return [a[places], places]
+
+
 @folds("Prod")
 def prod(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
     return _reduced(product, a, axes, keep_dims)

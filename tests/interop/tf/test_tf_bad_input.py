@@ -1,0 +1,157 @@
+"""Input that dyn.interop.tf cannot take: a stated fallback, or an error that names what is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn.interop.tf as dtf
+from dyn.errors import ArgumentError, BackendUnavailableError, ShapeError, UnsupportedOpError
+from dyn.interop.tf import installed
+from tests.interop.tf.comparing import alike, tf
+
+
+def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(BackendUnavailableError) as caught:
+        installed.check()
+    assert str(caught.value) == (
+        "TensorFlow cannot be imported (No module named 'tensorflow'), and dyn.interop.tf needs tensorflow==2.21.*.\n"
+        '  help: install it with: pip install "dyn[tensorflow]"'
+    )
+
+
+def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf, "__version__", "2.18.1")
+    with pytest.raises(BackendUnavailableError) as caught:
+        installed.check()
+    assert str(caught.value) == (
+        "TensorFlow 2.18.1 is installed, and dyn.interop.tf needs tensorflow==2.21.*.\n"
+        '  help: install it with: pip install "dyn[tensorflow]"'
+    )
+
+
+def test_dyn_alone_imports_no_tensorflow() -> None:
+    program = "import sys, dyn; sys.exit(any(name in sys.modules for name in ('tensorflow', 'keras')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+SPARSE = tf.sparse.from_dense([[0.0, 1.0], [2.0, 0.0]])
+RAGGED = tf.ragged.constant([[1.0], [2.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "what"),
+    [
+        (lambda x: tf.sparse.reduce_sum(x, 1), SPARSE, "an argument that is a SparseTensor"),
+        (lambda x: tf.reduce_sum(x, 1), RAGGED, "an argument that is a RaggedTensor"),
+        (tf.strings.upper, tf.constant(["a", "bc"]), "a tensor of string"),
+        (lambda x: tf.cast(tf.bitcast(x, tf.uint8), tf.int32), tf.bitcast(np.array([1, 2], np.uint8), tf.quint8),
+         "a tensor of quint8"),
+        (lambda x: tf.raw_ops.TensorListLength(input_handle=x),
+         tf.raw_ops.TensorListReserve(
+             element_shape=tf.constant([], tf.int32), num_elements=3, element_dtype=tf.float32
+         ),
+         "a tensor of variant"),
+    ],
+    ids=["sparse", "ragged", "string", "quantized", "variant"],
+)  # fmt: skip
+def test_tensors_that_are_no_arrays(function: Any, given: Any, what: str) -> None:
+    with pytest.warns(dtf.FallbackWarning, match=what):
+        made = dtf.jit(function)(given)
+    alike(made, function(given))
+    with pytest.raises(UnsupportedOpError, match=what):
+        dtf.jit(function, strict=True)(given)
+
+
+def test_results_that_are_no_arrays() -> None:
+    def sparse(x: Any) -> Any:
+        return tf.sparse.from_dense(x)
+
+    x = tf.constant([[0.0, 1.0], [2.0, 0.0]])
+    compiled = dtf.jit(sparse)
+    for n in (2, 1, 0):
+        made = compiled(x[:n])
+        alike(tf.sparse.to_dense(made), x[:n])
+    ragged = dtf.jit(lambda x: tf.RaggedTensor.from_row_lengths(x, [2, 1]) * 2.0)
+    alike(ragged(tf.constant([1.0, 2.0, 3.0])).to_list(), [[2.0, 4.0], [6.0]])
+
+
+def test_ragged_tensors_inside() -> None:
+    def function(x: Any) -> Any:
+        return tf.reduce_sum(tf.RaggedTensor.from_tensor(x, padding=0.0), 1)
+
+    compiled = dtf.jit(function)
+    for x in ([[1.0, 2.0, 0.0], [3.0, 0.0, 0.0]], [[1.0, 2.0]], [[0.0, 0.0]]):
+        alike(compiled(tf.constant(x)), function(tf.constant(x)))
+
+
+def test_side_effects_of_python() -> None:
+    """They happen while TensorFlow traces, as in a tf.function; tf.print and the like, each time, in TensorFlow."""
+    seen: list[Any] = []
+
+    def function(x: Any) -> Any:
+        seen.append(x.shape.as_list())
+        return x + 1
+
+    compiled = dtf.jit(function)
+    for n in (2, 5, 0):
+        compiled(tf.ones(n))
+    assert seen == [[None]]
+    calls: list[int] = []
+
+    def host(a: Any) -> Any:
+        calls.append(len(a))
+        return a * 2
+
+    def counted(x: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(host, [x], tf.float32), x.shape) + 1
+
+    compiled = dtf.jit(counted)
+    with pytest.warns(dtf.FallbackWarning, match="PyFunc"):
+        alike(compiled(tf.ones(3)), tf.ones(3) * 3)
+    alike(compiled(tf.ones(4)), tf.ones(4) * 3)
+    assert calls[-1] == 4
+
+
+def test_eager_only_python_is_an_error_of_its_own() -> None:
+    with pytest.raises(AttributeError, match="numpy"):
+        dtf.jit(lambda x: x.numpy() + 1)(tf.ones(3))
+
+
+def test_another_rank_than_the_functions() -> None:
+    concrete = tf.function(lambda x: x * 2).get_concrete_function(tf.TensorSpec([None, 2]))
+    compiled = dtf.jit(concrete)
+    alike(compiled(tf.ones((3, 2))), tf.ones((3, 2)) * 2)
+    with pytest.raises((TypeError, ValueError, ShapeError), match=r"rank|shape|Shape|compatible"):
+        compiled(tf.ones(3))
+    signed = dtf.jit(tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec([None, 2])]))
+    with pytest.raises((TypeError, ValueError, ShapeError), match=r"rank|shape|Shape|compatible"):
+        signed(tf.ones((3, 2, 1)))
+    with pytest.raises((TypeError, ValueError, ShapeError), match=r"shape|Shape|compatible|is 5"):
+        signed(tf.ones((3, 5)))
+
+
+def test_shapes_that_do_not_fit_name_the_operation_and_the_sizes() -> None:
+    compiled = dtf.jit(tf.matmul)
+    alike(compiled(tf.ones((2, 3)), tf.ones((3, 4))), tf.ones((2, 4)) * 3)
+    with pytest.raises(ShapeError) as caught:
+        compiled(tf.ones((2, 3)), tf.ones((4, 4)))
+    assert "3" in str(caught.value)
+    assert "4" in str(caught.value)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_what_cannot_be_called() -> None:
+    with pytest.raises(ArgumentError, match="jit takes a function or a model, not a int"):
+        dtf.jit(3)
+    with pytest.raises(ArgumentError, match="call takes a function, not a str"):
+        dtf.call("f")
