@@ -4,6 +4,8 @@
 # A Python 3.11 or later to make .venv from; empty: looked for on the PATH.
 PYTHON ?=
 ARGS ?=
+# The GPU of make test-gpu: cuda, rocm, cuda:1, …
+DEVICE ?= cuda
 # 1: a test whose compiler is missing fails; 0: it is skipped.
 DYN_REQUIRE_TOOLCHAINS ?= 1
 
@@ -12,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test tensorflow-operations test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu tensorflow-operations test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -22,6 +24,7 @@ help:
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
 	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
+	@echo 'make test-gpu  run programs, and every op, on the GPU of this machine: DEVICE=cuda or rocm, cuda:1, …'
 	@echo 'make test-gpu-grid run every op and class of groups on the software GPUs at all sizes, for half an hour'
 	@echo 'make wheel    build the wheel and try it in empty environments; PYTHONS="python3.11 python3.13"'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
@@ -82,9 +85,15 @@ docs-links:
 	$(SETUP) docs
 	$(BIN)/sphinx-build -q -b linkcheck -D nb_execution_mode=off docs docs/_build/links $(ARGS)
 
+# On a machine without such a device it says so, and fails.
+test-gpu:
+	$(SETUP) test
+	$(BIN)/python -m pytest tests/gpu --device=$(DEVICE) $(ARGS)
+	$(BIN)/python -m tests.gpu.whole_grid --device=$(DEVICE) --jobs=8
+
 test-gpu-grid:
 	$(SETUP) test
-	$(BIN)/python -m tests.gpu.grid $(ARGS)
+	$(BIN)/python -m tests.gpu.whole_grid $(ARGS)
 
 random:
 	$(SETUP) test

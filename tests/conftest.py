@@ -127,6 +127,27 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption("--device", default="", help="run what needs a GPU, and nothing else, on this one: cuda, rocm:1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    device = config.getoption("--device")
+    if device:
+        from dyn.backends.families import placement_of
+        from dyn.errors import DynError
+
+        try:
+            placement_of(device)
+        except DynError as error:
+            raise pytest.UsageError(f"there is nothing to test on {device}: {error}") from None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--device`` leave the tests that run programs on a GPU."""
+    if config.getoption("--device"):
+        left = [item for item in items if {"device", "cuda"} & set(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])
+        items[:] = left
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gpu import compilers
 from tests.gpu.machines import KINDS, Machine
-from tests.gpu.programs import Device, on_device
+from tests.gpu.programs import Device, on_device, on_real_device
 from tests.gpu.software import SoftwareGpu
 
 
@@ -75,14 +75,25 @@ def _watched(family: str) -> Iterator[SoftwareGpu]:
     assert leaked <= 0, f"{leaked} allocations are left:\n" + "\n".join(gpu.leaks()[-leaked:])
 
 
+def _device(family: str, request: pytest.FixtureRequest) -> Iterator[Device]:
+    """The software GPU of a family, or the real one that the tests are run on if it is of that family."""
+    real = str(request.config.getoption("--device"))
+    if not real:
+        gpu: SoftwareGpu = request.getfixturevalue(f"software_{family}")
+        yield from on_device(family, gpu, request.getfixturevalue("monkeypatch"))
+    elif real.partition(":")[0] == family:
+        yield from on_real_device(real)
+    else:
+        pytest.skip(f"{real} is the device")
+
+
 @pytest.fixture(params=["cuda", "rocm"])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """A software GPU of each family, on which whole programs run."""
-    gpu: SoftwareGpu = request.getfixturevalue(f"software_{request.param}")
-    yield from on_device(request.param, gpu, monkeypatch)
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """A GPU of each family, on which whole programs run."""
+    yield from _device(request.param, request)
 
 
 @pytest.fixture
-def cuda(software_cuda: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """NVIDIA's software GPU, on which whole programs run."""
-    yield from on_device("cuda", software_cuda, monkeypatch)
+def cuda(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """NVIDIA's GPU, on which whole programs run."""
+    yield from _device("cuda", request)

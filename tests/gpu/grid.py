@@ -1,21 +1,16 @@
 """Every op and every class of groups, on every kind of software GPU, at sizes around lanes, warps and blocks: the grid.
 
-``python -m tests.gpu.grid`` runs all of it, many programs in one, and says what does not agree with the reference; a
-part of it is in ``test_grid.py``. Each form of an op (dtypes, ranks, attributes) is compiled once, over undecided
-shapes, and called with each set of axes that may vary together at each size. What the op refuses of these is left out.
+``python -m tests.gpu.whole_grid`` runs all of it, ``test_grid.py`` a part. Each form of an op (dtypes, ranks,
+attributes) is compiled once, over undecided shapes, and called with each set of axes that may vary together at each
+size. What the op refuses of these is left out.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -25,6 +20,7 @@ import dyn
 from dyn.backends import families
 from dyn.backends.base import GpuImage, Source
 from dyn.backends.device_programs import DeviceProgram
+from dyn.backends.families import Placement
 from dyn.backends.gpu import GpuBackend
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.placed import PlacedBackend
@@ -52,8 +48,8 @@ from tests.schedule.gpu_cases import Case
 
 Array = np.ndarray[Any, Any]
 SIZES = (0, 1, 2, 31, 32, 33, 257, 4096)
-TARGETS = {
-    "cuda": gpu_target("cuda", "sm_90a"),
+SOFTWARE = {
+    "cuda32": gpu_target("cuda", "sm_90a"),
     "hip64": gpu_target("rocm", "gfx90a"),
     "hip32": gpu_target("rocm", "gfx1030"),
 }
@@ -64,8 +60,6 @@ _MATRICES = {
     "adjugate", "cholesky", "det", "eig", "eigh", "inverse", "lu", "pinv", "qr", "slogdet", "solve", "svd",
     "triangular_solve",
 }  # fmt: skip
-#: So many subjects are one program, and so many programs are run by a process.
-_TOGETHER, _TASKS = 32, 8
 
 
 class Compiler(SoftwareCudaBackend):
@@ -220,16 +214,16 @@ def merged(functions: Sequence[Function]) -> Function:
     )
 
 
-def compiled(function: Function, target: Target) -> LoadedProgram | DeviceProgram:
-    """A function's program for the software GPU."""
+def compiled(function: Function, placement: Placement) -> LoadedProgram | DeviceProgram:
+    """A function's program for a GPU."""
     traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
-    return Program(traced, families.Placement(target), Record()).load(())
+    return Program(traced, placement, Record()).load(())
 
 
-def run(found: Sequence[Subject], target: Target) -> Outcome:
+def run(found: Sequence[Subject], placement: Placement) -> Outcome:
     """Compile some subjects as one program, and compare all of their calls. Raises what compiling or a call raises."""
     made = [subject.made for subject in found]
-    program = compiled(merged([function for function, _ in made]) if len(made) > 1 else made[0][0], target)
+    program = compiled(merged([function for function, _ in made]) if len(made) > 1 else made[0][0], placement)
     total = Outcome()
     for turn in range(max(len(calls) for _, calls in made)):
         chosen = [calls[turn % len(calls)] for _, calls in made]
@@ -277,7 +271,7 @@ def disagreement(actual: Array, wanted: Array, dtype: DType, scale: float) -> st
 
 def install(kind: str, patch: pytest.MonkeyPatch) -> SoftwareGpu:
     """Have programs for a kind of GPU compiled by g++, and run by the software GPU."""
-    family, gpu = TARGETS[kind].family, _gpu(kind)
+    family, gpu = SOFTWARE[kind].family, _gpu(kind)
     gpu.set(hidden=0, seed=1)
 
     def backend(target: Target, ordinal: int) -> PlacedBackend:
@@ -294,69 +288,5 @@ def install(kind: str, patch: pytest.MonkeyPatch) -> SoftwareGpu:
 def _gpu(kind: str) -> SoftwareGpu:
     """A driver that shows GPUs of a kind. The process has one of each family that is found by its name."""
     own = {"hip32": 0x1030}.get(kind)
-    family = TARGETS[kind].family
+    family = SOFTWARE[kind].family
     return SoftwareGpu.shared(family) if own is None else SoftwareGpu.private(family, arch=own)
-
-
-# ---- all of it -------------------------------------------------------------------------------------------------------
-
-
-def batches(found: Sequence[Subject]) -> list[list[int]]:
-    """Numbers of subjects in parts that are one program each."""
-    together = [n for n, subject in enumerate(found) if not subject.alone]
-    count = -(-len(together) // _TOGETHER)
-    alone = [[n] for n, subject in enumerate(found) if subject.alone]
-    return [*[together[k::count] for k in range(count)], *alone]
-
-
-def _work(kind: str, numbers: Sequence[int]) -> Outcome | str:
-    """The outcome of a part of the grid; where there is none the error's text, and maybe this process's GPU is lost."""
-    target, known = TARGETS[kind], subjects()
-    gpu = install(kind, pytest.MonkeyPatch())  # until the process ends
-    try:
-        with dyn.config.override(cache_dir="", variants="all", optimize=False):
-            outcome = run([known[n] for n in numbers], target)
-    except Exception:
-        return traceback.format_exc(limit=-4)
-    problems = [line for line in gpu.problems() if line]
-    return outcome + Outcome(0, tuple([f"{known[numbers[0]].name} and others: {line}" for line in problems]))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu.grid", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--targets", default=",".join(TARGETS), help="some of cuda, hip64 and hip32")
-    parser.add_argument("--ops", default="", help="subjects whose names begin so")
-    parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args(arguments)
-    known, total = subjects(), Outcome()
-    asked = batches(known)
-    if given.ops:
-        asked = [[n] for part in asked for n in part if known[n].name.startswith(given.ops)]
-    todo = [(kind, part) for part in asked for kind in given.targets.split(",")]
-    with ProcessPoolExecutor(given.jobs, get_context("spawn"), max_tasks_per_child=_TASKS) as pool:
-        running = {pool.submit(_work, kind, part): (kind, part) for kind, part in todo}
-        tried = set[tuple[str, int]]()
-        while running:
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for one in done:
-                kind, part = running.pop(one)
-                outcome = one.result()
-                if isinstance(outcome, str) and (kind, part[0]) not in tried:  # which of them? and once more by itself
-                    if len(part) == 1:
-                        tried.add((kind, part[0]))
-                    for half in (part[: len(part) // 2], part[len(part) // 2 :]):
-                        if half:
-                            running[pool.submit(_work, kind, half)] = (kind, half)
-                    continue
-                if isinstance(outcome, str):
-                    outcome = Outcome(0, (f"{known[part[0]].name}: {outcome}",))
-                total += outcome
-                for line in outcome.wrong:
-                    print(f"{kind}: {line}", flush=True)
-                print(f"{total.agree} calls agree, {len(running)} programs are left", file=sys.stderr, flush=True)
-    print(f"{len(known)} programs on {given.targets}: {total.agree} calls agree, {len(total.wrong)} do not")
-    return 1 if total.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,6 +19,7 @@ from dyn.backends.base import ObjectBackend
 from dyn.backends.gpu import GpuBackend
 from dyn.backends.placed import PlacedBackend
 from dyn.runtime import driver
+from dyn.runtime.device_memory import parse_device
 from dyn.runtime.staging import staging
 from dyn.runtime.vendors import VENDORS, Vendor
 from dyn.schedule.target import Target
@@ -36,10 +37,28 @@ class Compiler(SoftwareCudaBackend):
 
 @dataclass(frozen=True)
 class Device:
-    """A software GPU by the name that programs have for it."""
+    """A GPU by the name that programs have for it: a software one, or with ``--device`` one of this machine's."""
 
     name: str
-    gpu: SoftwareGpu
+    software: SoftwareGpu | None
+
+    @property
+    def gpu(self) -> SoftwareGpu:
+        """The software GPU; a test that asks for it, to count or to let something fail, ends here on a real one."""
+        if self.software is None:
+            pytest.skip("a real GPU counts nothing, and fails when it likes")
+        return self.software
+
+    @contextmanager
+    def copying(self, into: int, out: int) -> Iterator[None]:
+        """Assert that so many arrays are copied to the device and back; on a real one nobody counts."""
+        if self.software is None:
+            yield
+            return
+        before = self.software.counters()
+        yield
+        spent = self.software.counters().since(before)
+        assert (spent.copies_in, spent.copies_out) == (into, out)
 
     def check(self, function: Callable[..., Any], *arguments: Any, rtol: float = 1e-5) -> Any:
         """Compare a function's results on the device with those on the processor; gives the former."""
@@ -76,9 +95,17 @@ def on_device(name: str, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> I
     driver.driver_of.cache_clear()
 
 
+def on_real_device(name: str) -> Iterator[Device]:
+    """A GPU of this machine, for one test."""
+    yield Device(name, None)
+    gc.collect()
+    driver.context_of(*parse_device(name) or ("", 0)).synchronize(0)
+
+
 def names(device: Device) -> Mapping[str, str]:
     """The vendor's names of the driver's functions, as ``gpu.calls`` takes them."""
-    return {name: own.removesuffix("_v2") for name, own in VENDORS[device.gpu.family].names.items()}
+    found = VENDORS[device.name.partition(":")[0]].names
+    return {name: own.removesuffix("_v2") for name, own in found.items()}
 
 
 @contextmanager

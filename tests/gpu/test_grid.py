@@ -11,6 +11,7 @@ import pytest
 
 import dyn
 from dyn import dtypes
+from dyn.backends.families import Placement
 from dyn.runtime import driver
 from tests.gpu import grid
 
@@ -21,7 +22,7 @@ _EVERY = 54
 _TOGETHER = 20
 
 
-@pytest.mark.parametrize("kind", grid.TARGETS)
+@pytest.mark.parametrize("kind", grid.SOFTWARE)
 def test_forms_of_ops(
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -29,14 +30,14 @@ def test_forms_of_ops(
     require_module: Callable[[str], ModuleType],
 ) -> None:
     require_tool("g++")
-    require_tool("hipcc") if kind != "cuda" else require_module("cuda.pathfinder")  # the drivers' headers
-    target, chosen = grid.TARGETS[kind], [subject for subject in grid.subjects() if not subject.alone]
-    number = list(grid.TARGETS).index(kind)
+    require_tool("hipcc") if kind != "cuda32" else require_module("cuda.pathfinder")  # the drivers' headers
+    placement, chosen = Placement(grid.SOFTWARE[kind]), [s for s in grid.subjects() if not s.alone]
+    number = list(grid.SOFTWARE).index(kind)
     gpu = grid.install(kind, monkeypatch)
     try:
         mine, outcome = chosen[number * (_EVERY // 3) :: _EVERY], grid.Outcome()
         for first in range(0, len(mine), _TOGETHER):
-            outcome += grid.run(mine[first : first + _TOGETHER], target)
+            outcome += grid.run(mine[first : first + _TOGETHER], placement)
     finally:
         gc.collect()
         driver.driver_of.cache_clear()

@@ -73,10 +73,8 @@ def test_training_step(device: Device) -> None:
     )
     for count, length in ((2, 9), (3, 17), (1, 2), (2, 34)):
         ids = RNG.integers(0, 30, (count, length))
-        before = device.gpu.counters()
-        loss, *found = train(*there, ids)
-        spent = device.gpu.counters().since(before)
-        assert (spent.copies_in, spent.copies_out) == (1, 0)
+        with device.copying(1, 0):
+            loss, *found = train(*there, ids)
         wanted, *here = train.reference(*here, ids)
         compare((loss, found), (wanted, here), 1e-3, (count, length))
         there = tuple(found)
@@ -125,10 +123,8 @@ def test_decoding_with_a_cache(device: Device) -> None:
     tokens, past, seen = RNG.integers(0, llama.VOCABULARY, (2, 6)), put(llama.empty(2)), list[Any]()
     for i in range(6):
         given = dyn.device_put(tokens[:, i : i + 1], device.name)
-        before = device.gpu.counters()
-        logits, past = run(params, given, past)
-        spent = device.gpu.counters().since(before)
-        assert spent.copies_in + spent.copies_out == 0
+        with device.copying(0, 0):
+            logits, past = run(params, given, past)
         seen.append(logits.to_numpy())
     whole, _ = llama.numpy_step(here, tokens, llama.empty(2))
     np.testing.assert_allclose(np.concatenate(seen, 1), whole, rtol=2e-4, atol=2e-4)
