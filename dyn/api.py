@@ -171,7 +171,9 @@ class Jitted(NativeCallable):
             arrays = self._arrays(leaves)
             version, made = self._version(viewed, leaves, arrays, placement)
             self._hits += not made
-            return from_device(host, version.call(arrays))
+            result = version.call(arrays)
+            self._use_up(bound, version)
+            return from_device(host, result)
         if viewed is not bound and not signature.donated_names and not _is_readable(bound):
             # What the native entry cannot read it can once it is NumPy's.
             positional, named = signature.arguments(viewed, viewed.leaves, unflatten)

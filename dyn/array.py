@@ -577,6 +577,7 @@ def captured_on(context: Context | None, array: Any, function: str) -> NumpyArra
         if data.context is not context:
             where = "cpu" if context is None else context.name
             raise mixed(function, data.device, where, "it closes over an array")
+        data.share()
         return data
     # What never changes is put there once.
     return put(context, data) if context is not None and isinstance(array, Array) else data

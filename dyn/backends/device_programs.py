@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from dyn.ir.external import Callee
 from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, Tensor
 from dyn.runtime.device_memory import DEFAULT_STREAM, Block, DeviceArray, copy_to_device, put
 from dyn.runtime.driver import OUT_OF_MEMORY, Context
+
+if TYPE_CHECKING:
+    from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
 
@@ -229,7 +232,8 @@ class DeviceProgram:
         self, arguments: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()
     ) -> list[DeviceArray]:
         """The results, on the device: fresh memory on the stream of the first argument that is there, or else on that
-        of a captured array.
+        of a captured array; or the memory of donated arguments, where that is nobody else's and belongs to that
+        stream, and never with None for ``beside``.
 
         Arrays in this machine's memory are copied to the device. ShapeError where a check fails, MemoryError where
         there is no memory, DeviceError where the driver says that something failed.
@@ -242,6 +246,7 @@ class DeviceProgram:
             made = self._frame()
         frame, others, kept = made.frame, set(self._streams), list[DeviceArray]()
         with context.current():
+            given: dict[int, DeviceArray] = {}
             for number, array in enumerate(arguments):
                 if isinstance(array, DeviceArray):
                     others.add(array.stream)
@@ -249,6 +254,10 @@ class DeviceProgram:
                     array = put(context, array, stream)
                     kept.append(array)
                 frame.describe(number, array.address, array.shape)
+                given[number] = array
+            taken = [] if beside is None else self._taken(given, stream)
+            for reuse in taken:
+                frame.give(reuse.input, 1)
             for index, array in self._copied:
                 kept.append(put(context, array, stream))
                 frame.describe(self._arguments + index, kept[-1].address, kept[-1].shape)
@@ -262,7 +271,9 @@ class DeviceProgram:
                 status = self._run(table, self._context, frame.address, frame.out_address)
             finally:
                 FRAMES.stack.pop()
-            outputs = self._outputs(frame, place)
+            outputs = self._outputs(frame, place, {} if status else {one.output: given[one.input] for one in taken})
+            for reuse in taken:
+                frame.give(reuse.input, 0)
             for other in others:  # and the call before the end of their memory
                 context.order(stream, other)
         error, site, values, answered = frame.error, frame.site, frame.values, made.answered
@@ -270,12 +281,26 @@ class DeviceProgram:
         self._idle.append(made)
         if status:
             shapes = [array.shape for array in (*arguments, *self.captured)]
+            donated = [self.interface.function.infos[one.input].name for one in taken]
+            given.clear()
             kept.clear()  # an error holds this frame: memory is to go back now
             outputs.clear()
             if error is not None:
                 raise error
-            raise self._failure(site, values, shapes, answered)
+            failure = self._failure(site, values, shapes, answered)
+            if donated:
+                failure.add_note(f"what the donated {', '.join(donated)} held may be lost: results were written there.")
+            raise failure
         return outputs
+
+    def _taken(self, given: Mapping[int, DeviceArray], stream: int) -> list[Reuse]:
+        """The donations of a call whose memory is nobody else's."""
+        found: list[Reuse] = []
+        for reuse in self.interface.reuses:
+            array = given[reuse.input]
+            if array.stream == stream and array.is_sole():
+                found.append(reuse)
+        return found
 
     def _stream(self, arguments: Sequence[Array | DeviceArray]) -> int:
         for array in arguments:
@@ -292,12 +317,17 @@ class DeviceProgram:
                 made.frame.describe(number, array.address, array.shape)
         return made
 
-    def _outputs(self, frame: Frame, place: _Place) -> list[DeviceArray]:
-        """The outputs that there are: of a call that failed they are given back at once."""
+    def _outputs(self, frame: Frame, place: _Place, taken: Mapping[int, DeviceArray]) -> list[DeviceArray]:
+        """The outputs that there are: of a call that failed they are given back at once. Those that the host program
+        has not allocated lie in the memory of arguments."""
         made: list[DeviceArray] = []
         for index, value in enumerate(self.interface.function.results):
             data = frame.data(index)
-            if data:
+            given = None if data else taken.get(index)
+            if given is not None:
+                shape = frame.shape(index)
+                made.append(DeviceArray(place.context, given.address, shape, given.dtype, given.owner, place.stream))
+            elif data:
                 block = Block(place.context, data, place.stream)
                 made.append(DeviceArray(place.context, data, frame.shape(index), value.dtype.np, block, place.stream))
         return made

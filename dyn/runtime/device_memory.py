@@ -28,6 +28,10 @@ NumpyArray = np.ndarray[Any, Any]
 DEFAULT_STREAM = 0
 
 
+#: References to an object in one slot, while they are counted.
+_ONE_HOLDER = 2
+
+
 class Block:
     """Memory of a device that the driver has given on a stream, and that goes back when nobody holds it any more."""
 
@@ -63,7 +67,7 @@ class DeviceArray:
     library's current one: the array belongs to any that is, and its library sees to the order.
     """
 
-    __slots__ = ("__weakref__", "_stream", "address", "context", "dtype", "owner", "shape")
+    __slots__ = ("__weakref__", "_is_shared", "_stream", "address", "context", "dtype", "owner", "shape")
 
     def __init__(
         self, context: Context, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object,
@@ -71,6 +75,7 @@ class DeviceArray:
     ) -> None:  # fmt: skip
         self.context, self.address, self.shape, self.dtype = context, address, shape, dtype
         self.owner, self._stream = owner, stream
+        self._is_shared = False
 
     @property
     def stream(self) -> int:
@@ -81,6 +86,14 @@ class DeviceArray:
     def is_on_current(self) -> bool:
         """Whether it belongs to whichever stream is its library's current one."""
         return not isinstance(self._stream, int)
+
+    def share(self) -> None:
+        """Note that a library or a program has the array itself from now on."""
+        self._is_shared = True
+
+    def is_sole(self) -> bool:
+        """Whether nobody else has its memory: it is a block of the driver's that no other array has."""
+        return isinstance(self.owner, Block) and not self._is_shared and sys.getrefcount(self.owner) <= _ONE_HOLDER
 
     @property
     def ndim(self) -> int:
@@ -143,6 +156,7 @@ class DeviceArray:
             raise BufferError(f"an array on {self.device} is not exported to the device {tuple(dl_device)}")
         if copy:
             raise BufferError("an array on a device is exported without a copy")
+        self.share()
         consumer = _stream_of(self.context, stream)
         if consumer is not None:
             self.ready_on(consumer)

@@ -1,0 +1,89 @@
+"""Donated arguments on devices: results take their memory where that is nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+from dyn.errors import DeviceError, DonatedError
+from dyn.runtime import device_memory
+from dyn.runtime.driver import context_of
+from dyn.runtime.vendors import VENDORS
+from tests.gpu.programs import Device, new_stream
+from tests.gpu.test_arrays import StandIn
+
+
+def step(x: Any, y: Any) -> Any:
+    return x * 2 + y
+
+
+def test_results_take_the_memory(device: Device) -> None:
+    f = dyn.jit(step, donate_argnums=0, shapes="n m, n m")
+    for shape in ((3, 4), (0, 4), (1, 1)):
+        x, y = (dyn.device_put(np.full(shape, n, "f4"), device.name) for n in (1, 2))
+        where = x._data.address  # pyright: ignore[reportAttributeAccessIssue]  # on a device
+        before = device.gpu.counters()
+        for _ in range(3):
+            x = f(x, y)
+            assert x._data.address == where
+        spent = device.gpu.counters().since(before)
+        assert (spent.allocations, spent.frees) == (0, 0)
+        np.testing.assert_array_equal(x.to_numpy(), np.full(shape, 22, "f4"))
+    assert f.cache_info().compiles == 1
+
+
+def test_a_donated_array_is_used_up(device: Device) -> None:
+    f = dyn.jit(step, donate_argnums=0, shapes="n, n")
+    x, y = (dyn.device_put(np.ones(3, "f4"), device.name) for _ in range(2))
+    f(x, y)
+    with pytest.raises(DonatedError, match="it was x of step"):
+        x.to_numpy()
+    assert y.tolist() == [1, 1, 1]
+
+
+def test_memory_that_others_have_stays(device: Device) -> None:
+    f = dyn.jit(step, donate_argnums=0, shapes="n, n")
+    x = dyn.device_put(np.ones(3, "f4"), device.name)
+    np.testing.assert_array_equal(f(x, x).to_numpy(), [3, 3, 3])  # it is another argument, too
+    x, y = (dyn.device_put(np.ones(3, "f4"), device.name) for _ in range(2))
+    other = dyn.device_put(StandIn(x))  # another library's, as far as anybody knows
+    shared = StandIn(y)
+    there = dyn.device_put(shared, device.name)
+    np.testing.assert_array_equal(f(x, there).to_numpy(), [3, 3, 3])
+    assert (other.tolist(), y.tolist()) == ([1, 1, 1], [1, 1, 1])
+    held = dyn.device_put(np.ones(3, "f4"), device.name)
+    reads = dyn.jit(lambda y: held + y)
+    np.testing.assert_array_equal(reads(y).to_numpy(), [2, 2, 2])
+    np.testing.assert_array_equal(f(held, y).to_numpy(), [3, 3, 3])
+    np.testing.assert_array_equal(reads(y).to_numpy(), [2, 2, 2])
+    context = context_of(device.name)
+    with new_stream(device) as stream:
+        far = device_memory.put(context, np.ones(3, "f4"), stream)
+        near = dyn.device_put(np.ones(3, "f4"), device.name)
+        made = dyn.jit(step, donate_argnums=1, shapes="n, n")(near, far)  # on the stream of the first
+        np.testing.assert_array_equal(made.to_numpy(), [3, 3, 3])
+        np.testing.assert_array_equal(far.to_numpy(), [1, 1, 1])
+        del far, near, made
+
+
+def test_updates_in_place(device: Device) -> None:
+    f = dyn.jit(lambda x, i, v: x.at[i].set(v), donate_argnums=0)
+    x = dyn.device_put(np.zeros(1000, "f4"), device.name)
+    for i in range(3):
+        x = f(x, dyn.device_put(np.int32(i), device.name), dyn.device_put(np.float32(i + 1), device.name))
+    assert x[:4].tolist() == [1, 2, 3, 0]
+
+
+def test_a_failed_call_says_what_may_be_lost(cuda: Device) -> None:
+    f = dyn.jit(step, donate_argnums=0, shapes="n, n")
+    x, y = (dyn.device_put(np.ones(3, "f4"), "cuda") for _ in range(2))
+    f(dyn.device_put(np.ones(3, "f4"), "cuda"), y)
+    cuda.gpu.fail(701, 1, VENDORS["cuda"].names["launch"])
+    with pytest.raises(DeviceError) as caught:
+        f(x, y)
+    assert caught.value.__notes__[-1] == "what the donated x held may be lost: results were written there."
+    assert x.shape == (3,), "it is not used up"
+    caught.value.__traceback__ = None
