@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -310,17 +311,15 @@ class Maker:
         return self.given_to(FakeTensor(self.mode, meta, whole.fake_device), record)
 
 
-#: So many garbage collections are made before a tensor counts as kept.
+#: At most so many garbage collections are made before a tensor counts as kept.
 _COLLECTIONS = 5
 
 
 def refuse_leaks(tensors: Sequence[weakref.ref[Any]]) -> None:
     """Raise UnsupportedOpError where one of these traced tensors, of a trace that has ended, is still there."""
     for _ in range(_COLLECTIONS):
-        if all(one() is None for one in tensors):
-            return
-        if not gc.collect():  # another thread may be at it, and nothing is done here then
-            time.sleep(0.001)
+        if all(one() is None for one in tensors) or _no_garbage():
+            break
     kept = next((tensor for one in tensors if (tensor := one()) is not None), None)
     if kept is not None:
         raise UnsupportedOpError(
@@ -329,3 +328,22 @@ def refuse_leaks(tensors: Sequence[weakref.ref[Any]]) -> None:
             loc=kept._dyn.storage.value._loc,
             remedy="return it instead.",
         )
+
+
+def _no_garbage() -> bool:
+    """Collect garbage. Whether there was none, so that another time would find none either."""
+    found: list[int] = []
+    thread = threading.get_ident()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and threading.get_ident() == thread:
+            found.append(info["collected"] + info["uncollectable"])
+
+    gc.callbacks.append(note)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(note)
+    if not found:  # another thread is at it, and nothing was done here
+        time.sleep(0.001)
+    return found[-1:] == [0]
