@@ -355,7 +355,7 @@ def test_a_tensor_inside_of_functorch(torch: Any) -> None:
     assert issubclass(texts[0][0], dyn.errors.DynError)
 
 
-def test_a_mode_that_sees_what_is_asked_of_tensors(torch: Any) -> None:
+def test_a_mode_that_sees_what_is_asked_of_tensors(torch: Any, collect_no_more: Callable[[], None]) -> None:
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):
@@ -366,6 +366,7 @@ def test_a_mode_that_sees_what_is_asked_of_tensors(torch: Any) -> None:
     f = dyn.jit(lambda d: d["a"] + d["b"])
     tree = {"a": torch.ones(3), "b": torch.ones(3)}
     same(f, tree, fast=True)
+    collect_no_more()
     with Mode():
         same(f, tree, fast=True)
 
