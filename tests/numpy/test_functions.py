@@ -41,7 +41,8 @@ def units(actual: Array, exact: Array) -> Array:
     with np.errstate(all="ignore"):
         rounded = exact.astype(actual.dtype).astype(np.longdouble)
         size = np.maximum(np.abs(rounded), np.longdouble(info.tiny))
-        unit = 2.0 ** np.floor(np.log2(size)) * np.longdouble(info.eps)
+        power = np.ldexp(np.longdouble(1), np.frexp(size)[1] - 1)
+        unit = np.where(np.isfinite(size), power, size) * np.longdouble(info.eps)
         error = np.abs(actual.astype(np.longdouble) - exact) / unit
     same = (actual.astype(np.longdouble) == rounded) | (np.isnan(actual.astype(np.longdouble)) & np.isnan(exact))
     return np.where(same, 0, np.where(np.isnan(error), np.inf, error)).astype(np.float64)
