@@ -226,10 +226,10 @@ class FunctionText:
         self.declarations[f"declare {ty.text} @{name}(ptr, {m.text}, {ty.text})"] = None
         return self.value(f"call {ty.text} @{name}(ptr align {align} {pointer}, {m.text} {mask}, {ty.text} {other})")
 
-    def prefetch(self, pointer: str) -> None:
-        """Ask for a line that is read soon; any address will do."""
+    def prefetch(self, pointer: str, *, write: bool = False) -> None:
+        """Ask for a line that is read soon, or written; any address will do."""
         self.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)")
 
     def masked_store(self, ty: VType, value: str, pointer: str, align: int, mask: str) -> None:
         m = ty.of("i1")

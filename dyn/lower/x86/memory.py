@@ -366,7 +366,9 @@ class _Place:
         if mask is None:
             fn.store(ty, value, self._part(u), self.size)
         else:
-            fn.masked_store(ty, value, self._part(u), self.size, mask)
+            part = self._part(u)
+            fn.prefetch(fn.gep("i8", part, str(_AHEAD if self.step != -1 else -_AHEAD)), write=True)
+            fn.masked_store(ty, value, part, self.size, mask)
 
 
 def _zero(ty: VType) -> str:

@@ -19,7 +19,7 @@ entry:
 run8:
   br label %grid11
 grid11:
-  %i13 = phi i64 [ %begin, %run8 ], [ %i76, %none15 ]
+  %i13 = phi i64 [ %begin, %run8 ], [ %i77, %none15 ]
   %v22 = mul nsw i64 %i13, %v2
   %p23 = getelementptr float, ptr %b3, i64 %v22
   %p48 = getelementptr float, ptr %b7, i64 %v22
@@ -69,7 +69,7 @@ lanes.end19:
   %v57 = icmp slt i64 %v17, %v2
   br i1 %v57, label %tail55, label %tail.end56
 tail55:
-  %i58 = phi i64 [ %v17, %lanes.end19 ], [ %i74, %tail55 ]
+  %i58 = phi i64 [ %v17, %lanes.end19 ], [ %i75, %tail55 ]
   %v59 = sub i64 %v2, %i58
   %v60 = call i64 @llvm.umin.i64(i64 %v59, i64 16)
   %v61 = trunc i64 %v60 to i8
@@ -87,16 +87,18 @@ tail55:
   %v71 = fadd <16 x float> %v67, %v70
   %v72 = call <16 x float> @llvm.maximum.v16f32(<16 x float> %v71, <16 x float> splat (float 0x0000000000000000))
   %p73 = getelementptr float, ptr %p48, i64 %i58
+  %p74 = getelementptr i8, ptr %p73, i64 1024
+  call void @llvm.prefetch.p0(ptr %p74, i32 1, i32 3, i32 1)
   call void @llvm.masked.store.v16f32.p0(<16 x float> %v72, ptr align 4 %p73, <16 x i1> %v64)
-  %i74 = add nsw i64 %i58, 16
-  %v75 = icmp slt i64 %i74, %v2
-  br i1 %v75, label %tail55, label %tail.end56
+  %i75 = add nsw i64 %i58, 16
+  %v76 = icmp slt i64 %i75, %v2
+  br i1 %v76, label %tail55, label %tail.end56
 tail.end56:
   br label %none15
 none15:
-  %i76 = add nsw i64 %i13, 1
-  %v77 = icmp slt i64 %i76, %end
-  br i1 %v77, label %grid11, label %grid.end12
+  %i77 = add nsw i64 %i13, 1
+  %v78 = icmp slt i64 %i77, %end
+  br i1 %v78, label %grid11, label %grid.end12
 grid.end12:
   br label %done9
 done9:

@@ -23,7 +23,7 @@ entry:
 run10:
   br label %grid13
 grid13:
-  %i15 = phi i64 [ %begin, %run10 ], [ %i160, %none17 ]
+  %i15 = phi i64 [ %begin, %run10 ], [ %i163, %none17 ]
   %v18 = icmp sgt i64 %v2, 0
   br i1 %v18, label %some16, label %none17
 some16:
@@ -159,7 +159,7 @@ lanes.end94:
   %v125 = icmp slt i64 %v92, %v2
   br i1 %v125, label %tail123, label %tail.end124
 tail123:
-  %i126 = phi i64 [ %v92, %lanes.end94 ], [ %i158, %none134 ]
+  %i126 = phi i64 [ %v92, %lanes.end94 ], [ %i161, %none134 ]
   %v127 = sub i64 %v2, %i126
   %v128 = call i64 @llvm.umin.i64(i64 %v127, i64 8)
   %v129 = trunc i64 %v128 to i16
@@ -194,20 +194,26 @@ none134:
   %v153 = phi <8 x i32> [ splat (i32 -2147483648), %tail123 ], [ %v148, %serial.end137 ]
   %v154 = phi <8 x i32> [ splat (i32 2147483647), %tail123 ], [ %v149, %serial.end137 ]
   %p155 = getelementptr i32, ptr %b5, i64 %i126
+  %p156 = getelementptr i8, ptr %p155, i64 1024
+  call void @llvm.prefetch.p0(ptr %p156, i32 1, i32 3, i32 1)
   call void @llvm.masked.store.v8i32.p0(<8 x i32> %v152, ptr align 4 %p155, <8 x i1> %v132)
-  %p156 = getelementptr i32, ptr %b7, i64 %i126
-  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v153, ptr align 4 %p156, <8 x i1> %v132)
-  %p157 = getelementptr i32, ptr %b9, i64 %i126
-  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v154, ptr align 4 %p157, <8 x i1> %v132)
-  %i158 = add nsw i64 %i126, 8
-  %v159 = icmp slt i64 %i158, %v2
-  br i1 %v159, label %tail123, label %tail.end124
+  %p157 = getelementptr i32, ptr %b7, i64 %i126
+  %p158 = getelementptr i8, ptr %p157, i64 1024
+  call void @llvm.prefetch.p0(ptr %p158, i32 1, i32 3, i32 1)
+  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v153, ptr align 4 %p157, <8 x i1> %v132)
+  %p159 = getelementptr i32, ptr %b9, i64 %i126
+  %p160 = getelementptr i8, ptr %p159, i64 1024
+  call void @llvm.prefetch.p0(ptr %p160, i32 1, i32 3, i32 1)
+  call void @llvm.masked.store.v8i32.p0(<8 x i32> %v154, ptr align 4 %p159, <8 x i1> %v132)
+  %i161 = add nsw i64 %i126, 8
+  %v162 = icmp slt i64 %i161, %v2
+  br i1 %v162, label %tail123, label %tail.end124
 tail.end124:
   br label %none17
 none17:
-  %i160 = add nsw i64 %i15, 1
-  %v161 = icmp slt i64 %i160, %end
-  br i1 %v161, label %grid13, label %grid.end14
+  %i163 = add nsw i64 %i15, 1
+  %v164 = icmp slt i64 %i163, %end
+  br i1 %v164, label %grid13, label %grid.end14
 grid.end14:
   br label %done11
 done11:
