@@ -92,6 +92,11 @@ def measure(
     import torch
 
     ids = torch.randint(0, words, tuple(shape), generator=torch.Generator().manual_seed(shape[0] * shape[1]))
+    return measure_steps(steps, ids, repeats, f"{shape[0]}x{shape[1]}")
+
+
+def measure_steps(steps: dict[str, Callable[[Any], float]], ids: Any, repeats: int, what: str) -> dict[str, Steps]:
+    """What steps on one batch take, which take turns; ValueError where they don't agree on the loss."""
     found = {name: Steps() for name in steps}
     for number in range(repeats + 1):
         losses: dict[str, float] = {}
@@ -104,7 +109,7 @@ def measure(
             else:  # may compile
                 found[name].first = spent
         if max(losses.values()) - min(losses.values()) > TOLERANCE * max(losses.values()):
-            raise ValueError(f"the losses of {shape[0]}x{shape[1]} are {losses}.")
+            raise ValueError(f"the losses of {what} are {losses}.")
     return found
 
 

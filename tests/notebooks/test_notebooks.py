@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Callable
@@ -112,3 +113,19 @@ def test_torch(nbformat: Any, require_module: Callable[[str], ModuleType]) -> No
     apart = re.search(r"apart from PyTorch by ([\d.e+-]+)$", printed, re.M)
     assert apart is not None
     assert float(apart[1]) < 1e-4
+
+
+def test_tensorflow(nbformat: Any, require_module: Callable[[str], ModuleType]) -> None:
+    """The kernel is a process of its own, in which nothing but TensorFlow is imported."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed: pip install 'dyn[tensorflow]'")
+    printed = executed("tensorflow.ipynb", nbformat, require_module)
+    text, answers = "".join(outputs(printed, "stdout")), outputs(printed, "text/plain")
+    assert text.count("of TensorFlow\n") == 5
+    assert sum("CacheInfo(compiles=1, " in answer for answer in answers) == 2
+    apart = re.search(r"^apart from Keras by ([\d.e+-]+)$", text, re.M)
+    assert apart is not None
+    assert float(apart[1]) < 1e-4
+    assert "[[0.5, 0.5], [0.5, 0.5], [2.0, 2.0]]" in text
+    assert "[(2, 3), (2, 3), (1, 3)] 1 compile" in text
+    assert "Dilation2D has no converter" in text

@@ -154,4 +154,4 @@ def test_what_cannot_be_called() -> None:
     with pytest.raises(ArgumentError, match="jit takes a function or a model, not a int"):
         dtf.jit(3)
     with pytest.raises(ArgumentError, match="call takes a function, not a str"):
-        dtf.call("f")
+        dtf.call("f")  # pyright: ignore[reportArgumentType]  # what is tested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -176,3 +177,83 @@ def test_functions_of_dyn_are_differentiated_by_tensorflow() -> None:
             wanted = tf.reduce_sum(tf.matmul(tf.tanh(x), y) ** 2)
         alike(tape.gradient(loss, [x, y]), other.gradient(wanted, [x, y]), 1e-4)
         alike(called(x, y)["n"], tf.argmax(x, 1))
+
+
+def test_branches() -> None:
+    def function(x: Any) -> Any:
+        def large() -> Any:
+            y = tf.exp(x * 0.1)
+            z = tf.reduce_sum(y, 0, keepdims=True) * y
+            return tf.reduce_mean(z * x + z[:1], axis=1)
+
+        return tf.cond(tf.reduce_sum(x) > 0, large, lambda: tf.reduce_sum(tf.sin(x) * x, 1))
+
+    check_gradients(function, [(tf.abs(normal(n, 3)) * sign,) for n in (3, 1, 7) for sign in (1, -1)])
+
+
+def test_lists_that_grow() -> None:
+    def function(x: Any) -> Any:
+        def body(i: Any, rows: Any) -> Any:
+            return i + 1, rows.write(i, x[i] * 2)
+
+        rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, clear_after_read=False)
+        _, rows = tf.while_loop(lambda i, _: i < tf.shape(x)[0], body, (0, rows))
+        two = tf.TensorArray(tf.float32, 0, dynamic_size=True).write(0, x).write(1, x * 3)
+        return rows.stack(), tf.cast(rows.size(), tf.float32), two.stack()
+
+    check_gradients(function, [(normal(n, 3),) for n in (3, 1, 7)])
+
+
+def test_einsum_with_open_axes() -> None:
+    check_gradients(
+        lambda x, y: [tf.einsum("...nd,...md->...nm", x, y), tf.einsum("...d,...d->...", x, x)],
+        [(normal(n, 3, 4), normal(n, 2, 4)) for n in (3, 1, 7)],
+    )
+
+
+def test_what_tensorflow_makes_no_gradient_of_is_its_own() -> None:
+    compiled, x = dtf.jit(lambda x: tf.linalg.qr(x)[1] ** 2), normal(3, 3)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with pytest.warns(dtf.FallbackWarning, match="makes no gradient of it for open sizes"):
+            loss = tf.reduce_sum(compiled(x))
+    assert tape.gradient(loss, x).shape == (3, 3)
+
+
+OPTIMIZERS = {
+    "rmsprop": (lambda: keras.optimizers.RMSprop(1e-2), "float32"),
+    "adam": (lambda: keras.optimizers.Adam(1e-2, global_clipnorm=1.0, use_ema=True), "mixed_bfloat16"),
+    "sgd": (lambda: keras.optimizers.SGD(1e-2, momentum=0.9, nesterov=True), "mixed_float16"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_sparse_gradients_and_mixed_precision(name: str) -> None:
+    optimizer, policy = OPTIMIZERS[name]
+    batches = [(words(n, m) % 20, normal(n, 1)) for n, m in ((4, 3), (3, 7), (2, 5))]
+
+    def made() -> Any:
+        keras.utils.set_random_seed(1)
+        given = keras.Input((None,), dtype="int32")
+        x = layers.GlobalAveragePooling1D()(layers.Dense(6, activation="relu")(layers.Embedding(20, 6)(given)))
+        model = keras.Model(given, layers.Dense(1, dtype="float32")(x))
+        model.compile(optimizer=optimizer(), loss="mse")
+        model._symbolic_build(data_batch=batches[0])
+        return model
+
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        own, theirs = made(), made()
+        step = dtf.jit(own.train_step)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", dtf.FallbackWarning)
+            for batch in batches:
+                tolerance = 1e-4 if policy == "float32" else 2e-2
+                alike(step(batch)["loss"], theirs.train_step(batch)["loss"], tolerance)
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert step.cache_info().compiles == 1
+    # A sparse gradient divided by what may be 0 has rows whose number is found out: that branch is TensorFlow's.
+    found = [str(one.message) for one in said if isinstance(one.message, dtf.FallbackWarning)]
+    assert [("StatelessIf: a branch" in one) for one in found] == ([True] if name == "rmsprop" else [])

@@ -16,7 +16,7 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import ShapeError, TraceError, UnsupportedOpError
+from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.tf.evaluation import Call, Evaluation, State
 from dyn.interop.tf.graphs import Graph
@@ -175,11 +175,15 @@ def if_(call: Call) -> Any:
     predicate = truth.computed(call.trace) if is_of_sizes else truth
     try:
         return _choice(evaluation, lambda functions: lax.cond(predicate, *functions), branches, arguments)
-    except (TraceError, ShapeError):
+    except (TraceError, ShapeError) as error:
         if not is_of_sizes:
-            raise
+            raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
     # The branches give other shapes: which one it is, is decided for this program, by a guard.
-    return evaluation.run(branches[0 if conditions.decide(truth, call.trace) else 1], arguments)
+    try:
+        decided = conditions.decide(truth, call.trace)
+    except (UndecidedDimError, ShapeError) as error:  # of a size that the program finds out
+        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+    return evaluation.run(branches[0 if decided else 1], arguments)
 
 
 def _asserted(call: Call, graph: Graph) -> Sequence[Any] | None:
