@@ -6,11 +6,13 @@ decorators that register them.
 
 from dyn.interop.torch.aten import (
     attention,
+    bags,
     complexes,
     convolutions,
     counting,
     covariance,
     creation,
+    distances,
     dropout,
     factors,
     foreach,
@@ -19,6 +21,7 @@ from dyn.interop.torch.aten import (
     matrices,
     normalization,
     ordering,
+    padding,
     pointwise,
     pools,
     profiling,
@@ -34,11 +37,13 @@ from dyn.interop.torch.aten import (
 
 __all__ = [
     "attention",
+    "bags",
     "complexes",
     "convolutions",
     "counting",
     "covariance",
     "creation",
+    "distances",
     "factors",
     "foreach",
     "gamma",
@@ -47,6 +52,7 @@ __all__ = [
     "matrices",
     "normalization",
     "ordering",
+    "padding",
     "pointwise",
     "pools",
     "profiling",

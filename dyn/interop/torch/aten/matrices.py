@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.aten.tables import converts
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.source import user_loc
-from dyn.trace.dims import max_dim
 from dyn.trace.tracer import Tracer
 
 
@@ -53,35 +51,7 @@ def trilinear(
     return dnp.sum(whole[0] * whole[1] * whole[2], axis=tuple(sumdim))
 
 
-# ---- distances -------------------------------------------------------------------------------------------------------
-
-
-@converts("_cdist_forward.default")
-def cdist(a: Tracer, b: Tracer, p: float, compute_mode: int | None = None) -> Tracer:
-    """The norm of the difference of each row of one and each row of the other."""
-    across = dnp.abs(a[..., :, None, :] - b[..., None, :, :])
-    if p == 0:
-        return dnp.sum((across != 0).astype(a.dtype), axis=-1)
-    if p == math.inf:
-        return dnp.max(across, axis=-1, initial=0)
-    if p == 1:
-        return dnp.sum(across, axis=-1)
-    if p == 2:
-        return dnp.sqrt(dnp.sum(across * across, axis=-1))
-    return dnp.sum(across**p, axis=-1) ** (1 / p)
-
-
-@converts("_pdist_forward.default")
-def pdist(a: Tracer, p: float = 2.0) -> Tracer:
-    """The distances of each two rows, a row with those after it."""
-    size = a.shape[0]
-    # Of pair k the rows before it have size - 1, size - 2, ... pairs.
-    last = dnp.cumsum(size - 1 - dnp.arange(size))
-    pair = dnp.arange(size * max_dim(size - 1, 0) // 2)
-    first = dnp.searchsorted(last, pair, side="right")
-    second = pair - (dnp.take(last, first) - (size - 1 - first)) + first + 1
-    one, other = dnp.take(a, first, axis=0), dnp.take(a, second, axis=0)
-    return cdist(one[:, None, :], other[:, None, :], p)[:, 0, 0]
+# ---- groups of rows -------------------------------------------------------------------------------------------------
 
 
 @converts("_grouped_mm.default")

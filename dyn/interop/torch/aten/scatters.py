@@ -1,4 +1,4 @@
-"""Writes to places that tensors say, with what is there reduced; sums of bags and segments."""
+"""Writes to places that tensors say, with what is there reduced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dyn.trace.tracer import Tracer
 _ = shapes  # whose views are read below
 
 
-def _least(dtype: Any) -> Any:
+def least(dtype: Any) -> Any:
     if dtype.kind == "b":
         return False
     return dnp.iinfo(dtype).min if dtype.kind in "iu" else -math.inf
@@ -39,7 +39,7 @@ _REDUCTIONS: dict[str, tuple[str, Any]] = {
     "mean": ("add", lambda dtype: 0),
     "prod": ("multiply", lambda dtype: 1),
     "multiply": ("multiply", lambda dtype: 1),
-    "amax": ("max", _least),
+    "amax": ("max", least),
     "amin": ("min", _greatest),
 }
 
@@ -99,6 +99,18 @@ def masked_scatter(a: Tracer, mask: Tracer, source: Tracer) -> Tracer:
     return dnp.where(mask, dnp.take(given, dnp.where(mask, number, 0)), a)
 
 
+@converts("masked_scatter_backward.default")
+def masked_scatter_backward(cotangent: Tracer, mask: Tracer, sizes: Sequence[Any]) -> Tracer:
+    """The cotangents of the places that were written, in the order of the elements written there; 0 for the rest."""
+    cotangent, mask = (dnp.reshape(one, (-1,)) for one in dnp.broadcast_arrays(cotangent, mask))
+    count = math.prod(sizes)
+    number = dnp.where(
+        mask, dnp.cumsum(mask.astype("int64")) - 1, count
+    )  # others go to a place of their own, at the end
+    made = dnp.zeros((count + 1,), dtype=cotangent.dtype).at[number].add(dnp.where(mask, cotangent, 0))
+    return dnp.reshape(made[:count], tuple(sizes))
+
+
 _OUT_OF_ALL = "index {} is out of range for a tensor of {} elements"
 
 
@@ -133,76 +145,3 @@ def _of_view(name: str, operation: str) -> None:
 _of_view("diagonal_scatter", "diagonal.default")
 _of_view("slice_scatter", "slice.Tensor")
 _of_view("select_scatter", "select.int")
-
-
-# ---- bags and segments -----------------------------------------------------------------------------------------------
-
-_SUM, _MEAN, _MAX = 0, 1, 2
-
-
-@converts("_embedding_bag.default", "_embedding_bag_forward_only.default")
-def embedding_bag(
-    weight: Tracer, at: Tracer, offsets: Tracer, scale_grad_by_freq: bool = False, mode: int = _SUM,
-    sparse: bool = False, per_sample_weights: Tracer | None = None, include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tracer, Tracer, Tracer, Tracer]:  # fmt: skip
-    """The sum, mean or maximum of the rows of each bag; the bag of each row, the sizes of bags, and rows of maxima."""
-    count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
-    bag = dnp.searchsorted(offsets[:count], dnp.arange(at.shape[0]), side="right") - 1
-    require_in_range(at, weight.shape[0], "embedding_bag(): index {} is out of range for a table of {} rows")
-    rows = dnp.take(weight, at, axis=0)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights[:, None]
-    taken = at != (padding_idx + weight.shape[0] if padding_idx < -1 else padding_idx)
-    places = dnp.where(taken, bag, count)  # what is padding goes to a bag of its own, at the end
-    sizes = dnp.zeros((count + 1,), dtype="int64").at[places].add(dnp.ones_like(places))[:count]
-    none, shape = dnp.zeros((count, rows.shape[1]), dtype="int64"), (count + 1, rows.shape[1])
-    if mode == _MAX:
-        least = dnp.full(shape, _least(rows.dtype), dtype=rows.dtype).at[places].max(rows)
-        number = dnp.where(rows == dnp.take(least, places, axis=0), dnp.arange(at.shape[0])[:, None], at.shape[0])
-        first = dnp.broadcast_to(dnp.asarray(at.shape[0]), shape).at[places].min(number)[:count]
-        known = dnp.concatenate([at, dnp.zeros((1,), dtype=at.dtype)])
-        empty = (sizes == 0)[:, None]
-        made = dnp.where(empty, dnp.zeros_like(least[:count]), least[:count])
-        return made, bag, sizes, dnp.where(empty, none, dnp.take(known, first))
-    made = dnp.zeros(shape, dtype=rows.dtype).at[places].add(rows)[:count]
-    if mode == _MEAN:
-        made = made / dnp.maximum(sizes, 1).astype(made.dtype)[:, None]
-    return made, bag, sizes, none
-
-
-@converts("embedding_renorm.default")
-def embedding_renorm(weight: Tracer, at: Tracer, max_norm: float, norm_type: float) -> Tracer:
-    """Rows that are read, made shorter where their norm is more than ``max_norm``."""
-    is_read = dnp.zeros((weight.shape[0],), dtype="bool").at[dnp.reshape(at, (-1,))].set(True)
-    norm = dnp.linalg.vector_norm(weight, axis=1, ord=norm_type)
-    factor = dnp.where(is_read & (norm > max_norm), max_norm / (norm + 1e-7), dnp.ones_like(norm))
-    return weight * factor[:, None]
-
-
-@converts("segment_reduce.default")
-def segment_reduce(
-    data: Tracer, reduce: str, lengths: Tracer | None = None, indices: Tracer | None = None,
-    offsets: Tracer | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
-) -> Tracer:  # fmt: skip
-    """Segments along an axis, one after the other; the axes before it have segments of their own."""
-    if offsets is None:
-        assert lengths is not None, "PyTorch demands lengths or offsets"
-        ends = dnp.cumsum(lengths, axis=-1)
-        starts = ends - lengths
-    else:
-        starts, ends = offsets[..., :-1], offsets[..., 1:]
-    place = dnp.arange(data.shape[axis])
-    inside = (place >= starts[..., None]) & (place < ends[..., None])
-    inside = dnp.reshape(inside, (*inside.shape, *[1] * (data.ndim - axis - 1)))
-    start = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}[reduce] if initial is None else initial
-    method = {"sum": dnp.sum, "mean": dnp.sum, "prod": dnp.prod, "max": dnp.max, "min": dnp.min}[reduce]
-    identity = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}[reduce]
-    values = dnp.where(inside, dnp.expand_dims(data, axis), dnp.asarray(identity, dtype=data.dtype))
-    made = method(values, axis=axis + 1, initial=dnp.asarray(start, dtype=data.dtype))
-    if reduce != "mean":
-        return made
-    number = dnp.reshape((ends - starts).astype(data.dtype), (*starts.shape, *[1] * (data.ndim - axis - 1)))
-    # Of nothing the mean is NaN, unless it has something to begin with.
-    nothing = dnp.asarray(math.nan, dtype=data.dtype) if initial is None else made
-    return dnp.where(number == 0, nothing, made / number)

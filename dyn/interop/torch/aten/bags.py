@@ -1,0 +1,135 @@
+"""Sums, means and maxima of bags of a table's rows, and of segments of an array."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dyn.numpy as dnp
+from dyn.errors import NotYetError
+from dyn.interop.torch.aten.ranges import require_in_range
+from dyn.interop.torch.aten.scatters import least
+from dyn.interop.torch.aten.tables import converts
+from dyn.source import user_loc
+from dyn.trace.tracer import Tracer
+from dyn.transforms import vjp
+
+_SUM, _MEAN, _MAX = 0, 1, 2
+
+
+@converts("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def embedding_bag(
+    weight: Tracer, at: Tracer, offsets: Tracer, scale_grad_by_freq: bool = False, mode: int = _SUM,
+    sparse: bool = False, per_sample_weights: Tracer | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tracer, Tracer, Tracer, Tracer]:  # fmt: skip
+    """The sum, mean or maximum of the rows of each bag; the bag of each row, the sizes of bags, and rows of maxima."""
+    count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    bag = dnp.searchsorted(offsets[:count], dnp.arange(at.shape[0]), side="right") - 1
+    require_in_range(at, weight.shape[0], "embedding_bag(): index {} is out of range for a table of {} rows")
+    rows = dnp.take(weight, at, axis=0)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    taken = _is_taken(at, weight.shape[0], padding_idx)
+    places = dnp.where(taken, bag, count)  # what is padding goes to a bag of its own, at the end
+    sizes = dnp.zeros((count + 1,), dtype="int64").at[places].add(dnp.ones_like(places))[:count]
+    none, shape = dnp.zeros((count, rows.shape[1]), dtype="int64"), (count + 1, rows.shape[1])
+    if mode == _MAX:
+        greatest = dnp.full(shape, least(rows.dtype), dtype=rows.dtype).at[places].max(rows)
+        number = dnp.where(rows == dnp.take(greatest, places, axis=0), dnp.arange(at.shape[0])[:, None], at.shape[0])
+        first = dnp.broadcast_to(dnp.asarray(at.shape[0]), shape).at[places].min(number)[:count]
+        known = dnp.concatenate([at, dnp.zeros((1,), dtype=at.dtype)])
+        empty = (sizes == 0)[:, None]
+        made = dnp.where(empty, dnp.zeros_like(greatest[:count]), greatest[:count])
+        return made, bag, sizes, dnp.where(empty, none, dnp.take(known, first))
+    made = dnp.zeros(shape, dtype=rows.dtype).at[places].add(rows)[:count]
+    if mode == _MEAN:
+        made = made / dnp.maximum(sizes, 1).astype(made.dtype)[:, None]
+    return made, bag, sizes, none
+
+
+def _is_taken(at: Any, count: Any, padding_idx: int) -> Tracer:
+    """Whether each of some indices into ``count`` rows is not the one of padding, which is -1 where there is none."""
+    return at != (padding_idx + count if padding_idx < -1 else padding_idx)
+
+
+@converts("_embedding_bag_backward.default")
+def embedding_bag_backward(
+    cotangent: Tracer, at: Tracer, offsets: Tracer, bag: Tracer, sizes: Any, rows_of_maxima: Tracer,
+    num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tracer | None,
+    padding_idx: int = -1,
+) -> Tracer:  # fmt: skip
+    """The cotangent of the table, for that of the bags."""
+    if sparse:
+        raise NotYetError("a sparse gradient.", loc=user_loc(), remedy="make the embedding with sparse=False.")
+    made = dnp.zeros((num_weights, cotangent.shape[1]), dtype=cotangent.dtype)
+    if mode == _MAX:
+        given = dnp.where((sizes > 0)[:, None], cotangent, dnp.zeros_like(cotangent))
+        return made.at[rows_of_maxima, dnp.arange(cotangent.shape[1])].add(given)
+    given = dnp.take(cotangent, bag, axis=0)
+    if mode == _MEAN:
+        given = given / dnp.maximum(dnp.take(sizes, bag), 1).astype(given.dtype)[:, None]
+    if per_sample_weights is not None:
+        given = given * per_sample_weights[:, None]
+    if scale_grad_by_freq:
+        times = dnp.zeros((num_weights,), dtype="int64").at[at].add(dnp.ones_like(at).astype("int64"))
+        given = given / dnp.take(times, at).astype(given.dtype)[:, None]
+    taken = _is_taken(at, num_weights, padding_idx)
+    return made.at[at].add(dnp.where(taken[:, None], given, dnp.zeros_like(given)))
+
+
+@converts("_embedding_bag_per_sample_weights_backward.default")
+def embedding_bag_per_sample_weights_backward(
+    cotangent: Tracer, weight: Tracer, at: Tracer, offsets: Tracer, bag: Tracer, mode: int, padding_idx: int = -1
+) -> Tracer:
+    """The cotangents of the weights of rows in their bags."""
+    made = dnp.sum(dnp.take(cotangent, bag, axis=0) * dnp.take(weight, at, axis=0), axis=1)
+    return dnp.where(_is_taken(at, weight.shape[0], padding_idx), made, dnp.zeros_like(made))
+
+
+@converts("embedding_renorm.default")
+def embedding_renorm(weight: Tracer, at: Tracer, max_norm: float, norm_type: float) -> Tracer:
+    """Rows that are read, made shorter where their norm is more than ``max_norm``."""
+    is_read = dnp.zeros((weight.shape[0],), dtype="bool").at[dnp.reshape(at, (-1,))].set(True)
+    norm = dnp.linalg.vector_norm(weight, axis=1, ord=norm_type)
+    factor = dnp.where(is_read & (norm > max_norm), max_norm / (norm + 1e-7), dnp.ones_like(norm))
+    return weight * factor[:, None]
+
+
+@converts("segment_reduce.default")
+def segment_reduce(
+    data: Tracer, reduce: str, lengths: Tracer | None = None, indices: Tracer | None = None,
+    offsets: Tracer | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
+) -> Tracer:  # fmt: skip
+    """Segments along an axis, one after the other; the axes before it have segments of their own."""
+    if offsets is None:
+        assert lengths is not None, "PyTorch demands lengths or offsets"
+        ends = dnp.cumsum(lengths, axis=-1)
+        starts = ends - lengths
+    else:
+        starts, ends = offsets[..., :-1], offsets[..., 1:]
+    place = dnp.arange(data.shape[axis])
+    inside = (place >= starts[..., None]) & (place < ends[..., None])
+    inside = dnp.reshape(inside, (*inside.shape, *[1] * (data.ndim - axis - 1)))
+    start = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}[reduce] if initial is None else initial
+    method = {"sum": dnp.sum, "mean": dnp.sum, "prod": dnp.prod, "max": dnp.max, "min": dnp.min}[reduce]
+    identity = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}[reduce]
+    values = dnp.where(inside, dnp.expand_dims(data, axis), dnp.asarray(identity, dtype=data.dtype))
+    made = method(values, axis=axis + 1, initial=dnp.asarray(start, dtype=data.dtype))
+    if reduce != "mean":
+        return made
+    number = dnp.reshape((ends - starts).astype(data.dtype), (*starts.shape, *[1] * (data.ndim - axis - 1)))
+    # Of nothing the mean is NaN, unless it has something to begin with.
+    nothing = dnp.asarray(math.nan, dtype=data.dtype) if initial is None else made
+    return dnp.where(number == 0, nothing, made / number)
+
+
+@converts("_segment_reduce_backward.default")
+def segment_reduce_backward(
+    cotangent: Tracer, made: Tracer, data: Tracer, reduce: str, *, lengths: Tracer | None = None,
+    offsets: Tracer | None = None, axis: int = 0, initial: Any = None,
+) -> Tracer:  # fmt: skip
+    def forward(data: Tracer) -> Tracer:
+        return segment_reduce(data, reduce, lengths, None, offsets, axis, False, initial)
+
+    return vjp(forward, data)[1](cotangent)[0]
