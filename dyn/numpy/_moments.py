@@ -21,7 +21,7 @@ from dyn.numpy._unary import filled, imag, real, sqrt, square
 from dyn.ops.complex_parts import part_dtype
 from dyn.shapes import Dim, dim_max, product
 from dyn.source import user_loc
-from dyn.trace.dims import wrap_dim
+from dyn.trace.dims import unwrap_dim, wrap_dim
 from dyn.trace.tracer import Tracer
 
 __all__ = ["average", "mean", "std", "var"]
@@ -45,8 +45,9 @@ def _mean(x: Tracer, axes: tuple[int, ...], where: ArrayLike | None, keepdims: b
         count: Any = fold(cast(mask, part_dtype(x.element_type)), "add", axes, keepdims)
         return true_divide(total, maximum(subtract(count, less), 0))
     size = _folded_size(x, axes)
-    if isinstance(less, int):
-        return true_divide(total, wrap_dim(x._trace, dim_max(size - less, 0) if less else size))
+    taken = unwrap_dim(less)
+    if taken is not None:
+        return true_divide(total, wrap_dim(x._trace, dim_max(size - taken, 0)))
     return true_divide(total, maximum(subtract(wrap_dim(x._trace, size), less), 0.0))
 
 
@@ -151,7 +152,8 @@ def _variance(
         squares = add(square(real(centred)), square(imag(centred)))
     else:
         squares = multiply(centred, centred)
-    less = int(less) if less == int(less) else less
+    if isinstance(less, float) and less.is_integer():
+        less = int(less)
     return cast(_mean(squares, axes, where, keepdims, less), part_dtype(target) if dtype is None else target)
 
 

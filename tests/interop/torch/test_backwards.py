@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dyn.errors import UnsupportedOpError
+
 torch: Any = pytest.importorskip("torch")
 F = torch.nn.functional
 
@@ -175,3 +177,40 @@ def test_equal_maxima_of_segments() -> None:
     a = torch.tensor([3.0, 3.0, 1.0, 2.0], requires_grad=True)
     (segments(a, torch.tensor([3, 1])) * torch.tensor([-1.0, 1.0])).sum().backward()
     same(torch.tensor([-0.5, -0.5, 0.0, 1.0]), a.grad)
+
+
+def test_products_of_reflections() -> None:
+    """None of them too: PyTorch's derivative asks for that after they are multiplied."""
+    compiled = dyn_torch.jit(torch.linalg.householder_product, strict=True)
+    for shape, count in (((4, 3), 2), ((5, 5), 0), ((3, 3), 3), ((1, 1), 1)):
+        arguments = drawn(shape, (count,))
+        same(pulled(torch.linalg.householder_product, arguments), pulled(compiled, arguments), 1e-9, in_strides=False)
+
+
+def test_parts_as_many_as_a_tensor_says() -> None:
+    """How many results there are is not known before the call."""
+    compiled = dyn_torch.jit(torch.tensor_split, strict=True)
+    with pytest.raises(UnsupportedOpError, match="into as many parts as a tensor says"):
+        compiled(torch.arange(5.0), torch.tensor(2))
+    a, places = torch.arange(7.0), torch.tensor([2, 5])
+    same(torch.tensor_split(a, places), compiled(a, places))
+    with pytest.warns(dyn_torch.FallbackWarning, match="into as many parts as a tensor says"):
+        found = dyn_torch.jit(torch.tensor_split)(a, torch.tensor(3))
+    same(torch.tensor_split(a, 3), found)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_deviations_less_a_size(name: str) -> None:
+    """Dynamo makes a size of the number that is taken from the number of elements."""
+    function = getattr(torch, name)
+
+    def deviation(a: Any, correction: int) -> Any:
+        return function(a, dim=1, correction=correction)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(deviation, backend="dyn", dynamic=True, options={"strict": True})
+    (a,) = drawn((3, 6))
+    for correction in (2, 3, 0, 5, 6, 9):
+        wanted = function(a, dim=1, correction=correction)
+        same(wanted, compiled(a, correction))

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 import dyn.numpy as dnp
+from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import converts, in_place
 from dyn.interop.torch.composites import composite
 from dyn.interop.torch.numbers import demand, number_of
 from dyn.interop.torch.tensors import record_of
 from dyn.interop.torch.tracing import Tracing
 from dyn.shapes import RelKind
+from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
@@ -131,6 +133,16 @@ def narrow(a: Any, dim: int, start: Any, length: Any) -> Any:
     torch._check(place >= 0, lambda: "start of narrow() is a place on the axis")
     torch._check(place + length <= size, lambda: "narrow() ends on the axis")
     return a.narrow(dim, place, length)
+
+
+@composite("tensor_split.tensor_indices_or_sections")
+def tensor_split(a: Any, at: Any, dim: int = 0) -> Any:
+    """The parts of an axis that end at the places that a tensor says."""
+    if at.ndim == 0:
+        raise UnsupportedOpError(
+            "tensor_split() into as many parts as a tensor says.", loc=user_loc(), remedy="pass the number of parts."
+        )
+    return a.tensor_split([at[i].item() for i in range(at.shape[0])], dim)
 
 
 @in_place("equal.default")

@@ -354,26 +354,27 @@ def geqrf(a: Tracer) -> tuple[Tracer, Tracer]:
     return lax.fori_loop(0, count, step, (a, dnp.zeros((*a.shape[:-2], count), dtype=a.dtype)))
 
 
-def _reflection(a: Tracer, i: Any) -> Tracer:
-    """The vector of the reflection ``i``: that of column ``i`` below the diagonal, with a 1 there."""
-    rows = dnp.arange(a.shape[-2])
-    column = dnp.take(a, i, axis=-1)
-    return dnp.where(rows > i, column, (rows == i).astype(a.dtype))
+def _reflected(a: Tracer, tau: Tracer, x: Tracer, *, adjoint: bool) -> Tracer:
+    """``Q x``, where Q is the product of reflections that the columns of ``a`` have below the diagonal, or ``Qᴴ x``.
 
+    A scan over the columns: in its body nothing asks whether there are any.
+    """
+    rows, count = dnp.arange(a.shape[-2]), tau.shape[-1]
 
-def _reflected(a: Tracer, tau: Tracer, i: Any, x: Tracer, conjugated: bool) -> Tracer:
-    """``x`` with the reflection ``i`` of its columns."""
-    v = _reflection(a, i)[..., None]
-    factor = dnp.take(tau, i, axis=-1)[..., None, None]
-    return x - (dnp.conj(factor) if conjugated else factor) * dnp.matmul(v, dnp.matmul(_adjoint(v), x))
+    def step(x: Any, one: Any) -> Any:
+        i, column, factor = one
+        v = dnp.where(rows > i, column, (rows == i).astype(a.dtype))[..., None]
+        factor = (dnp.conj(factor) if adjoint else factor)[..., None, None]
+        return x - factor * dnp.matmul(v, dnp.matmul(_adjoint(v), x)), None
+
+    given = dnp.arange(count), dnp.moveaxis(a[..., :count], -1, 0), dnp.moveaxis(tau, -1, 0)
+    return lax.scan(step, x, given, reverse=not adjoint)[0]
 
 
 @converts("linalg_householder_product.default", order=_ordered(True))
 def householder_product(a: Tracer, tau: Tracer) -> Tracer:
     m, n = a.shape[-2:]
-    count = tau.shape[-1]
-    start = dnp.broadcast_to(dnp.eye(m, n, dtype=a.dtype), a.shape)
-    return lax.fori_loop(0, count, lambda i, x: _reflected(a, tau, count - 1 - i, x, False), start)
+    return _reflected(a, tau, dnp.broadcast_to(dnp.eye(m, n, dtype=a.dtype), a.shape), adjoint=False)
 
 
 @converts("ormqr.default", order=_ordered(True))
@@ -381,10 +382,7 @@ def ormqr(a: Tracer, tau: Tracer, c: Tracer, left: bool = True, transpose: bool 
     """``op(Q) C`` or ``C op(Q)``, where Q is the product of reflections."""
     if not left:
         return _adjoint(ormqr(a, tau, _adjoint(c), transpose=not transpose))
-    count = tau.shape[-1]
-    return lax.fori_loop(
-        0, count, lambda i, x: _reflected(a, tau, i if transpose else count - 1 - i, x, transpose), c
-    )  # fmt: skip
+    return _reflected(a, tau, c, adjoint=transpose)
 
 
 _TERMS, _LEAST_NORM = 18, 1.0
