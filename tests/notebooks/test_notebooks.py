@@ -129,3 +129,24 @@ def test_tensorflow(nbformat: Any, require_module: Callable[[str], ModuleType]) 
     assert "[[0.5, 0.5], [0.5, 0.5], [2.0, 2.0]]" in text
     assert "[(2, 3), (2, 3), (1, 3)] 1 compile" in text
     assert "Dilation2D has no converter" in text
+
+
+#: What notebooks that compare little need beside NumPy, and have to print.
+SHORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "02-symbolic-sizes.ipynb": ((), ("x[x > 0]: (count,)", "guard: x_0 == 7 |", "needed | x_0*x_1 % 6 == 0 |")),
+    "03-shapes-beside-jax.ipynb": (("jax",), ("JaxCacheInfo(traces=2, compiles=1)", "JAX wants equal sizes")),
+    "04-gradients-and-loops.ipynb": ((), ("length 500: loss", "CacheInfo(compiles=1, hits=199, ")),
+    "05-stablehlo.ipynb": (("jax",), ("stablehlo.dot_general", "f32[2*n, 3]", "it must be k = 5")),
+    "06-signals.ipynb": ((), ("262 Hz", "2400 samples: nothing", "CacheInfo(compiles=1, hits=3, ")),
+    "07-slow-or-recompiling.ipynb": ((), ("CacheInfo(compiles=3, hits=3, ", "ends: ", "one call of 1,000 steps")),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_runs_and_prints(name: str, nbformat: Any, require_module: Callable[[str], ModuleType]) -> None:
+    modules, texts = SHORT[name]
+    for module in modules:
+        require_module(module)
+    printed = "".join(outputs(executed(name, nbformat, require_module), "stdout"))
+    for text in texts:
+        assert text in printed
