@@ -1,4 +1,4 @@
-"""JOIN groups as kernels: a loop for each of many arrays that are concatenated.
+"""Concatenations as kernels: a loop for each piece, which is copied to where it belongs, or computed there.
 
 The result is ``outer`` rows, each the rows of all pieces one after the other. A kernel copies the rows of one piece to
 where they belong: rows of ``length`` elements, ``stride`` apart, from ``offset`` on. These three are parameters of the
@@ -8,13 +8,14 @@ have one kernel, and a result of n pieces takes time and text in proportion to n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dyn.ir.core import Value
+from dyn.ir.opdef import Pieces
 from dyn.schedule.axes import Axis, axis, index_of, linearize
 from dyn.schedule.elements import Elements
-from dyn.schedule.forms import Schedule
+from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.kernel import Buffer, Stmt
 from dyn.schedule.launch import Launch, Variant
 from dyn.schedule.loops import Loops
@@ -24,16 +25,22 @@ from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.shapes import symbol as new_symbol
 from dyn.stitch.groups import Group, Plan
 
+#: Forms of a nest beside the general one, given its loops and their schedule.
+Forms = Callable[[Loops, Schedule], Sequence[Form]]
 
-def join_launches(plan: Plan, group: Group, schedule: Schedule) -> tuple[Launch, ...]:
-    """The launches of a group: one for each piece that has elements."""
-    return _Join(plan, group, schedule).launches()
+
+def join_launches(
+    plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms = lambda loops, schedule: ()
+) -> tuple[Launch, ...]:
+    """The launches of a group: one for each piece that has elements. ``forms`` are those of computed pieces."""
+    return _Join(plan, group, copied, computed, forms).launches()
 
 
 class _Join:
-    def __init__(self, plan: Plan, group: Group, schedule: Schedule) -> None:
-        self.plan, self.group, self.schedule = plan, group, schedule
-        (self.op,) = group.ops
+    def __init__(self, plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms) -> None:
+        self.plan, self.group, self.schedule = plan, group, copied
+        self.of_computed, self.forms, self.members = computed, forms, group.members()
+        (self.op,) = (op for op in group.ops if isinstance(op.opdef.loops, Pieces))
         self.axis: int = self.op.attrs["dimension"]
         #: What a piece's place and size are called in kernels.
         self.outer, self.length, self.stride, self.offset = (
@@ -59,15 +66,22 @@ class _Join:
     def launch(self, piece: Value, sizes: dict[Symbol, Dim]) -> Launch:
         one_row = sizes[self.outer] == 1
         stored = Elements(self.plan, self.group).storage(piece)
-        if stored is None:
+        if piece in self.members:
             loops = self.computed(piece)
-            inputs, variant = loops.elements.inputs, self.variant(loops)
+            made = launch_nest(loops, self.of_computed, self.forms(loops, self.of_computed), self.note)
+            buffers, variants = made.buffers, made.variants
+        elif stored is None:
+            loops = self.computed(piece)
+            buffers, variants = (*loops.elements.inputs, self.op.result), (self.variant(loops),)
         else:
-            inputs, known = (stored,), self.copies.get(one_row)
+            known = self.copies.get(one_row)
             variant = self.copies[one_row] = known or self.variant(self.copied(piece, one_row=one_row))
-        dims = tuple([substitute(dim, sizes) for dim in variant.dims])
-        bound = replace(variant, dims=dims, grid=substitute(variant.grid, sizes), cost=substitute(variant.cost, sizes))
-        return Launch(self.group, (*inputs, self.op.result), (bound,))
+            buffers, variants = (stored, self.op.result), (variant,)
+        return Launch(self.group, buffers, tuple([_bound(variant, sizes) for variant in variants]))
+
+    @property
+    def note(self) -> str:
+        return f"{self.group.kind.value} {self.group.name}"
 
     def computed(self, piece: Value) -> Loops:
         """The loops of a piece that is computed where it is needed."""
@@ -99,8 +113,14 @@ class _Join:
     def variant(self, loops: Loops) -> Variant:
         """The kernel of a piece."""
         self.schedule(loops)
-        return loops.variant(f"{self.group.kind.value} {self.group.name}")
+        return loops.variant(self.note)
 
     def place(self, row: Dim, column: Dim) -> Dim:
         """Place in the result of an element of a row of a piece."""
         return row * as_dim(self.stride) + as_dim(self.offset) + column
+
+
+def _bound(variant: Variant, sizes: dict[Symbol, Dim]) -> Variant:
+    """A variant whose place and sizes of a piece are these."""
+    dims = tuple([substitute(dim, sizes) for dim in variant.dims])
+    return replace(variant, dims=dims, grid=substitute(variant.grid, sizes), cost=substitute(variant.cost, sizes))

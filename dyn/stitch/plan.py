@@ -11,6 +11,8 @@ memory traffic, merging them, or starts a group of its own:
   and not with reductions along lanes or with what is computed from their results for a whole row;
 * a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
 * a scatter is a group by itself, and so are a running reduction and a concatenation of many arrays;
+* what computes nothing but pieces of a concatenation of few arrays, cheaply, joins it: a piece is computed where it
+  belongs;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
@@ -158,6 +160,7 @@ class _Stitcher:
                 self._place(op)
         self._join_siblings()
         self._join_stretched()
+        self._join_pieces()
         return self._finish()
 
     # Joining ----------------------------------------------------------------------------------------------------
@@ -511,6 +514,59 @@ class _Stitcher:
 
     def _kept_axes(self, group: _Draft) -> list[int]:
         return [axis for axis in range(len(group.space)) if axis not in (group.reduced or ())]
+
+    # Pieces -------------------------------------------------------------------------------------------------
+
+    def _join_pieces(self) -> None:
+        """Join what computes pieces of a concatenation, and nothing else, with it: each piece is computed where it
+        belongs, and not copied there."""
+        for draft in list(self.groups.values()):
+            (op, *others) = draft.ops
+            if others or not isinstance(op.opdef.loops, Pieces) or len(op.operands) > _MOST_PIECES:
+                continue
+            for maker in dict.fromkeys(self.group_of[s] for s in self._op_sources(op) if s in self.group_of):
+                if self._is_of_pieces(maker, op, draft):
+                    said = f"{op.opdef.name} at {op.loc} stays outside: "
+                    maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
+                    draft = self._merge(maker, draft)
+                    draft.kind, draft.space = GroupKind.JOIN, op.result.shape
+
+    def _is_of_pieces(self, maker: _Draft, op: Op, draft: _Draft) -> bool:
+        """Whether a group may be computed piece by piece of a concatenation: what is cheap, and reads no more than
+        copies of the pieces would."""
+        if maker.kind is not GroupKind.LOOP or len(maker.ops) > _MOST_OPS:
+            return False
+        if any(o.opdef.kind is not OpKind.POINTWISE or is_heavy(o) for o in maker.ops):
+            return False
+        for made in (result for o in maker.ops for result in o.results):
+            readers = self.readers.get(made, ())
+            if (
+                made in self.pinned
+                or made in self.shown
+                or any(self.draft_of[r] not in (maker, draft) for r in readers)
+            ):
+                return False
+        pieces = [piece for piece in op.operands if any(self.group_of.get(s) is maker for s in self._sources(piece))]
+        reads = [self._reads_of(piece, maker) for piece in pieces]
+        if any(self.group_of.get(piece) is not maker for piece in pieces) or len(set(pieces)) < len(pieces):
+            return False
+        if sum(map(len, reads)) > len(set[Value]().union(*reads)) + 2 * len(pieces):
+            return False
+        return not self.order.between(maker.number, draft.number)
+
+    def _reads_of(self, piece: Value, maker: _Draft) -> set[Value]:
+        """The arrays that a piece is computed from."""
+        found: set[Value] = set()
+        seen = {piece}
+        stack = [piece]
+        while stack:
+            for source in self._op_sources(self.producers[stack.pop()]):
+                if self.group_of.get(source) is not maker:
+                    found.add(source)
+                elif source not in seen:
+                    seen.add(source)
+                    stack.append(source)
+        return found
 
     # Views that are stored ----------------------------------------------------------------------------
 

@@ -104,3 +104,63 @@ def test_donated_pieces_and_loops() -> None:
         np.testing.assert_array_equal(function(x.copy()), np.roll(x, 1))
     looped = dyn.jit(lambda x: dyn.lax.fori_loop(0, 7, lambda i, v: shifted(v), x), shapes=str(COUNT))
     np.testing.assert_array_equal(looped(x), np.roll(x, 7))
+
+
+def halves(xp: Any, x: Any, c: Any, s: Any) -> Any:
+    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+    return xp.concatenate([a * c - b * s, b * c + a * s], axis=-1)
+
+
+def computed(xp: Any, x: Any, y: Any) -> tuple[Any, ...]:
+    """Pieces that are computed, lie in memory, are read elsewhere too, or are views of what is computed."""
+    z = x * 3
+    return (
+        xp.concatenate([x + 1, y * 2], axis=1),
+        xp.concatenate([x, y - 1, -x], axis=1),
+        xp.concatenate([z, z + 1], axis=1),
+        z,
+        xp.concatenate([(x + 2).T, (y * y)[:, :1].T]),
+        xp.concatenate([xp.tanh(x), x * x + x], axis=1),
+        xp.concatenate([xp.sum(x, axis=1, keepdims=True) * 2, y], axis=1),
+        xp.concatenate([-x, -x, x > 0], axis=1),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "i4"])
+def test_pieces_are_computed_where_they_belong(dtype: str) -> None:
+    if dtype == "c8":
+        function = dyn.jit(lambda x, y: dnp.concatenate([x + 1j, y * 2 - x[:, :1]], axis=1), shapes="n a, n b")
+        plain: Any = lambda x, y: (np.concatenate([x + 1j, y * 2 - x[:, :1]], axis=1),)  # noqa: E731
+    else:
+        function, plain = dyn.jit(lambda x, y: computed(dnp, x, y), shapes="n a, n b"), lambda x, y: computed(np, x, y)
+    rng = np.random.default_rng(0)
+    for rows, a, b in ((3, 4, 5), (1, 1, 1), (0, 3, 2), (5, 0, 2), (70, 33, 1), (2, 300, 17), (1, 20_000, 3)):
+        x, y = ((rng.random((rows, n)) * 9).astype(dtype) for n in (a, b))
+        if a == 0 and dtype == "c8":
+            continue
+        got = function(x, y)
+        for one, wanted in zip(got if isinstance(got, tuple) else (got,), plain(x, y), strict=True):
+            assert one.shape == wanted.shape
+            np.testing.assert_allclose(one, wanted.astype(one.dtype), rtol=1e-5, atol=1e-5)
+    assert function.cache_info().compiles == 1
+
+
+def test_halves_of_rows_take_no_copies() -> None:
+    """Rotary embedding: two launches, whatever broadcasts; the bits are those of the halves alone."""
+    x, c, s = (np.random.default_rng(0).random(n, "f4") for n in ((7, 3, 64), (7, 1, 32), (7, 1, 32)))
+    for shapes in (None, "s h d, s 1 d//2, s 1 d//2", "7 3 64, 7 1 32, 7 1 32"):
+        function = dyn.jit(lambda *a: halves(dnp, *a), shapes=shapes)
+        compiled = function.trace(x, c, s).lower().compile()
+        assert compiled.as_text("kernel").count("// join") >= 2
+        assert "// loop" not in compiled.as_text("kernel")
+        alone = dyn.jit(lambda x, c, s: (x[..., :32] * c - x[..., 32:] * s, x[..., 32:] * c + x[..., :32] * s))
+        np.testing.assert_array_equal(function(x, c, s), np.concatenate(alone(x, c, s), axis=-1))
+
+
+def test_a_donated_argument_of_a_concatenation_is_read_until_its_end() -> None:
+    function = dyn.jit(lambda x: dnp.concatenate([x[:, 5:] * 2, x[:, :5] + 1], axis=1), donate_argnums=0)
+    x = np.arange(40.0).reshape(4, 10)
+    wanted = np.concatenate([x[:, 5:] * 2, x[:, :5] + 1], axis=1)
+    with pytest.warns(UserWarning, match="donated"):
+        np.testing.assert_array_equal(function(x.copy()), wanted)
+    np.testing.assert_array_equal(function(x.copy()), wanted)

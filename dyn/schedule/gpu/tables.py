@@ -153,7 +153,7 @@ def chunked(loops: Loops) -> None:
 
 def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a concatenation, a piece each."""
-    return join_launches(plan, group, chunked)
+    return join_launches(plan, group, chunked, chunked)
 
 
 def folds(target: Target) -> Schedule:

@@ -133,7 +133,7 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     schedule = elementwise(sizes)
     note = f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    forms = unstretched_forms(general, schedule, _flat_gain, most_ones=_MOST_ONES)
+    forms = _flat_forms(general, schedule)
     general.fuse(general.shared)
     crossed = _crossed(general, sizes)
     if crossed is not None:
@@ -272,7 +272,11 @@ def folds(target: Target) -> Schedule:
 
 def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a concatenation, a piece each."""
-    return join_launches(plan, group, chunked)
+    return join_launches(plan, group, chunked, elementwise(SIZES), _flat_forms)
+
+
+def _flat_forms(general: Loops, schedule: Schedule) -> list[Form]:
+    return unstretched_forms(general, schedule, _flat_gain, most_ones=_MOST_ONES)
 
 
 def chunked(loops: Loops) -> None:
