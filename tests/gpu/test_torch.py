@@ -151,13 +151,13 @@ def test_the_callers_stream(there: TorchDevice, device: Device) -> None:
     there.context.synchronize(0)
     with new_stream(device) as stream, there.on_stream(stream):
         x = there.to_device(torch.full((1000,), 3.0))
-        before = device.gpu.calls(names(device)["record_event"])
+        before = device.gpu.calls(names(device)["wait_event"])
         found = jitted(x)
-        assert device.gpu.calls(names(device)["record_event"]) == before
+        assert device.gpu.calls(names(device)["wait_event"]) == before
         torch.testing.assert_close(found.cpu(), (torch.arange(1000.0) + 3) * 2)
         plain = jit(lambda: weight * 2, strict=True)
         torch.testing.assert_close(plain().cpu(), torch.arange(1000.0) * 2)
-        assert device.gpu.calls(names(device)["record_event"]) == before
+        assert device.gpu.calls(names(device)["wait_event"]) == before
         del x, found
         gc.collect()
 
