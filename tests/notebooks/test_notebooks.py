@@ -150,3 +150,15 @@ def test_runs_and_prints(name: str, nbformat: Any, require_module: Callable[[str
     printed = "".join(outputs(executed(name, nbformat, require_module), "stdout"))
     for text in texts:
         assert text in printed
+
+
+def test_gpu(nbformat: Any, require_module: Callable[[str], ModuleType]) -> None:
+    require_module("cuda.bindings.nvrtc")
+    printed = "".join(outputs(executed("gpu.ipynb", nbformat, require_module), "stdout"))
+    assert 'extern "C" __global__ void __launch_bounds__(256) k_' in printed
+    assert re.search(r"^ +\d+ shfl\.sync\.bfly\.b32$", printed, re.M)
+    assert "buffers in the memory of a device" in printed
+    assert printed.count(", none spilled") >= 4
+    assert "spilled bytes: 0\n" in printed
+    assert re.search(r"^\d+ kernels in [\d.]+ s of processor time$", printed, re.M)
+    assert re.search(r"^product, float32 +4096 × 4096 × 4096 +1 +[\d.]+ +arithmetic +0\.\d\d$", printed, re.M)
