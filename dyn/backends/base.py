@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from dyn.frozen import record
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
@@ -32,7 +32,7 @@ class Effort(Enum):
     PROMOTE = "promote"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LaunchShape:
     """Shape of a GPU kernel's launches: the threads of a block, and how many buffers and then dims it takes."""
 
@@ -41,7 +41,7 @@ class LaunchShape:
     dims: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Source:
     """A translation unit: its text and the symbols that it defines for others."""
 
@@ -60,7 +60,7 @@ class Source:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Binary:
     """Machine code in its container: an ELF object or an archive of them, a cubin, PTX text or an HSACO file."""
 
@@ -163,7 +163,7 @@ class Compiler(Backend, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class KernelReport:
     """Resources of a GPU kernel, as its compiler tells them: registers a thread, bytes that were spilled from them,
     bytes of a thread's stack, and bytes of a block's static shared memory."""
@@ -181,7 +181,7 @@ class KernelReport:
         return f"{self.registers} registers, {spilled}{stack}{shared}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GpuImage:
     """A module for a GPU: its binary, the text of its assembly where the compiler gives it, and its kernels'
     resources."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
@@ -12,6 +11,7 @@ from dyn.backends.base import Binary
 from dyn.backends.cache import CacheInfo, Store, current_store
 from dyn.backends.once import Once
 from dyn.forking import lock, whole
+from dyn.frozen import record
 from dyn.schedule.target import Target
 
 
@@ -28,7 +28,7 @@ class Origin(Enum):
         return "compiled" if self is Origin.COMPILED else f"found {'on disk' if self is Origin.DISK else 'in memory'}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Built:
     """A binary, and where it came from."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from dyn.backends.base import Binary, GpuImage, KernelReport, Source
 from dyn.errors import BackendUnavailableError, CompileError
+from dyn.frozen import record
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
@@ -23,7 +23,7 @@ _INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is neede
 _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class KernelResources:
     """Resources of a kernel's thread, as ptxas tells them; ``shared_bytes`` is a block's static shared memory."""
 
@@ -34,7 +34,7 @@ class KernelResources:
     shared_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class CudaBinary(Binary):
     """A cubin (PTX text for a ``compute_…`` target), with the compiler's log and what the log says of each kernel.
 
@@ -46,7 +46,7 @@ class CudaBinary(Binary):
     resources: tuple[tuple[str, KernelResources], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class CudaExecutable:
     """A module in the primary context of device 0; an address is a ``CUfunction``."""
 

@@ -10,10 +10,10 @@ import ctypes
 import time
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dyn.errors import DeviceError
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.runtime.device_memory import DEFAULT_STREAM
 from dyn.runtime.driver import Context
 from dyn.runtime.recorder import Record
@@ -22,7 +22,7 @@ from dyn.runtime.recorder import Record
 _FIRST_TRACK = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Launch:
     """A launch between two events of a stream."""
 

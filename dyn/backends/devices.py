@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from dyn.frozen import record
 from dyn.runtime.driver import NoDriverError, driver_devices
 
 #: What the kernel driver of AMD's GPUs says of them.
 _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Device:
     """A processor or GPU.
 

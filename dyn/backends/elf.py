@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from dyn.errors import ArtifactError
+from dyn.frozen import record
 
 
 class UnsupportedObject(Exception):
@@ -56,7 +57,7 @@ _JUMP = b"\xff\x25\x00\x00\x00\x00"
 _MOST_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Section:
     type: int
     flags: int
@@ -71,7 +72,7 @@ class _Section:
         return bool(self.flags & _SHF_ALLOC) and self.type != _SHT_UNWIND
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Symbol:
     name: str
     binding: int
@@ -80,7 +81,7 @@ class _Symbol:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Relocation:
     section: int
     offset: int
@@ -89,7 +90,7 @@ class _Relocation:
     addend: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Object:
     sections: tuple[_Section, ...]
     symbols: tuple[_Symbol, ...]
@@ -193,7 +194,7 @@ _PRIVATE_ANONYMOUS = 0x22
 _FAILED = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Libc:
     mmap: Callable[..., int | None]
     mprotect: Callable[..., int]

@@ -9,13 +9,13 @@ import ctypes
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn.backends.runtime import native_runtime
 from dyn.dtypes import DType, from_dlpack
+from dyn.frozen import record
 from dyn.ir.external import TENSOR, Callee, Expected, External, NativeFunction
 from dyn.ops.custom_call import run_registered
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 PYTHON = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_int64))
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Tensor:
     """A dense array in memory that compiled code looks after."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn.backends.base import Backend, Compiler, ObjectBackend, RenderedKernel
@@ -17,6 +16,7 @@ from dyn.backends.rocm import RocmBackend
 from dyn.backends.x86 import X86Backend, target_for
 from dyn.backends.x86 import host_target as x86_host_target
 from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dyn.shapes import Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Family:
     """A family of targets.
 
@@ -126,7 +126,7 @@ def host_backend() -> ObjectBackend:
     return family_of(target).backend(target, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Placement:
     """A device that a program is for: a target, and the number of the device among those of its family."""
 

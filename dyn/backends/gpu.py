@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
 
@@ -20,6 +20,7 @@ from dyn.backends.cache import Store, current_store
 from dyn.backends.once import Once
 from dyn.backends.workers import run_apart, workers
 from dyn.errors import BackendUnavailableError, DeviceError
+from dyn.frozen import record
 from dyn.lower.abi import DeviceKernel
 from dyn.runtime.driver import Context, context_of
 from dyn.schedule.target import Target
@@ -31,7 +32,7 @@ _MOST_KERNELS = 32
 _IMAGE, _ASSEMBLY, _KERNELS = "image", "assembly", "kernels.json"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GpuBinary(Binary):
     """A module with a kernel in it: its image, assembly and what is known of its kernels, in an archive."""
 

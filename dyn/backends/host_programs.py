@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from dyn.backends.loaded import register
 from dyn.backends.runtime import native_copies, native_runtime, thread_count
 from dyn.errors import IRError, ShapeError
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.ir.external import Callee
 from dyn.lower.abi import PROGRAM_NUMBER
@@ -277,7 +277,7 @@ def entry_functions(*, copies: bool = True) -> dict[str, int]:
     return {**{name: symbols[name] for name in _ENTRY}, "dyn_copy_dense": native_copies() if copies else 0}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Interface:
     """Calling interface of a host program: all that calls need beside its code.
 

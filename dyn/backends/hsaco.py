@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ArtifactError
+from dyn.frozen import record
 
 _PT_NOTE, _NT_AMDGPU_METADATA = 4, 32
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class KernelMetadata:
     """Resources of a kernel: bytes of arguments, of static shared memory (LDS) a block and of stack a lane, and
     registers with how many of them were spilled."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakValueDictionary
 
 from dyn.forking import lock
+from dyn.frozen import record
 
 if TYPE_CHECKING:
     from dyn.backends.device_programs import DeviceProgram
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     AnyProgram = LoadedProgram | DeviceProgram
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Known:
     """A program that a recording may mention: the name of its function, and its interface.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -23,11 +23,12 @@ from dyn.backends.base import ObjectBackend, Source
 from dyn.backends.binaries import Built
 from dyn.backends.cache import Store, current_store
 from dyn.backends.lapack import has_lapack
+from dyn.frozen import record
 from dyn.lower.abi import LIBRARY_SYMBOL
 from dyn.version import code_version, is_unchanged
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Part:
     """An object file, by its key, and the symbols that it defines."""
 
@@ -35,7 +36,7 @@ class Part:
     symbols: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Deferred:
     """A kernel that need not be there, by its name, and the launches that it is a variant of, by number.
 
@@ -46,7 +47,7 @@ class Deferred:
     launches: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Found:
     """A program that was compiled before: ``kernels`` objects, the host program's, and that of its guards if any.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from dyn.backends.families import family_of
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.lower.routine import Routine
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.target import Target
@@ -20,7 +21,7 @@ T = TypeVar("T")
 _MOST = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Scratch:
     """The bytes of scratch that a launch of a kernel takes, over the dims of the kernel that was looked at first."""
 
@@ -28,7 +29,7 @@ class Scratch:
     dims: tuple[Symbol, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Rendering:
     """The text of a kernel, and of all that are equal to it."""
 

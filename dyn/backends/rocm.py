@@ -8,13 +8,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from dyn.backends.base import Binary, GpuImage, KernelReport, Source
 from dyn.backends.hsaco import KernelMetadata, read_kernels
 from dyn.errors import BackendUnavailableError, CompileError
+from dyn.frozen import record
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
@@ -25,7 +25,7 @@ _OPTIONS = ("--genco", "--no-gpu-bundle-output", "-O3", "-std=c++17", "-ffp-cont
 _TIME_LIMIT = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class RocmBinary(Binary):
     """A code object, with what it says of each kernel and what the compiler said."""
 
@@ -90,7 +90,7 @@ class RocmBackend:
         return GpuImage(binary.data, "", reports)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class RocmExecutable:
     """A module on device 0; an address is a ``hipFunction_t``."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dyn import config
@@ -16,6 +15,7 @@ from dyn.backends.families import host_backend
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.runtime.limits import MOST_THREADS
 
 _SYMBOLS = (
@@ -59,7 +59,7 @@ def _copies_source() -> Source:
     return Source(copies_text(), SYMBOLS, Effort.PROMOTE)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class NativeFunctions:
     """The addresses of native functions, by symbol."""
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+
+from dyn.frozen import record
 
 #: As many symbolic links as Linux follows.
 _MOST_LINKS = 40
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Refusal:
     """Reason why a path is not trusted, and its remedy."""
 

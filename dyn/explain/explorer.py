@@ -11,10 +11,10 @@ import linecache
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from dyn.backends.base import Source
+from dyn.frozen import record
 from dyn.ir.core import Op
 from dyn.ir.printer import print_function
 from dyn.pipeline import Optimized
@@ -31,7 +31,7 @@ _AROUND = 2
 _PLACE = re.compile(r'  @ "?(?P<place>[^"]*)"?$')
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Block:
     """Some lines of one column: their text, a heading, and the source lines that they came from."""
 

@@ -7,8 +7,9 @@ the repetition before and of the outside, and only the last one is read from out
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from dyn.frozen import record
 
 #: A layer has at most this many kernels; a run of longer ones is left as it is.
 _LONGEST = 96
@@ -16,7 +17,7 @@ _LONGEST = 96
 _MOST_TRIES = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Fold:
     """``count`` repetitions of ``period`` steps, from step ``start`` on."""
 
@@ -36,7 +37,7 @@ class Made(NamedTuple):
     output: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Step:
     """A kernel: what it is, and where each array that it reads comes from.
 

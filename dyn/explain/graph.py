@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dyn.explain.fold import Fold, Made, Step, best_order
 from dyn.explain.report import group_row, saved_bytes
+from dyn.frozen import record
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value, attrs_key
 from dyn.ir.opdef import OpKind
@@ -18,7 +19,7 @@ from dyn.shapes import format_dim
 _MOST_PARAMETER_BOXES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Row:
     """A line in a box: what is done, and its type. ``role`` is ``"op"``, ``"stored"``, ``"reads"`` or ``"more"``."""
 
@@ -27,7 +28,7 @@ class Row:
     role: str = "op"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Box:
     """A kernel, a parameter or a result. ``outputs`` are the types of the arrays that leave it."""
 
@@ -39,7 +40,7 @@ class Box:
     tooltip: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Arrow:
     """Box ``head`` reads output ``output`` of box ``tail``, through views named in ``views``."""
 
@@ -49,7 +50,7 @@ class Arrow:
     views: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layers:
     """Boxes that stand for ``count`` repetitions, and what each repetition hands to the next."""
 

@@ -8,8 +8,9 @@ least squares to the neighbours', kept apart by pooling adjacent violators. It i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from dyn.frozen import record
 
 #: Sweeps over the layers: the order settles in a few.
 _SWEEPS = 12
@@ -19,13 +20,13 @@ _GAP = 28.0
 _PASSAGE = 14.0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Point:
     x: float
     y: float
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layout:
     """Layout of a drawing: each box's upper left corner, the points of each arrow from tail to head, the size."""
 

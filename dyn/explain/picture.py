@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 from dyn.explain.graph import Arrow, Box, Graph, Layers, Row
 from dyn.explain.layout import Layout, Point, layered
+from dyn.frozen import record
 
 #: A box shows at most this many rows; the rest are counted.
 _MOST_ROWS = 14
@@ -22,7 +22,7 @@ _CHIP = 18.0
 _LANE = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Drawn:
     """A box with its size, its rows as they are shown and the widths of its output labels."""
 
@@ -209,7 +209,7 @@ def _back(layers: Layers, drawn: Sequence[_Drawn], layout: Layout, right: float)
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Frame:
     """The area of a layer, the arrows to its boxes included; ``alone`` where no other box stands there."""
 

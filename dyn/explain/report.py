@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import groupby
 from types import MappingProxyType
 
 from dyn.backends.binaries import Origin
 from dyn.backends.deferred import State
+from dyn.frozen import record
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
 from dyn.lower.host import HostProgram, InRegion, Space, site_text
@@ -35,7 +36,7 @@ class Status(Enum):
     PROVED = "proved"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class DimRow:
     """A dimension: the axis that gives its size, what was declared of it, and what it was proved equal to."""
 
@@ -45,7 +46,7 @@ class DimRow:
     same: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class FactRow:
     """Something that is true of the dims, or that a call was routed by."""
 
@@ -60,7 +61,7 @@ class FactRow:
         return f"{self.why}{where}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class VariantRow:
     """A version of a kernel, and for which sizes it runs."""
 
@@ -72,7 +73,7 @@ class VariantRow:
     state: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GroupRow:
     """A kernel: what it iterates over, which of the user's lines it computes, and why it is no larger."""
 
@@ -90,7 +91,7 @@ class GroupRow:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class MemoryRow:
     """Intermediate memory in bytes: the formula of the whole, and of each slot; and each large constant's bytes."""
 
@@ -99,7 +100,7 @@ class MemoryRow:
     constants: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Report:
     """Report on one program."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.shapes import Relation, Symbol, first_broken
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Argument:
     """An array argument as a version's key sees it."""
 
@@ -23,7 +23,7 @@ class Argument:
         return kind if self.weak else f"{kind} of {self.rank} {'axis' if self.rank == 1 else 'axes'}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class MadeFor:
     """Key of a call's program, in words: all that decides which it is, but for the sizes."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -48,7 +48,7 @@ class Value:
 BUFFER_FROM = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Dense:
     """An immutable array in an attribute: a constant's value. It keeps a copy of the array that it is made from.
 

@@ -7,11 +7,11 @@ gives a tuple of arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value, attr_values
 from dyn.ir.differentiate import leading_to
 from dyn.ir.measured import bound_dim, size_demand
@@ -21,7 +21,7 @@ from dyn.shapes import Relation, Symbol, evaluate
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class RegionFunction:
     """A region as NumPy code: arrays for its parameters to a tuple of arrays, its results.
 

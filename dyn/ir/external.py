@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from dyn.dtypes import DType, dtype
 from dyn.errors import ExternalError
+from dyn.frozen import record
 from dyn.ir.core import Op, attrs_key
 from dyn.source import Loc
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 VmapMethod = Literal["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Expected:
     """A result that a call has to give, in the call at hand."""
 
@@ -39,7 +39,7 @@ class PythonFunction(Protocol):
     def __call__(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> Sequence[Array]: ...
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class NativeFunction:
     """``int32 f(void* context, const Tensor* in, Tensor* out)`` at an address, as ``docs/callbacks.md`` says.
 
@@ -52,7 +52,7 @@ class NativeFunction:
     keep: object
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class External:
     """A function that programs call: each is itself, and no two are equal.
 
@@ -116,7 +116,7 @@ class _Tensors:
         self.address = ctypes.addressof(self._memory)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Callee:
     """The target of a ``custom_call``: an external function, or what is registered for a name, with attributes."""
 

@@ -8,18 +8,19 @@ size may be None, for ``?``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Facts, RelKind, SymExpr, format_dim
 from dyn.source import UNKNOWN, Loc
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloType:
     """``tensor<?x4xf32>``, with ``bounds`` ``tensor<?x4xf32, #stablehlo.bounds<8, ?>>``."""
 
@@ -46,7 +47,7 @@ class HloType:
         return f"{self.dtype}[{', '.join(dims)}]"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HloValue:
     """A tensor in a program, compared by identity."""
 
@@ -65,7 +66,7 @@ class HloValue:
 # of bools, a tuple of such tuples, a tuple of attributes, a mapping, or one of these:
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloEnum:
     """``#stablehlo<comparison_direction LT>``."""
 
@@ -73,7 +74,7 @@ class HloEnum:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloNumbers:
     """Dimension numbers: ``#stablehlo.gather<offset_dims = [1], …>``; fields that are left out are empty or 0."""
 
@@ -84,14 +85,14 @@ class HloNumbers:
         return tuple(self.fields.get(name, ()))
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloSymbol:
     """``@name``: a function of the module."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloInt:
     """An integer of fewer bits than 64."""
 
@@ -99,21 +100,21 @@ class HloInt:
     bits: int = 32
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloFloat:
     """A float of 32 bits; others have 64."""
 
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class HloText:
     """An attribute that only StableHLO itself understands, as MLIR's text."""
 
     text: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HloOp:
     """One operation: its full name (``stablehlo.add``), operands, attributes, regions, results and its line."""
 
@@ -125,7 +126,7 @@ class HloOp:
     loc: Loc = UNKNOWN
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HloRegion:
     """One block: parameters, ops, and what its ``return`` gives. Some regions use values from around them."""
 
@@ -134,7 +135,7 @@ class HloRegion:
     results: tuple[HloValue, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HloFunction:
     """A function of a module. ``params`` and ``results`` attributes are one mapping for each."""
 
@@ -148,7 +149,7 @@ class HloFunction:
     param_names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HloModule:
     """A module: its functions by name, in order."""
 
@@ -302,7 +303,7 @@ class Decoder(Protocol):
 DecodeRule = Callable[[Any, HloOp], Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Codec:
     """Codec of an op: how it is written as StableHLO, and which operations are read as it.
 

@@ -8,7 +8,7 @@ one says so, with the reason (:class:`NoGrad`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from dyn.dtypes import DType
 from dyn.errors import IRError, NotYetError
+from dyn.frozen import record
 from dyn.ir.hlo import Codec
 from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, RelKind
@@ -69,14 +70,14 @@ NOT_YET = _Marks.NOT_YET
 FROM_VJP = _Marks.FROM_VJP
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class NoGrad:
     """Instead of ``vjp`` and ``jvp``: nothing comes through, and why that is right."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class NoBatch:
     """Instead of ``batch``: examples cannot be computed together. Why, for people, and what to do instead."""
 
@@ -159,26 +160,26 @@ Get = Callable[..., Any]
 ElementRule = Callable[[ScalarBuilder, Any, tuple[Dim, ...], Get], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Elements:
     """``loops`` of an op each of whose result elements is scalar code over operand elements."""
 
     at: ElementRule
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Pieces(Elements):
     """``loops`` of an op whose result is its operands one after the other along its attribute ``dimension``."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Reduction:
     """``loops`` of a reduction: its attributes ``axes`` are folded with ``combine``."""
 
     combine: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class OrderedReduction:
     """``loops`` of a reduction with the op's own region, in the order of the elements.
 
@@ -187,12 +188,12 @@ class OrderedReduction:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Contraction:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Running:
     """``loops`` of a running reduction: along the attribute ``dimension``, each element is ``combine`` of its operand's
     elements up to there, in their order; from the last one on with the attribute ``reverse``."""
@@ -224,7 +225,7 @@ class Inline(Enum):
     STITCHED = "when stitched"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Library:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``; or native code, if
     there is some for it, by the name ``routine`` (``dyn.lower.library_calls``).
@@ -237,12 +238,12 @@ class Library:
     into: Callable[..., None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Composite:
     """``loops`` of an OPAQUE op that other ops make up: its ``simplify`` gives their results, always."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Scatter:
     """``loops`` of an op that puts updates into windows of its first operand, in the updates' row-major order.
 
@@ -258,7 +259,7 @@ class Scatter:
     clamp: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class WindowFold:
     """``loops`` of an op each of whose result elements folds the elements under the taps of a window.
 
@@ -273,7 +274,7 @@ class WindowFold:
     at: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class OrderedWindows:
     """``loops`` of an op each of whose result elements folds those under the taps of a window, in their order.
 
@@ -286,7 +287,7 @@ class OrderedWindows:
     at: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Convolution:
     """``loops`` of a convolution: StableHLO's dimension numbers, in its attributes."""
 
@@ -324,7 +325,7 @@ JvpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
 BatchRule = Callable[[Any, Any, tuple[Any, ...], tuple[bool, ...], Dim], Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Sample:
     """A small call of an op for its tests: operand arrays, attributes and regions."""
 
@@ -334,7 +335,7 @@ class Sample:
     regions: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class OpDef:
     """An op: its StableHLO name, its kind and every rule that some part of dyn needs.
 

@@ -25,7 +25,6 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -33,6 +32,7 @@ import numpy as np
 from dyn.dtypes import DType, Kind, from_short
 from dyn.dtypes import dtype as from_numpy
 from dyn.errors import DynError, IRError
+from dyn.frozen import record
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Region, Value
 from dyn.ir.external import External
 from dyn.ir.opdef import REGISTRY
@@ -67,7 +67,7 @@ _MAX_TERMS = 10_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Token:
     kind: str
     text: str

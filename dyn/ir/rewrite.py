@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value, with_operands
 from dyn.ir.opdef import OpDef
@@ -16,7 +16,7 @@ from dyn.source import UNKNOWN
 Rule = Callable[[Builder, Op], tuple[Value, ...] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Pattern:
     """A rule for the ops of one definition, or, where ``root`` is None, for all."""
 

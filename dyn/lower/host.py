@@ -7,10 +7,11 @@ chooses variants and launches kernels. ``dyn.lower.host_llvm`` makes it native c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.ir.binding import AxisCheck, Bind, bind_function
 from dyn.ir.core import Dense, Function, Op, Value, attr_dims
 from dyn.ir.measured import size_demand
@@ -42,7 +43,7 @@ class Space(Enum):
     DEVICE = "device"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class InRegion:
     """A demand of a region: checked where it is about to run."""
 
@@ -53,7 +54,7 @@ class InRegion:
 Site = AxisCheck | Relation | Declaration | InRegion | Fault
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class HostProgram:
     """A whole call. ``slots`` are the sizes of the arena's parts in bytes, each a multiple of ALIGNMENT.
 
@@ -249,7 +250,7 @@ def _may_lack_value(dims: Iterable[Dim]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LocatedDim:
     """A dim, the user's line that it comes from where there is one, and whether it stands in a region."""
 

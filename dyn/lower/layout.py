@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dyn.errors import IRError
+from dyn.frozen import record
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Dense, Value
 from dyn.ir.nested import carries, is_loop, unchanged
@@ -43,7 +44,7 @@ class Scope:
     free: list[int] = field(default_factory=list[int])
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Place:
     """Place of a stored value: ``input``, ``output`` or ``constant`` number, an ``arena`` slot, or at a ``variable``
     pointer."""
@@ -52,7 +53,7 @@ class Place:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Carried:
     """A value that a loop changes: the variable that points to it, which starts at ``home``.
 
@@ -65,7 +66,7 @@ class Carried:
     spare: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Row:
     """A variable that goes along the rows of an array, ``step`` bytes at a time."""
 
@@ -74,7 +75,7 @@ class Row:
     step: Dim
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class LoopPlaces:
     """The variables of a loop; where its condition's answer lies, if it has one, or how many steps it takes."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 
+from dyn.frozen import record
 from dyn.ir.core import Op
 from dyn.ir.opdef import Library
 from dyn.lower.abi import LIBRARY_SYMBOL, NATIVE_SYMBOL
@@ -15,7 +15,7 @@ from dyn.lower.sorting.keys import SORTED
 from dyn.schedule.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LibraryText:
     """A library call as LLVM IR: a module that defines ``symbol`` (``dyn.lower.native_call``)."""
 

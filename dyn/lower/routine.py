@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dyn.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Routine:
     """A function of a kernel's text. ``text`` is a translation unit that defines ``symbol`` for others.
 

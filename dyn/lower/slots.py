@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.shapes import Dim, Facts, dim_max, free_symbols
 
 #: Of so many free slots the best is looked for.
@@ -14,7 +14,7 @@ _MOST_CANDIDATES = 8
 _MOST_SYMBOLS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Life:
     """When an array is written and read last, and the ``times`` at which arrays of each size are written."""
 

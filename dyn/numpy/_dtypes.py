@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +10,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import InvalidValueError
+from dyn.frozen import record
 from dyn.numpy._operands import combine, dtype_of
 from dyn.numpy._public import ArrayLike, DTypeLike
 from dyn.source import user_loc
@@ -64,7 +64,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     return bool(np.isdtype(own.np, tuple(k if isinstance(k, str) else dtype_of(k).np for k in kinds)))
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class FloatLimits:
     """The limits of a float dtype, of the parts of a complex one: Python floats, as the array API standard has them."""
 

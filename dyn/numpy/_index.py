@@ -6,7 +6,6 @@ range is a ShapeError, at once or when called.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import OutOfRangeError, ShapeError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._nonzero import mask_indices
@@ -26,7 +26,7 @@ from dyn.trace.lift import is_liftable
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Range:
     """The elements that a slice or a number takes of an axis: of ``length`` from ``start`` on every ``step``-th."""
 
@@ -42,7 +42,7 @@ class Range:
         return floordiv(self.length + (self.step - 1), self.step)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Selection:
     """The elements that an index takes of an array.
 

@@ -7,12 +7,12 @@ American Statistician 50 (1996), as NumPy has them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.numpy._axes import all_axes, one_axis
 from dyn.numpy._broadcast import expand
 from dyn.numpy._logic import isnan, logical_not
@@ -76,7 +76,7 @@ def argpartition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
 # ---- the methods -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Place:
     """Between which sorted elements a quantile lies: ``weight`` of the way from ``low`` to the next one.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.ir.types import TensorType
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import add, clip, maximum, minimum, multiply, power, subtract, true_divide
@@ -40,7 +41,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Options:
     """Options of indexing: see the module. ``unique`` promises that no place is named twice."""
 

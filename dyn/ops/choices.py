@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.dtypes import DType, Kind
+from dyn.frozen import record
 from dyn.ir.core import Region
 from dyn.ops.regions import region_values
 from dyn.ops.scalar import COMPARISONS, Scalar
@@ -25,7 +25,7 @@ _COMPARE = {
 _TRUTHS = {Scalar.AND: operator.and_, Scalar.OR: operator.or_, Scalar.XOR: operator.xor, Scalar.NOT: operator.not_}
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Choice:
     """The choice of the pair with the maximum or minimum; of equal ones the first, or the one of the least place.
 
@@ -62,7 +62,7 @@ class _UnknownError(Exception):
     """The body does more than compare, or takes the value of one pair and the place of the other."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Operand:
     """A parameter of the body: of the first or the second pair, its value or its place."""
 

@@ -7,12 +7,11 @@ here follows from the comparator's ops; any other comparator is called for each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value, attrs_key
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Key:
     """Elements are ordered by ``value``, which the comparator makes of the elements on its left alone."""
 

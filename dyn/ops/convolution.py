@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import contract as codec
@@ -23,7 +23,7 @@ from dyn.shapes import Dim, RelKind, SymExpr, floordiv, format_dim
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Geometry:
     """A convolution's numbers by meaning, whatever the order of its operands' axes.
 
@@ -63,7 +63,7 @@ class Geometry:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Term:
     """One product of one result element: its batch, group, feature within the group and place, and the channel and
     taps that are multiplied.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.opdef import FROM_VJP, NOT_YET, Elements, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
 from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import quiet
@@ -18,7 +18,7 @@ from dyn.shapes import Dim
 BITS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Num:
     """A scalar that formulas are written with. Python numbers take its dtype."""
 

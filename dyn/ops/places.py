@@ -7,10 +7,11 @@ its own, of int64, counted from the front of its axis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -88,7 +89,7 @@ def scatter_numbers(windows: Windows, combine: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Points:
     """A scatter's updates, each with a place of its own, but for window axes that run along a whole axis.
 

@@ -7,12 +7,12 @@ window of ``window`` taps, ``dilation`` places apart, starts at every ``stride``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from dyn import dtypes
+from dyn.frozen import record
 from dyn.ir.opdef import Attrs, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
@@ -29,7 +29,7 @@ class Asked(Protocol):
     def eq(self, a: Dim, b: Dim, /) -> Answer: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class WindowAxis:
     """Windows along an axis of ``size`` elements."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -100,7 +100,7 @@ def _spread_sums(b: Any, op: Op, ct: Value) -> Value:
     return made if made.shape == x.shape else b.op("reshape", made, shape=x.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Choice:
     """Places of the elements that windows chose, on one axis that stands for all that windows slide along.
 

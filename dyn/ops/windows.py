@@ -9,13 +9,13 @@ a window starts is said by the *start indices*, in one of two forms: one array w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.opdef import Attrs, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
@@ -26,7 +26,7 @@ Index = tuple[Dim, ...]
 _GREATEST = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Windows:
     """The dimension numbers of one gather or scatter. ``rank`` is that of the array that the windows lie in."""
 

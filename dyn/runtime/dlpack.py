@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from dyn.frozen import record
 
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 _USED = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
@@ -80,7 +81,7 @@ _deleter_address = ctypes.cast(_deleter, ctypes.c_void_p)
 _destructor_address = ctypes.cast(_destructor, ctypes.c_void_p)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class DeviceTensor:
     """A tensor as DLPack describes it: ``dtype`` is its ``DLDataType`` as one number, strides are in elements."""
 

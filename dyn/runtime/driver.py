@@ -16,6 +16,7 @@ from typing import Any
 
 from dyn.errors import BackendUnavailableError, DeviceError
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.runtime.vendors import CUDA, ROCM, VENDORS, Vendor
 
 #: Of either vendor: there is no memory. Both number their errors alike.
@@ -52,7 +53,7 @@ class NoDriverError(Exception):
     """There is no driver, or it has no GPU; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class DriverDevice:
     """A GPU as the driver describes it; ``arch`` is ``"sm_90a"`` or ``"gfx90a"``."""
 

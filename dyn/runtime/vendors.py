@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from dyn.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Vendor:
     """A vendor's driver interface.
 

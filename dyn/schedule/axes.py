@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from dyn.frozen import record
 from dyn.schedule.kernel import Carry, Fold, Loop, Ref, Role, Stmt
 from dyn.schedule.order import Order
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
@@ -29,7 +29,7 @@ class AxisKind(Enum):
     CONTRACTED = "contracted"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Axis:
     """A loop to be: its variable, its extent, and its kind."""
 

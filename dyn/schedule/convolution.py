@@ -8,8 +8,9 @@ places of one image: windows are columns of the right operand, read in runs alon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dyn.frozen import record
 from dyn.ir.core import Op
 from dyn.ops.convolution import Geometry, Term, image_element, kernel_element
 from dyn.schedule.axes import Axis, AxisKind, index_of, onto
@@ -53,7 +54,7 @@ def convolution_nest(plan: Plan, group: Group, op: Op, g: Geometry) -> Nest:
     return contraction_nest(plan, group, shared, sums.axes, tuple(index), contraction)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Result:
     """An element of the result: its index but for the feature, its group and its feature in the group."""
 
@@ -62,7 +63,7 @@ class _Result:
     feature: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Sums:
     """The axes that are summed over, and both factors over them: the rows' operand first."""
 

@@ -17,9 +17,10 @@ call of one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.schedule.cost import iteration_cost
 from dyn.schedule.kernel import (
@@ -41,7 +42,7 @@ from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Reuse:
     """The result number ``output`` may lie where the argument number ``input`` lies."""
 
@@ -49,7 +50,7 @@ class Reuse:
     input: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Donations:
     """The launches, some with variants in place; who takes what; and the arguments that no result could ever take."""
 

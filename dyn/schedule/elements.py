@@ -7,10 +7,10 @@ ops that belong to no group, to loads of stored arrays. Nothing is computed twic
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from dyn.dtypes import Kind
 from dyn.errors import IRError
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Elements as ElementLoops
 from dyn.ir.opdef import Get, OpKind
@@ -30,7 +30,7 @@ Index = tuple[Dim, ...]
 _DEEPEST = 40
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class _Request:
     """An element that is asked for."""
 

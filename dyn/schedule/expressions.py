@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeGuard
 
@@ -12,6 +11,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.schedule.kernel import (
@@ -42,7 +42,7 @@ from dyn.shapes.expr import atom_dim, polynomial
 from dyn.shapes.walk import map_atoms, rebuild
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Pair:
     """A complex value: no kernel expression, but two. It is loaded, taken apart, put together and stored."""
 

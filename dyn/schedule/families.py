@@ -7,9 +7,9 @@ what renders, builds and loads its kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.schedule.forms import Schedule
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.gpu.contractions import contract_schedules as gpu_contract_schedules
@@ -24,7 +24,7 @@ from dyn.stitch.groups import Group, Plan
 Lowering = Callable[[Plan, Group, Target], tuple[Launch, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Schedules:
     """A family's schedules: what makes the launches of each class of nest, within ``limits`` of a target."""
 
@@ -81,7 +81,7 @@ def schedules_of(target: Target) -> Schedules:
     return SCHEDULES[target.family]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Reach:
     """Contiguity of a contraction's operands: whether neighbours along an axis lie next to each other, in a plain load
     of the accumulators' dtype."""

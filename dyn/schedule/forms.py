@@ -6,9 +6,10 @@ A launch has a general form, right for all shapes, and in front of it those that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from dyn.frozen import record
 from dyn.ir.opdef import OpKind
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
@@ -19,7 +20,7 @@ from dyn.shapes import SymExpr, as_dim, substitute, symbol
 Schedule = Callable[[Loops], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Form:
     """A kernel that is right where ``condition`` holds, and quicker than the general one.
 

@@ -67,6 +67,7 @@ from enum import Enum
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import IRError
+from dyn.frozen import record
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
 from dyn.schedule.order import Order
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, free_symbols
@@ -91,7 +92,7 @@ class Space(Enum):
     SCRATCH = "scratch"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Buffer:
     """A linear run of elements. ``size`` counts elements and is needed for scratch only."""
 
@@ -101,7 +102,7 @@ class Buffer:
     size: Dim = 0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Const:
     """A literal. ``value`` is a Python bool, int or float (NaN and infinities included)."""
 
@@ -109,7 +110,7 @@ class Const:
     value: bool | int | float
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Index:
     """An index expression as a value of an integer dtype."""
 
@@ -117,7 +118,7 @@ class Index:
     expr: Dim
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Load:
     """``buffer[index]``, or ``other`` where ``mask`` is false (then nothing is read).
 
@@ -136,7 +137,7 @@ class Load:
         return self.buffer.dtype
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Apply:
     """A scalar function of values. Arguments have one dtype but for SELECT's predicate and CAST."""
 
@@ -145,7 +146,7 @@ class Apply:
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Ref:
     """A name for a fold's result, what a loop carries, or a contraction's accumulator."""
 
@@ -156,7 +157,7 @@ class Ref:
 Expr = Const | Index | Load | Apply | Ref
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Monoid:
     """An associative and commutative function of two states, each a tuple of scalars.
 
@@ -184,7 +185,7 @@ def scalar_monoid(combine: Scalar, init: Const) -> Monoid:
     return Monoid((init,), (left,), (right,), (Apply(combine, (left, right), init.dtype),))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Fold:
     """A reduction carried by a loop: ``refs`` = ``monoid`` over the states ``values`` of all iterations."""
 
@@ -198,7 +199,7 @@ def scalar_fold(ref: Ref, combine: Scalar, init: Const, value: Expr) -> Fold:
     return Fold((ref,), scalar_monoid(combine, init), (value,))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Carry:
     """A value carried by a SERIAL loop from each iteration to the next: any function of what it was before.
 
@@ -212,7 +213,7 @@ class Carry:
     value: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Loop:
     """``for var in range(extent)``, in a role.
 
@@ -231,7 +232,7 @@ class Loop:
     order: Order | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Store:
     """``buffer[index] = value``. Distinct iterations of GRID and LANE loops store to distinct places."""
 
@@ -240,7 +241,7 @@ class Store:
     value: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Update:
     """``buffer[index] = combine(buffer[index], value)`` where ``mask``; with no ``combine``, ``= value``.
 
@@ -266,7 +267,7 @@ class Operand(Enum):
     RHS = "rhs"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Tile:
     """The accumulators of a contraction that are in registers at once: ``rows`` × ``columns`` elements.
 
@@ -282,7 +283,7 @@ class Tile:
         return f"{self.rows}x{self.columns}" + "".join(f", {operand.value} staged" for operand in self.staged)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Digits:
     """``value`` written as numbers of a mixed radix: ``parts`` are variables and how far each counts, slowest
     first.
@@ -296,7 +297,7 @@ class Digits:
     parts: tuple[tuple[Symbol, Dim], ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TileContract:
     """``acc[row, col] = sum over red of lhs[row, red] * rhs[red, col]``, and then ``epilogue`` for every (row, col).
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.launch import Condition, Launch, Variant
@@ -57,7 +58,7 @@ def _plain(answer: object) -> object:
     return answer.verdict if isinstance(answer, Answer) else answer
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Launch:
     """A launch without its group. Buffers are numbers of the group's values, or of temporaries, which come after."""
 
@@ -68,7 +69,7 @@ class _Launch:
     unless: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Lowered:
     """The launches of a group over ``symbols``, under facts that have answered so."""
 
@@ -235,7 +236,7 @@ class _Written:
         return one
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Text:
     """A dim as text: equal to no string of an attribute's."""
 

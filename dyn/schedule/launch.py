@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.external import Callee, callee_of
 from dyn.ir.measured import bound_dim
@@ -35,7 +36,7 @@ from dyn.shapes.expr import polynomial
 from dyn.stitch.groups import Group, GroupKind
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Condition:
     """``low <= dim`` and, unless ``high`` is None, ``dim <= high``."""
 
@@ -58,7 +59,7 @@ class Condition:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class FoldOrder:
     """The order in which a phase folds floats: the extents of its loops, over places of the loops around; their roles;
     the order of lanes; and the scalars in each state, which tell apart what is computed."""
@@ -77,7 +78,7 @@ class FoldOrder:
         return replace(self, extents=tuple([change(extent) for extent in self.extents]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Variant:
     """A kernel bound to a launch: host expressions for its size parameters and its grid, and when it is chosen.
 
@@ -114,7 +115,7 @@ class Variant:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Body:
     """A region of a loop or a choice: its parameters, what it launches, and the values whose memory its results are.
 
@@ -135,7 +136,7 @@ class Body:
     when: Condition | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Launch:
     """A group's kernels over the same buffers; the first variant whose condition holds runs.
 
@@ -226,7 +227,7 @@ def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
             yield from walk_launches(body.launches)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Dispatch:
     """A dispatch to the runtime: a variant of a launch's kernel, or without one a library call or a call outside."""
 

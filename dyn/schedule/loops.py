@@ -35,6 +35,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 
 from dyn.errors import IRError
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
@@ -91,7 +92,7 @@ class ScheduleError(IRError):
     """A step that would change what a kernel computes, or that has no meaning for its loops."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Step:
     """A transformation by its name, the axes that it takes, and its size or role: ``split i0i1 by 8192``."""
 
@@ -167,7 +168,7 @@ class Phase:
         self.product = None if self.product is None else self.product.rewritten(rewriter)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Access:
     """A plain load, or a store or an update: it touches a buffer at an index over the loops' variables."""
 
@@ -186,7 +187,7 @@ _NONE = axis("none", 1).var
 _ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT, AxisKind.CONTRACTED)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Unstretched:
     """A condition under which it is known which axes are stretched: those whose sizes are in ``ones``, which are 1. And
     the sizes that are equal then: symbols by what they equal."""
@@ -196,7 +197,7 @@ class Unstretched:
     ones: frozenset[Dim]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Folded:
     """A reduction whose state an earlier launch has left in temporaries: ``place`` is where this iteration's is."""
 

@@ -13,8 +13,8 @@ needed: an element is computed again at each place that reads it, unless the sch
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis
@@ -24,7 +24,7 @@ from dyn.schedule.order import Order
 from dyn.stitch.groups import Group, Plan
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Write:
     """Elements of an array in memory that each iteration of a stage writes.
 
@@ -35,7 +35,7 @@ class Write:
     statements: Callable[[Elements, Buffer], tuple[Stmt, ...]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Reduction:
     """A state folded over a stage's own axes by a monoid, whose order is free but for what makes results the same.
 
@@ -63,7 +63,7 @@ def casts(results: tuple[Value, ...]) -> Callable[[Elements, tuple[Expr, ...]], 
     return finish
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class OrderedReduction:
     """Values that a stage's iterations carry from one to the next, in their order: never cut, never reordered."""
 
@@ -71,7 +71,7 @@ class OrderedReduction:
     carries: Callable[[Elements], tuple[Carry, ...]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Scan:
     """A value of which each iteration of a stage has its own: the element of this and all iterations before it,
     combined by a monoid.
@@ -89,7 +89,7 @@ class Scan:
     last: Value | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Contraction:
     """A value that sums products of two operands' elements over a stage's own axes, in an order as free as a
     reduction's.
@@ -104,7 +104,7 @@ class Contraction:
     operands: Callable[[Elements], tuple[Expr, Expr]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Stage:
     """One step of a nest.
 
@@ -121,7 +121,7 @@ class Stage:
     contraction: Contraction | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Nest:
     """Stages over the ``shared`` axes of a group, outermost first. Lanes that fold floats do it in ``order``."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dyn.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Order:
     """The tree of a float reduction that lanes go along, for any number of elements.
 

@@ -19,9 +19,10 @@ pass of a variance is saved (``dyn.schedule.one_pass``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
@@ -71,7 +72,7 @@ def _runs(loops: Loops, phase: Phase, part: Axis) -> None:
         loops.split(part, RUN, phase, name="q")
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _State:
     """A reduction's state in memory: of its parts, side by side for each kept element, and the whole one.
 
@@ -321,7 +322,7 @@ def _join(state: _State, place: Dim) -> Reduction:
     return replace(state.reduction, states=states)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class InParts:
     """Launches that together do what one does: the condition that they pay, and their maker."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.schedule.axes import Axis, axis, collapse, onto
 from dyn.schedule.expressions import Rewriter, expr_dims
 from dyn.schedule.kernel import Digits, Expr
 from dyn.shapes import Dim, Symbol, as_dim, free_symbols, substitute
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Product:
     """The elements that a contraction multiplies, in the dtype that it sums in.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.schedule.kernel import Tile
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LoopSchedule:
     """Sizes that a family's loop nests are cut into.
 
@@ -67,7 +67,7 @@ class LoopSchedule:
         return Order(self.part, target.lanes(widest), self.accumulators)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ContractVariant:
     """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
 
@@ -84,7 +84,7 @@ class ContractVariant:
     adds_alike: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Limits:
     """Limits of a target.
 

@@ -6,10 +6,10 @@ backend compiles for it, and it is part of every cache key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dyn.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Target:
     """A family of machines and one member of it.
 

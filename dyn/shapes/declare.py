@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dyn.errors import ArgumentError
+from dyn.frozen import record
 from dyn.shapes.expr import Dim, Opaque, SymExpr
 from dyn.shapes.parse import DimReader, Scope, text_error
 from dyn.shapes.relation import RelKind
@@ -19,7 +19,7 @@ Constraint = tuple[RelKind, Dim, Dim]
 _COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class NamedDim:
     """A named dimension and what is promised of it: ``dyn.Dim``.
 

@@ -9,10 +9,11 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dyn.errors import DomainError, ShapeError
+from dyn.frozen import record
 from dyn.shapes.decide import decide_relation
 from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
 from dyn.shapes.interval import Interval
@@ -36,7 +37,7 @@ _TURNS, _TURNED, _KEPT = 12, 2, 8
 _REMEDY = "make the sizes agree, or change the declaration that fixes them."
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Declaration:
     """Declared range of a symbol. ``likely`` are hints, and promise nothing."""
 

@@ -9,9 +9,9 @@ of his own: what is found here is a hint, and an error in it could lose a proof 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from dyn.frozen import record
 from dyn.shapes.interval import Interval
 
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     constant: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Combination:
     """Row ``i`` times ``multipliers[i] / scale``; ``impossible`` where the rows and ranges contradict one another."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +12,14 @@ import numpy as np
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, State
 from dyn.backends.once import Once
 from dyn.forking import lock
+from dyn.frozen import record
 
 #: So much code is remembered, the latest used: what was forgotten is found on disk, or compiled anew.
 MOST_CODES = 4096
 MOST_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Code:
     """The machine code of a program: a host program, its kernels and the test of its guards, as addresses.
 

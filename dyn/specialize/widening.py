@@ -8,9 +8,10 @@ effect where a size is 0 or 1. Then the first program's code makes those calls, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dyn.errors import DynError
+from dyn.frozen import record
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import Callee, callees
@@ -134,7 +135,7 @@ def _has_value(relation: Relation, facts: Facts) -> bool:
     return all(facts.ask(Relation(kind, lhs, rhs, relation.reason)).proved for kind, lhs, rhs in needs)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Env:
     """The dims that the symbols of one function are in another, and the other way round."""
 

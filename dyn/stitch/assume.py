@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.ir.core import Attr, Function, Op, Value
 from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
@@ -35,7 +36,7 @@ _WHY = Reason("sizes that are broadcast together are assumed to agree")
 Pair = tuple[Dim, Dim]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Assumed:
     """A plan of a function for calls in which the two sizes of each of some ``pairs`` are equal.
 
@@ -48,7 +49,7 @@ class Assumed:
     own: Mapping[Value, Value]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Recut:
     """Groups of a general plan, and for each assumed plan its groups of the same ops: none where it has as many."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value
 from dyn.shapes import Dim
 
@@ -39,7 +40,7 @@ class GroupKind(Enum):
     ALTERNATIVES = "alternatives"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Group:
     """Ops that become one kernel.
 
@@ -64,7 +65,7 @@ class Group:
         return frozenset(result for op in self.ops for result in op.results)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Plan:
     """A function cut into groups, in an order of execution.
 

@@ -10,11 +10,11 @@ import itertools
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError
+from dyn.frozen import record
 from dyn.shapes import Dim, Reason, Relation, RelKind, parse_shapes
 from dyn.source import Loc
 
@@ -22,7 +22,7 @@ from dyn.source import Loc
 Axes = tuple[int | str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Annotation:
     """Declaration of an argument by an annotation: dtypes and axes.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.bytecode import Running, running
 
@@ -31,7 +31,7 @@ _NUMERIC = ("numpy", "torch", "jax", "jaxlib", "math")
 _STATIC = "or make it static with shapes=."
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Asking:
     """Use of a dim by the user's line (``np.zeros()``, ``range()``, ``repeating a sequence``), and its remedy.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
+
+from dyn.frozen import record
 
 #: No function was found.
 UNKNOWN_CALLEE: Any = object()
@@ -21,7 +22,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _PLACES = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Running:
     """An expression that runs in a frame.
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dyn.dtypes import DType
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.ir.binding import Binding, bind_axes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Region, Value
@@ -45,7 +46,7 @@ from dyn.trace.pytree import unflatten
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Argument:
     """An argument leaf: an array of the caller's, or a size, which is no array."""
 

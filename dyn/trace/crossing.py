@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product as combinations
 
 from dyn.dtypes import DType
 from dyn.errors import ShapeError, UndecidedDimError
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.shapes import Dim, Reason, Relation, RelKind, Symbol, dim_sum, evaluate, free_symbols, product
 from dyn.shapes.expr import Atom, atom_dim
@@ -34,7 +34,7 @@ _WORTH = 0.25
 _NAMED = 3
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Partition:
     """What the second program computes ``again``, what it is given instead, and the bytes of that as a formula.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dyn.errors import TraceError
+from dyn.frozen import record
 from dyn.ir.core import Region, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -28,7 +28,7 @@ from dyn.trace.tracer import Tracer
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Orders:
     """A question of a function that is called in a trace: whether derivatives are taken of an op in it.
 
@@ -60,7 +60,7 @@ def may_be_differentiated(trace: Trace, rule: object = None, more: int = 0) -> b
     return more > 0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Called:
     """A call in a trace: the arguments as values, and the function as a region of them."""
 

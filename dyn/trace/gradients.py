@@ -7,7 +7,6 @@ others, so that transformations nest, and one program serves every shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dyn.dtypes import Kind
@@ -263,7 +262,7 @@ def normal_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple
 # --- what is made of them -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GradOptions:
     """The options of ``grad`` and its kin."""
 

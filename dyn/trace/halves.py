@@ -8,10 +8,11 @@ goes out as an axis of an array without elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
+from dyn.frozen import record
 from dyn.ir.core import Function, ParamInfo, Region, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.measured import measured_dims, with_own_dims
@@ -31,7 +32,7 @@ from dyn.trace.small_sizes import loosened, restated
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Half:
     """The second half: from residuals of these types, and a tree like ``given``, to a tree of ``out_tree``."""
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 
@@ -26,7 +26,7 @@ _TRIED = 32
 _ONCE = frozenset({OpKind.CONTROL, OpKind.MEASURE, OpKind.CALL, OpKind.BARRIER, OpKind.OPAQUE})
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Segments:
     """Values at the ends of segments, which are kept, and the operations before the last segment, by their results."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
+from dyn.frozen import record
 from dyn.shapes import parse_shapes
 from dyn.trace.annotations import Annotation, Axes, read_annotation
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
@@ -23,7 +24,7 @@ Shapes = str | Sequence[Any] | Mapping[str, Any] | None
 Wanted = DType | Annotation | None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Declared:
     """The axes that text declares for a leaf."""
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from dyn.dtypes import DType
+from dyn.frozen import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Static:
     """A static value by its name, as part of a key: equal to another of that name that a function cannot tell from it.
 

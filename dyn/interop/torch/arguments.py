@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.interop.torch.fallback import unsupported
 from dyn.interop.torch.layouts import Layout, layout_of
 from dyn.source import user_loc
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class TensorType:
     """Everything of a tensor argument that a program is made for, beside its sizes.
 

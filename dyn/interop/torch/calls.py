@@ -11,7 +11,7 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ from dyn.call import (
     Surroundings,
     make_table,
 )
+from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.devices import autocasts
@@ -80,7 +81,7 @@ def transformation() -> str | None:
     return None if peek_interpreter_stack() is None else "a transformation of torch.func (grad, vmap, jvp or another)"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class ModuleConditions:
     """Conditions of a program about modules: the attributes that it read of each, whether each trains, and the tables
     that it is made of.
@@ -176,7 +177,7 @@ def _whole(names: Mapping[str, Any]) -> HeldDict:
     return HeldDict(names, tuple(names.items()), True)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Captured:
     """A tensor that a program captures, as it was then."""
 
@@ -215,7 +216,7 @@ class Captured:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Watch:
     """Native check of a program's conditions: a call by the entry, of a program of nothing, under these conditions.
 

@@ -28,6 +28,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.devices import CPU
 from dyn.interop.torch.layouts import Order, order_by_size
@@ -53,7 +54,7 @@ _MEND = "mend the function that torch.library.register_fake was given for it."
 _OF_DATA = (DynamicOutputShapeException, DataDependentOutputException)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Piece:
     """An operation of a program that eager PyTorch runs, with the user's line and the reason."""
 
@@ -145,7 +146,7 @@ def _unsized(func: Any) -> NotYetError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Result:
     """A result that a piece declares: its dims, dtype, and the order of its axes in memory."""
 
@@ -175,7 +176,7 @@ def _order(fake: FakeTensor) -> Order | None:
     return order_by_size([as_dim(stride) for stride in fake.stride()])
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Tensor:
     """A tensor that an operation is given: operand ``number``, whose axes lie in memory in ``order``.
 
@@ -208,7 +209,7 @@ def _strided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return made.copy_(one).expand(tensor.shape) if one.numel() else made.new_empty(tensor.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Number:
     """A number that an operation is given: operand ``number``, as a Python number."""
 

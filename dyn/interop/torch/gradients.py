@@ -9,7 +9,7 @@ PyTorch. The half becomes a program of its own (:mod:`dyn.trace.halves`), which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
+from dyn.frozen import record
 from dyn.interop.torch.devices import NO_AUTOCASTS, autocast, common_device
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
@@ -36,7 +37,7 @@ from dyn.transforms import SecondHalf
 Source = tuple[Literal["argument", "captured", "result"], int]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Differentiable:
     """A traced tensor whose memory is a result of the program, in ``order``, and that gets a cotangent."""
 
@@ -44,7 +45,7 @@ class Differentiable:
     order: Order | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Derivative:
     """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.fx.node import Node
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from dyn.frozen import record
 from dyn.interop.torch.tensors import float_of
 
 #: A symbol of PyTorch's (``sympy.Symbol``), an expression over them (``sympy.Expr``), and a size: one, or a number.
@@ -39,7 +39,7 @@ class Kind(Enum):
     STATIC = "as a part of the key"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Lowered:
     """A graph as a function of those of its arguments that it needs, and then of ``carried``, each an INT.
 
@@ -267,7 +267,7 @@ class _Structure:
         return type(value), value
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _At:
     """The result of a node, by its place."""
 
@@ -283,7 +283,7 @@ def _attribute(graph: torch.fx.GraphModule, target: Any) -> Any:
     return "attribute", id(operator.attrgetter(target)(graph))
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Match:
     """A graph as a case of another: sizes for that one's symbols, where its own symbols are ``equal`` in pairs."""
 

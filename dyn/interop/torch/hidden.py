@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.randomness import Seed
 from dyn.interop.torch.tensors import float_of, is_traced, record_of
@@ -33,7 +33,7 @@ CALLS_USERS = True
 _GRADIENT: Any = torch.Tensor.grad
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Gradient:
     """The gradient of a tensor that the function closes over."""
 
@@ -56,7 +56,7 @@ class Gradient:
             self.tensor.grad = value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class LearningRate:
     """The learning rate of a group of an optimizer's parameters, a float."""
 
@@ -76,7 +76,7 @@ class LearningRate:
         self.group["lr"] = float_of(value) if isinstance(value, torch.Tensor) else value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class MovingTensor:
     """A tensor that the function closes over, and whose memory is other memory from call to call."""
 
@@ -247,7 +247,7 @@ def _of_argument() -> NotYetError:
     )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class OptimizerState:
     """The part of an optimizer that is a condition of a program: hyperparameters, parameters, tensors of its state."""
 

@@ -8,12 +8,12 @@ dense? can it be viewed so?) has one answer for all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from dyn.errors import ShapeError
+from dyn.frozen import record
 from dyn.shapes import Dim, Symbol, dim_max, evaluate, free_symbols
 
 #: The axes of a tensor by their strides, greatest first: ``(0, 2, 3, 1)`` is channels last.
@@ -23,7 +23,7 @@ Order = tuple[int, ...]
 Link = Literal["joined", "gap", "repeated"]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layout:
     """The order of a tensor's axes in memory (None for rows), and how each is linked to the next one.
 

@@ -11,13 +11,13 @@ import functools
 import gc
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
+from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
 from dyn.trace.static import Static
 
@@ -27,7 +27,7 @@ _LEADING: Any = (FunctionType, MethodType, functools.partial, torch.nn.Module)
 MOST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ObjectLayout:
     """An object without its tensors: its class, and the tree of its attributes. Of the leaves of this None is a tensor,
     and an int the object of that number, in the order in which they are come to."""

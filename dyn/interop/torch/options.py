@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, get_args
 
 from dyn.errors import ArgumentError
+from dyn.frozen import record
 from dyn.source import user_loc
 from dyn.trace.partition import Memory
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Options:
     """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again."""
 

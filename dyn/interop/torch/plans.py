@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from dyn.call import ABSENT
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.interop.torch.attributes import own_names
 from dyn.interop.torch.gradients import Derivative
 from dyn.interop.torch.hidden import Hidden
@@ -22,7 +22,7 @@ from dyn.interop.torch.tensors import ViewCall, inverse
 from dyn.source import user_loc
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Tensor:
     """A returned tensor: views, made by ``calls`` one of the other, of the memory of ``base``.
 
@@ -36,7 +36,7 @@ class Tensor:
     calls: tuple[ViewCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Number:
     """A returned size, or a float or bool computed of sizes: result ``number``, of a Python type."""
 
@@ -44,28 +44,28 @@ class Number:
     type: type
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Sizes:
     """A returned ``torch.Size``."""
 
     sizes: tuple[int | Number, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Plain:
     """Anything else that is returned, as it was when the function was traced."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Container:
     """A container of the arguments, as the caller has it: a list, a dict or an object, by number."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Tree:
     """A tree of PyTorch's with these leaves."""
 
@@ -73,7 +73,7 @@ class Tree:
     leaves: tuple[Returned, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Made:
     """An object that the function has made, of a class and attributes by name: object ``number`` of a call."""
 
@@ -82,7 +82,7 @@ class Made:
     attributes: Tree
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Again:
     """An object that stands elsewhere, too: :class:`Made` ``number``."""
 
@@ -92,7 +92,7 @@ class Again:
 Returned = Tensor | Number | Sizes | Plain | Container | Made | Again
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Change:
     """A change that a function makes: all that container ``target`` of the arguments has, some attributes of an object
     from outside, of which those that are ABSENT are deleted, or a gradient."""
@@ -122,7 +122,7 @@ def _none() -> Sequence[Any]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Write:
     """A tensor that is written, by its number among arguments or captured ones, and the result that it gets.
 
@@ -139,7 +139,7 @@ class OverlapError(UnsupportedOpError):
     """A tensor that is written shares memory with another one. Nothing has been written."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Plan:
     """The way from a program's results to what a function returns and writes.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +14,7 @@ from dyn import api
 from dyn.array import OWN
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
@@ -75,7 +75,7 @@ class Owner(Protocol):
         """Have Python make the calls again."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class _Compiled:
     """The function that dyn compiles, and the state of PyTorch's objects that it is given, with the types of what that
     was."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,13 +16,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn import random
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.interop.torch.replacing import Replacement
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace, outside_of_regions
 from dyn.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Seed:
     """A seed that each call takes from a generator: one that the function closes over, or that argument of a call."""
 
@@ -81,7 +81,7 @@ def _drawn(generator: torch.Generator) -> torch.Tensor:
         return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GeneratorNumber:
     """A generator among the arguments, by its number among those."""
 

@@ -11,6 +11,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import TraceError
+from dyn.frozen import record
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.numbers import number_of
 from dyn.interop.torch.scopes import RunAgain, Scope
@@ -31,7 +32,7 @@ def here() -> Trace:
     return trace
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Leaf:
     """A leaf of what a region gives: a tensor, whose axes lie in memory in ``order``, an integer, or nothing."""
 

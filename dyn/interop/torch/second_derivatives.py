@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.interop.torch.tensors import Origin
 from dyn.source import user_loc
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class EagerCall:
     """A call of a compiled function, to be made again by the function as it is.
 

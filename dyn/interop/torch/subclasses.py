@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_trace
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.source import user_loc
 from dyn.trace.static import Static
 
@@ -60,7 +60,7 @@ def check_wrapper(tensor: torch.Tensor) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class WrapperLayout:
     """A wrapper without the tensors inside: its class, their names, and what else it is made of.
 

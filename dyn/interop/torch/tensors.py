@@ -14,7 +14,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
@@ -25,6 +24,7 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.interop.torch.layouts import Layout, Order
 from dyn.interop.torch.sizes import Environment, FloatNode, SizesNeeded, as_torch
 from dyn.shapes import Dim, Facts
@@ -64,7 +64,7 @@ def torch_dtype(dtype: DType) -> torch.dtype | None:
     return _TORCH_DTYPES.get(dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Step:
     """From a tensor to a view of it: ``read`` gives the view's value, ``write`` the tensor's when the view is written.
 
@@ -75,7 +75,7 @@ class Step:
     write: Callable[[Tracer, Tracer], Tracer] | None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ViewCall:
     """The operation that made a view, to be made again of another tensor: ``func(tensor, *rest, **named)``.
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.forking import lock
+from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop import conditions
 from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
@@ -58,7 +58,7 @@ class StartsNeeded(BaseException):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Converter:
     """How an ATen operation is written with dyn's ops: ``run`` takes the call as PyTorch made it, and gives the values
     of its results. ``order`` is how they lie in memory, by the arguments' orders: each of them where it is a list.
@@ -68,7 +68,7 @@ class Converter:
     order: Callable[[Sequence[Any], dict[str, Any]], Order | list[Order | None] | None] = lambda args, kwargs: None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class View:
     """How a view operation is written: the view's value, the tensor's once the view is written, and the view's order.
 

@@ -18,9 +18,10 @@ wait for one another alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from dyn.frozen import record
 from dyn.schedule.kernel import (
     Buffer,
     Expr,
@@ -49,7 +50,7 @@ class Point(Enum):
     SLOTS = "slots"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Access:
     """A touch of the shared memory that ``place`` names (a buffer's or a loop's id).
 

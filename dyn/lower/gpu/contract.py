@@ -20,11 +20,11 @@ is the sum of as many of these, in their order. Beyond the edges operands are 0,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.operands import Digested, StagedOperand, sum_type, word_bytes
 from dyn.lower.gpu.scalars import c_type
@@ -61,7 +61,7 @@ def _blocking(tile: TileContract) -> Blocking:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Cores:
     """Multiply-adds on ordinary cores: which results a thread has, and how it adds to them.
 

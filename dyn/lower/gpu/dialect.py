@@ -6,13 +6,12 @@ share the iterations of a LANE loop. A third vendor is a third record here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dyn.errors import UnsupportedOpError
+from dyn.frozen import record
 from dyn.schedule.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Dialect:
     """The words of one vendor's C++. Fields that are templates name what is filled in."""
 

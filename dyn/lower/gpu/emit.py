@@ -20,8 +20,8 @@ import re
 from collections import ChainMap, Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.lower.gpu.barriers import Barriers, Point
 from dyn.lower.gpu.contract import blocking_of, emit_contraction
 from dyn.lower.gpu.dialect import Dialect, dialect_of
@@ -57,7 +57,7 @@ from dyn.shapes.expr import Atom
 BLOCK = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class KernelText:
     """A kernel as C++: ``extern "C" void symbol(pointers of the buffers..., long long dims...)``.
 

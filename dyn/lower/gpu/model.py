@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import KernelText
 from dyn.ops.scalar import Scalar
@@ -46,7 +46,7 @@ from dyn.schedule.kernel import (
 from dyn.shapes import Dim, Symbol, evaluate, free_symbols, substitute
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Device:
     """A GPU by its vendor's figures: per multiprocessor, unless it says otherwise.
 
@@ -96,7 +96,7 @@ _UNROLLED = 4
 _WAIT = 80
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Estimate:
     """What a launch should take on a device.
 
@@ -196,7 +196,7 @@ def _asked(kernel: Kernel) -> float:
     return most * max(together, default=_UNROLLED)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Work:
     """What a thread of a block executes at given sizes: the first iteration of each loop stands for all, and what is
     outside of lanes each thread computes."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from dyn.frozen import record
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.scope import Values
@@ -17,7 +17,7 @@ from dyn.shapes import Dim, free_symbols
 Kernels = Sequence[tuple[int, Dim]]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Failing:
     """Flags of a conditional region's failures: for each of its demands the site and an i1, and i1s of sizes without a
     value, of those that pass 64 bits, and of any of all these, here and in the regions around.

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dyn.frozen import record
 from dyn.lower.layout import Place
 from dyn.shapes import Dim, Monomial, Symbol
 
@@ -31,7 +32,7 @@ class Values:
         return Values(dict(self.dims), dict(self.sums))
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Estimate:
     """The name of a value that may be nonsense, since nobody looks whether it passed 64 bits: no size."""
 

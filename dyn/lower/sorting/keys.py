@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dyn.frozen import record
 from dyn.lower.native import Function
 
 #: Bits of a place in a word, and those of all of them.
@@ -11,7 +10,7 @@ _PLACE = 32
 PLACES = (1 << _PLACE) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Kind:
     """Elements that become keys: of how many bits, whether they are unsigned, and of floats the bits of infinity."""
 
@@ -37,7 +36,7 @@ SORTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Lanes:
     """Instructions on so many lanes at once; on one, on scalars."""
 

@@ -6,13 +6,12 @@ bfloat16 are computed in float32 and rounded once more: their results are within
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dyn.dtypes import DType, float32, float64
+from dyn.frozen import record
 from dyn.ops.scalar import Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Bound:
     """An error bound in units in the last place: on CPUs with fused multiply-add, and on those without."""
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.lower.routine import Routine
 from dyn.lower.x86 import loops, memory
 from dyn.lower.x86.casts import cast
@@ -60,7 +60,7 @@ _REGISTER = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class KernelText:
     """A kernel as LLVM IR: ``void symbol(ptr dims, ptr buffers, ptr scratch, i64 begin, i64 end)``.
 

@@ -5,9 +5,9 @@ Kernels of one translation unit share them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dyn.frozen import record
 from dyn.lower.routine import Routine
 from dyn.lower.x86.llvm_text import FunctionText, render
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Leaf:
     """A function without a result: its symbol without the ``@``, its parameters, its body, and what that calls."""
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import count
 from typing import TypeAlias
+
+from dyn.frozen import record
 
 Chunk: TypeAlias = "list[str | Chunk]"
 
@@ -22,7 +23,7 @@ _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float":
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class VType:
     """``lanes`` elements of an LLVM scalar type; one lane is the scalar type itself. Made by :func:`vtype`."""
 

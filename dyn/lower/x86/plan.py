@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
+from dyn.frozen import record
 from dyn.lower.x86.squares import is_square
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
@@ -39,7 +39,7 @@ _WEIGHT = {
 _MOST_ROWS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LanePlan:
     width: int
     unroll: int

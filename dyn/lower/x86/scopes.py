@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dyn.frozen import record
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType
 from dyn.shapes import Symbol
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Value:
     """A computed value: one scalar when uniform, ``Lanes.unroll`` vectors when varying.
 
@@ -31,7 +32,7 @@ class Value:
     volatile: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Lanes:
     """A super-vector of iterations of one symbol: ``unroll`` vectors of ``width`` lanes, next to each other.
 

@@ -7,9 +7,9 @@ four columns at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from dyn.frozen import record
 from dyn.lower.x86.leaves import Leaf, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.squares import interleave
@@ -23,7 +23,7 @@ from dyn.lower.x86.tile_kernels import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Dot:
     """``acc[rows, cols] = a[rows, depth] · b[depth, cols]`` for any number of columns.
 

@@ -8,10 +8,10 @@ calls instead of copies of whatever encloses them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from dyn.frozen import record
 from dyn.lower.x86.leaves import Leaf, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
 from dyn.lower.x86.squares import transposed
@@ -37,7 +37,7 @@ class Rhs(Enum):
     PACKING = "packing"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Micro:
     """``acc[rows, vectors*W] (+)= a[rows, depth] · b[depth, vectors*W]``, all of ``acc`` in registers.
 

@@ -16,9 +16,9 @@ ways is taken is decided by how the operand lies in memory:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dyn.frozen import record
 from dyn.lower.x86.leaves import Leaf, define
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
@@ -36,7 +36,7 @@ I64 = vtype("i64")
 STAGE = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Strided:
     """A plain load whose index is linear: ``base + i*slow + j*fast``, in elements."""
 
@@ -82,7 +82,7 @@ def contiguous(expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> b
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Block:
     """Part of an operand that is packed to ``dst``: ``i`` from ``i0`` for ``m`` steps, ``j`` from ``j0`` for ``n``.
 
@@ -97,7 +97,7 @@ class Block:
     ldd: int
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Walk:
     """A line as runs of the last of some digits, ``size`` long, ``count`` of them: the first is number ``before`` and
     starts ``skipped`` elements into it, and the last ends where ``until`` elements have passed since its beginning."""

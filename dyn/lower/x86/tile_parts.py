@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dyn.frozen import record
 from dyn.lower.x86.llvm_text import VType
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints, known_factor
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Part:
     """Rows from ``i0`` on, ``depth`` steps of the reduced dimension from ``k0``; whether these are the first and the
     last of them."""
@@ -26,7 +26,7 @@ class Part:
     last: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Panel:
     """``cols`` columns from ``j`` on."""
 
@@ -36,7 +36,7 @@ class Panel:
     cols: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Cut:
     """Cut of ``width`` columns from ``j0`` on into panels: those below number ``wide`` are wide, the narrow ones
     begin after ``covered`` columns."""
@@ -48,7 +48,7 @@ class Cut:
     narrow_width: str
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Rows:
     """Rows ``begin`` to ``end`` of a block, and their accumulators, ``stride`` elements a row."""
 

@@ -14,16 +14,15 @@ which of them runs cannot be seen; the low one has as many partial sums as there
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Blocking:
     """A block's tile of results: ``rows`` × ``columns``, of which each thread has ``tile``.
 

@@ -6,12 +6,11 @@ its multiply-adds in the order of the reduced dimension, wherever that is cut.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dyn.frozen import record
 from dyn.schedule.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Blocking:
     """Cache blocking for a family of processors.
 

@@ -7,7 +7,6 @@ are put together is said in PyTorch's own operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ import torch
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import NotYetError
+from dyn.frozen import record
 from dyn.interop.torch.composites import composite, current_tracing, refuse_second_derivatives
 from dyn.shapes import RelKind
 from dyn.source import user_loc
@@ -54,7 +54,7 @@ def _relu(of_input: Any, of_state: Any, state: State) -> State:
 # ---- one layer in one direction ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Layer:
     """A layer in one direction: which arrays there are of its weights, and where it goes."""
 
