@@ -105,6 +105,8 @@ class Reads:
         self.watched: dict[int, Watched] = {}
         #: Modules that the function itself makes.
         self._own: dict[int, Any] = {}
+        #: The tables of hooks of the modules that it comes to, with what they had before.
+        self._hooks: list[tuple[torch.nn.Module, dict[Any, Any], dict[Any, Any]]] = []
 
     def note(self, module: torch.nn.Module, name: str, value: Any) -> None:
         """Note that an attribute is read, which has a value.
@@ -151,7 +153,21 @@ class Reads:
             own = names.get(table)
             if isinstance(own, dict):
                 self.watched[id(own)] = Watched(module, own, dict(own))
+        for table in HOOKS:
+            own = names.get(table)
+            if isinstance(own, dict):
+                self._hooks.append((module, own, dict(own)))
         return watched
+
+    def hooked(self) -> torch.nn.Module | None:
+        """A module whose hooks the function has changed, which is undone; None where it has changed none."""
+        found = None
+        for module, own, before in self._hooks:
+            if own.keys() != before.keys():
+                own.clear()
+                own.update(before)
+                found = module
+        return found
 
     def recording(self) -> contextlib.AbstractContextManager[None]:
         """Record the reads of this thread."""

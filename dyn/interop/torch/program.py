@@ -440,6 +440,7 @@ class TensorProgram:
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
                 returned = owner._function(*args, **kwargs)
         finally:
+            hooked = reads.hooked()
             outside = reads.taken_back()
             self.rewritten |= reads.rewritten(outside)
             self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
@@ -448,6 +449,12 @@ class TensorProgram:
             kept = closed.taken_back(tracing.is_own)
         if changed:
             raise ArgumentChanged(changed)
+        if hooked is not None:
+            raise NotYetError(
+                f"a hook of a {type(hooked).__name__} that the function registers or removes.",
+                loc=user_loc(),
+                remedy="register it before the function is called.",
+            )
         if kept is not None:
             raise NotYetError(
                 f"a tensor is kept in a {type(kept).__name__} that the function, or a hook of a module, closes over.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
 from collections.abc import Callable
@@ -522,3 +523,37 @@ def test_errors_that_a_function_catches() -> None:
 
     x = torch.randn(3, 4)
     assert torch.equal(dyn_torch.jit(caught, strict=True)(x), caught(x))
+
+
+def test_hooks_that_a_function_registers_once() -> None:
+    """As libraries do that record what layers give: no hook is left of a trace, and later calls are compiled."""
+
+    class Recorded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 3)
+            self.is_ready = False
+
+        def forward(self, x: Any) -> Any:
+            if not self.is_ready:
+                self.layer.register_forward_hook(lambda module, args, made: made + 1)
+                self.is_ready = True
+            return self.layer(x)
+
+    model = Recorded()
+    again = copy.deepcopy(model)
+    compiled = dyn_torch.jit(again)
+    for number, rows in enumerate((2, 1, 5)):
+        x = torch.randn(rows, 3)
+        if number:
+            torch.testing.assert_close(compiled(x), model(x))
+        else:
+            with pytest.warns(FallbackWarning, match="a hook of a Linear that the function registers"):
+                torch.testing.assert_close(compiled(x), model(x))
+        assert len(again.layer._forward_hooks) == 1
+    assert compiled.cache_info().compiles == 1
+    strict = Recorded()
+    with pytest.raises(NotYetError):
+        dyn_torch.jit(strict, strict=True)(torch.randn(2, 3))
+    assert not strict.layer._forward_hooks
+    assert not strict.is_ready
