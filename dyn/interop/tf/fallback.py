@@ -28,6 +28,11 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(problem_of(error) + (f" ({notes})" if notes else ""), user_loc() if loc is None else loc)
 
 
+def last_line(error: BaseException) -> str:
+    """The last line of an error's text, which of those of TensorFlow's is what went wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
 def pieces_text(pieces: Sequence[Piece]) -> str:
     """The pieces of a program: operations with reasons and names in the graph, each with how often it is there."""
     first: dict[tuple[str, str], str] = {}

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dyn.api import CacheInfo
-from dyn.errors import ArgumentError, DynError, UnsupportedOpError
+from dyn.errors import ArgumentError, DynError, NotYetError, UnsupportedOpError
 from dyn.forking import lock
 from dyn.interop.fallback import Failure
-from dyn.interop.tf.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
+from dyn.interop.tf.fallback import OF_CALLERS, failure_of, last_line, pieces_text, warn_of_failure, warn_of_pieces
 from dyn.interop.tf.gradients import Gradient, Joint, RecordedProgram, is_recording
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
@@ -317,7 +317,13 @@ class TfJitted:
             if found is None:
                 assert version.program is not None, "the caller has one"
                 specs = self._specs(version, tensors)
-                found = self._gradients[version] = RecordedProgram(self._flat(rest, tree), specs, version.program)
+                try:
+                    found = RecordedProgram(self._flat(rest, tree), specs, version.program)
+                except (NotImplementedError, TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow's
+                    raise NotYetError(
+                        f"TensorFlow makes no gradient of it for open sizes: {last_line(error)}"
+                    ) from error
+                self._gradients[version] = found
         return found
 
     def _flat(self, rest: tuple[Static | None, ...], tree: TreeSpec) -> Callable[..., Any]:
