@@ -293,12 +293,11 @@ def _result(
     try:
         result = program(*call.values())
     except DynError:
-        if known is None and given is None:
-            raise
-        # The error of a known program tells of the line that it was first made for, and one with sizes that are dims
-        # of those: a new program has them as numbers, and tells of this line.
+        # The error of a known program tells of the line that it was first made for, one with sizes that are dims of
+        # those, and any of its own arguments, which are the leaves of these: a new program has sizes as numbers, and
+        # tells of this line and of these arguments.
         result = call_traced(fn, args, kwargs, numbers=False, device=device)
-        if known is None and program.cache_info().compiles == 0:
+        if known is None and given is not None and program.cache_info().compiles == 0:
             _PROGRAMS.keep(key, None)
         return result
     if known is None:
