@@ -9,7 +9,7 @@ for python in "$@"; do
     own="$folder/$(basename "$python")/bin/python"
     [ -f "$folder"/dyn-*.whl ] || "$own" -m pip wheel -q --no-deps -w "$folder" "$here"
     "$own" -m pip install -q "$folder"/dyn-*.whl
-    (cd "$folder" && DYN_CACHE_DIR="$folder/cache" "$own" -c "
+    (cd "$folder" && unset PYTHONPATH && DYN_CACHE_DIR="$folder/cache" "$own" -c "
 import sys, numpy as np, dyn, dyn.numpy as dnp
 f = dyn.jit(lambda x: dnp.exp(x).sum(axis=-1))
 assert f(np.zeros((2, 3), 'f4')).tolist() == [3, 3] and f(np.zeros((0, 5), 'f4')).shape == (0,)
