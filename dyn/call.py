@@ -31,6 +31,7 @@ from dyn.backends.workers import begin_apart
 from dyn.config import Config
 from dyn.dtypes import DType, Kind
 from dyn.forking import lock
+from dyn.frozen import is_record
 from dyn.hosts import JAX, NUMPY, TORCH, Host, keeps_order
 from dyn.hosts.cpython import addresses, fast_path, has_dict_tags
 from dyn.hosts.jax import JaxMaker
@@ -329,7 +330,7 @@ def _is_fixed(value: Any) -> bool:
     parameters = getattr(kind, "__dataclass_params__", None)
     return (
         parameters is not None
-        and parameters.frozen
+        and (parameters.frozen or is_record(kind))
         and all(_is_fixed(getattr(value, field.name)) for field in dataclasses.fields(value))
     )
 

@@ -23,6 +23,7 @@ def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]:
     def made(cls: type[T]) -> type[T]:
         own = vars(cls)
         cls = dataclasses.dataclass(slots=True, eq=False, repr=False)(cls)
+        setattr(cls, _MARK, True)
         if "__repr__" not in own:
             setattr(cls, "__repr__", _repr)  # noqa: B010  # a class of any type
         if eq and "__eq__" not in own:
@@ -32,6 +33,15 @@ def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]:
         return cls
 
     return made
+
+
+def is_record(kind: type[Any]) -> bool:
+    """Whether a class is a record itself: what derives from one need not be."""
+    return _MARK in vars(kind)
+
+
+#: The attribute that marks records.
+_MARK = "__dyn_record__"
 
 
 @reprlib.recursive_repr("...")

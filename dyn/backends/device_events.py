@@ -16,7 +16,6 @@ from dyn.forking import lock
 from dyn.frozen import record
 from dyn.runtime.device_memory import DEFAULT_STREAM
 from dyn.runtime.driver import Context
-from dyn.runtime.recorder import Record
 
 #: Tracks of streams have numbers that no thread has.
 _FIRST_TRACK = 1 << 40
@@ -52,6 +51,8 @@ class DeviceEvents:
     def resolve(self, words: array[int]) -> tuple[array[int], dict[int, array[int]]]:
         """A thread's records without those of events; and what these are on the tracks of streams: the pieces of
         launches, with their times. Waits for the launches."""
+        from dyn.runtime.recorder import Record  # a process that records nothing does without
+
         rest, found = array("q"), dict[int, list[_Launch]]()
         at = 0
         while self._contexts and at < len(words):

@@ -28,10 +28,10 @@ from dyn.errors import IRError, ShapeError
 from dyn.forking import lock
 from dyn.frozen import record
 from dyn.ir.core import Function
+from dyn.ir.elementwise import elementwise_rank
 from dyn.ir.external import Callee
 from dyn.lower.abi import PROGRAM_NUMBER
 from dyn.runtime.limits import UNANSWERED
-from dyn.stitch.axis_symmetry import symmetric_rank
 
 if TYPE_CHECKING:
     from dyn.lower.host import HostProgram
@@ -381,7 +381,11 @@ class LoadedProgram:
     @cached_property
     def symmetric_rank(self) -> int:
         """The rank of the arrays that may lie in any one order of axes, and then run as they lie; 0 for none."""
-        return 0 if self.interface.reuses else symmetric_rank(self.interface.function)
+        if self.interface.reuses or not elementwise_rank(self.interface.function):
+            return 0
+        from dyn.stitch.axis_symmetry import symmetric_rank  # a process that finds its programs does without
+
+        return symmetric_rank(self.interface.function)
 
     def call_as_they_lie(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
         """The results of a call: where it can, of arguments as they lie, and in the order in which they lie."""

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Attr, Function, Op
+from dyn.ir.elementwise import elementwise_rank
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, substitute
 from dyn.stitch.access import axis_symbols, view_index
-
-_KINDS = (OpKind.POINTWISE, OpKind.VIEW, OpKind.GENERATE, OpKind.CALL)
 
 
 def symmetric_rank(function: Function) -> int:
@@ -26,11 +25,11 @@ def symmetric_rank(function: Function) -> int:
     What is proved: each axis has dims of its own, and with those of axis 0 in the place of its own every shape, index
     and fact of another axis is that of axis 0. Facts count, as code may rest on them: declared sizes, guards, checks.
     """
-    ranks = {value.type.rank for value in (*function.params, *function.results)} - {0}
-    if len(ranks) != 1 or ranks == {1} or any(op.opdef.kind not in _KINDS for op in function.ops):
+    rank = elementwise_rank(function)
+    if rank == 0:
         return 0
     captured = [p for p, info in zip(function.params, function.infos, strict=True) if info.hidden and p.type.rank]
-    axes = None if captured else _Axes.of(function, ranks.pop())
+    axes = None if captured else _Axes.of(function, rank)
     if axes is None or not axes.facts_agree(function):
         return 0
     return axes.rank if all(axes.is_alike(op) for op in inline_calls(function).ops) else 0

@@ -16,6 +16,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
+from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value, attr_values
 from dyn.ir.differentiate import leading_to
 from dyn.ir.evaluate import RegionFunction
@@ -80,7 +81,7 @@ class _Noise:
                 values[result] = array if still else _moved(array, result.dtype, rng, self.way)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _NoisyRegion(RegionFunction):
     """A region as NumPy code with noise in it."""
 

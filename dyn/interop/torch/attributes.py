@@ -21,7 +21,7 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.distributed import check_module
 from dyn.interop.torch.replacing import Replacement
 from dyn.interop.torch.subclasses import check_wrapper, parts_of
-from dyn.source import user_loc
+from dyn.source import Loc, user_loc
 from dyn.trace.static import same_static
 
 #: Contents of these tables of a module are conditions of each program that calls it, whatever is read.
@@ -190,6 +190,18 @@ class Reads:
             one.restore(changed)
         own = [(one, {name: new for name, new in changed.items() if name not in _DERIVED}) for one, changed in changes]
         return [(one, changed) for one, changed in own if changed]
+
+
+class HooksChanged(NotYetError):
+    """The function registers or removes hooks of a module, which no program does."""
+
+    def __init__(self, module: torch.nn.Module, loc: Loc) -> None:
+        super().__init__(
+            f"a hook of a {type(module).__name__} that the function registers or removes.",
+            loc=loc,
+            remedy="register it before the function is called.",
+        )
+        self.module = module
 
 
 _METHODS = vars(torch.nn.Module).keys() - {"forward"}

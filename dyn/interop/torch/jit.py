@@ -18,6 +18,7 @@ from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, type_of
+from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
@@ -100,8 +101,8 @@ MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_function", "_hits_before", "_lock", "_name", "_opened", "_options", "_parts", "_programs",
-    "_said",
+    "_first_steps", "_function", "_hits_before", "_hooked", "_lock", "_name", "_opened", "_options", "_parts",
+    "_programs", "_said",
     "_shapes", "_strict", "_table",
 })  # fmt: skip
 
@@ -137,6 +138,8 @@ class TorchJitted(NativeCallable):
         self._opened = Opened()
         #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
         self._first_steps: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        #: Modules whose hooks a call of the function has changed.
+        self._hooked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         #: The compiled functions of which a distributed module's calls are made.
         self._parts: list[TorchJitted] = []
         if not isinstance(function, torch.nn.Module):
@@ -287,6 +290,9 @@ class TorchJitted(NativeCallable):
             except Exception as error:
                 if isinstance(error, StateCreated) and not self._strict and self._is_first(error):
                     return self._function(*args, **kwargs)  # makes the state, which the next step finds
+                if isinstance(error, HooksChanged) and error.module not in self._hooked:
+                    self._hooked.add(error.module)
+                    return self._function(*args, **kwargs)  # registers them, and the next call finds them
                 # What is raised by running, and not by making, the program is the function's own.
                 if self._strict or program.is_compiled_for(tensors):
                     raise

@@ -18,7 +18,7 @@ from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.fallback import Failure
 from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
-from dyn.interop.torch.attributes import Changes, Reads, is_plain, settable
+from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.devices import DeviceNeeded, RowsNeeded, autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
@@ -450,11 +450,7 @@ class TensorProgram:
         if changed:
             raise ArgumentChanged(changed)
         if hooked is not None:
-            raise NotYetError(
-                f"a hook of a {type(hooked).__name__} that the function registers or removes.",
-                loc=user_loc(),
-                remedy="register it before the function is called.",
-            )
+            raise HooksChanged(hooked, user_loc())
         if kept is not None:
             raise NotYetError(
                 f"a tensor is kept in a {type(kept).__name__} that the function, or a hook of a module, closes over.",

@@ -542,18 +542,36 @@ def test_hooks_that_a_function_registers_once() -> None:
 
     model = Recorded()
     again = copy.deepcopy(model)
-    compiled = dyn_torch.jit(again)
-    for number, rows in enumerate((2, 1, 5)):
+    compiled = dyn_torch.jit(again, strict=True)  # PyTorch makes the call that registers them, and leaves none undone
+    for rows in (2, 1, 5):
         x = torch.randn(rows, 3)
-        if number:
-            torch.testing.assert_close(compiled(x), model(x))
-        else:
-            with pytest.warns(FallbackWarning, match="a hook of a Linear that the function registers"):
-                torch.testing.assert_close(compiled(x), model(x))
+        torch.testing.assert_close(compiled(x), model(x))
         assert len(again.layer._forward_hooks) == 1
     assert compiled.cache_info().compiles == 1
-    strict = Recorded()
-    with pytest.raises(NotYetError):
-        dyn_torch.jit(strict, strict=True)(torch.randn(2, 3))
-    assert not strict.layer._forward_hooks
-    assert not strict.is_ready
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_hooks_that_each_call_registers(strict: bool) -> None:
+    """They are no preparation: the second call that does it is refused, or PyTorch's."""
+    layer = torch.nn.Linear(3, 3)
+
+    def hooked(x: Any) -> Any:
+        handle = layer.register_forward_hook(lambda module, args, made: made + 1)
+        made = layer(x)
+        if x.shape[0] < 100:
+            layer.register_forward_hook(lambda module, args, made: made)
+        handle.remove()
+        return made
+
+    compiled = dyn_torch.jit(hooked, strict=strict)
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(compiled(x), layer(x) + 1)
+    assert len(layer._forward_hooks) == 1
+    if strict:
+        with pytest.raises(NotYetError, match="a hook of a Linear that the function registers"):
+            compiled(x)
+        assert len(layer._forward_hooks) == 1
+    else:
+        with pytest.warns(FallbackWarning, match="a hook of a Linear that the function registers"):
+            torch.testing.assert_close(compiled(x), layer(x) + 1)
+        assert len(layer._forward_hooks) == 2
