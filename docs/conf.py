@@ -70,6 +70,7 @@ def _links_of_the_repository(app: Any, page: str, source: list[str]) -> None:
         .replace("](../notebooks/", "](notebooks/")
         .replace("](../CHANGELOG.md", "](changelog.md")
         .replace("](../CONTRIBUTING.md", "](contributing.md")
+        .replace("](../docs/", "](../" if page.startswith("notebooks/") else "](")
     )
 
 

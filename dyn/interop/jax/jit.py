@@ -413,7 +413,7 @@ class JaxJitted(NativeCallable):
         return parts.jax.eval_shape(dynamic, call_args, call_kwargs)
 
     def prepare(self, shapes: Iterable[Any]) -> None:
-        """Compile ahead what calls with arguments of some shapes need (:meth:`dyn.api.Jitted.prepare`).
+        """Compile ahead what calls with arguments of some shapes need (``prepare`` of :func:`dyn.jit`'s functions).
 
         Args:
             shapes: the calls to prepare for: tuples of arguments, dicts of arguments by name, or each the only
